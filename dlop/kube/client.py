@@ -1,0 +1,403 @@
+"""The verbs of the Kubernetes API over a transport: JSON in, JSON out, typed errors.
+
+Every call has a deadline. Within it, answers that ask for patience (429 and 5xx with Retry-After) are tried again and
+expired credentials are read anew once. In-flight calls are bounded, reads and writes apart, so that a storm of writes
+never keeps a read waiting. Before each write, and each retry of one, `may_write` is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from dlop.kube.errors import AmbiguousWriteError, JsonObject, NotLeaderError, TransportError, UnauthorizedError, error_from_response
+from dlop.kube.resources import Resource
+from dlop.kube.transport import JSON, Request, Response, Transport
+from dlop.kube.watch import WatchEvent, read_events
+
+# A name for the writer in managedFields and in the server's audit log.
+FIELD_MANAGER = "dlop"
+
+_MAX_RETRIES = 10
+# How long beyond its own promised end a watch may stay silent before it counts as dead.
+_WATCH_GRACE_SECONDS = 15.0
+
+Body = Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes
+
+
+class PatchType(StrEnum):
+    """How the body of a patch is to be read."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Propagation(StrEnum):
+    """What a delete does to the objects that the deleted one owns."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient a client is and how much it asks for at once."""
+
+    timeout_seconds: float = 30.0
+    """For one call, with all its retries and its wait for a free place."""
+    writes_in_flight: int = 64
+    reads_in_flight: int = 16
+    page_size: int = 500
+    """How many objects a list asks for at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list: the objects undecoded, the version that they are from, and the way to the next page."""
+
+    items: list[msgspec.Raw]
+    resource_version: str
+    continue_token: str
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+_list_decoder = msgspec.json.Decoder(_List)
+
+
+class Client:
+    """Calls one API server. Cheap to derive from: see `guarded`."""
+
+    def __init__(self, transport: Transport, *, limits: Limits = Limits(), may_write: Callable[[], bool] | None = None) -> None:  # noqa: B008
+        self.transport = transport
+        self.limits = limits
+        self._may_write = may_write
+        self._reads = asyncio.Semaphore(limits.reads_in_flight)
+        self._writes = asyncio.Semaphore(limits.writes_in_flight)
+
+    def guarded(self, may_write: Callable[[], bool]) -> Client:
+        """A client over the same connections and bounds whose writes are held back (NotLeaderError) while `may_write` says no."""
+        twin = copy.copy(self)
+        twin._may_write = may_write
+        return twin
+
+    async def close(self) -> None:
+        """Release every connection."""
+        await self.transport.close()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        resource_version: str | None = None,
+    ) -> JsonObject:
+        """One object, or a subresource of it (`status`, `scale`)."""
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        return _decode(await self.call("GET", path, query=_query(resourceVersion=resource_version)))
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        resource_version: str | None = None,
+        resource_version_match: str | None = None,
+    ) -> JsonObject:
+        """The whole list, read page by page, as one list object."""
+        items: list[JsonObject] = []
+        page = Page([], "", "")
+        async for page in self.pages(
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            resource_version=resource_version,
+            resource_version_match=resource_version_match,
+        ):
+            items += [msgspec.json.decode(item) for item in page.items]
+        return {
+            "apiVersion": resource.api_version,
+            "kind": f"{resource.kind}List",
+            "metadata": {"resourceVersion": page.resource_version},
+            "items": items,
+        }
+
+    async def pages(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        resource_version: str | None = None,
+        resource_version_match: str | None = None,
+        page_size: int | None = None,
+    ) -> AsyncIterator[Page]:
+        """The pages of a list, all from one version of the store.
+
+        Raises:
+            GoneError: when the list took so long that its version was compacted away; start anew.
+        """
+        path = resource.path(namespace=namespace)
+        filters = _query(labelSelector=label_selector, fieldSelector=field_selector, limit=page_size or self.limits.page_size)
+        continue_token = ""
+        while True:
+            if continue_token:
+                position = _query(**{"continue": continue_token})
+            else:
+                position = _query(resourceVersion=resource_version, resourceVersionMatch=resource_version_match)
+            answer = await self.call("GET", path, query=filters + position)
+            found = _list_decoder.decode(answer.body)
+            yield Page(found.items or [], found.metadata.resource_version, found.metadata.continue_)
+            continue_token = found.metadata.continue_
+            if not continue_token:
+                return
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        resource_version: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        send_initial_events: bool = False,
+        bookmarks: bool = True,
+        timeout_seconds: int = 300,
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Changes from `resource_version` on, for `timeout_seconds` at most; then the stream ends and is to be opened anew.
+
+        With `send_initial_events` the stream begins with what is there now and says with a bookmark when it is through.
+        """
+        query = _query(
+            watch="true",
+            resourceVersion=resource_version,
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            allowWatchBookmarks="true" if bookmarks else None,
+            sendInitialEvents="true" if send_initial_events else None,
+            resourceVersionMatch="NotOlderThan" if send_initial_events else None,
+            timeoutSeconds=timeout_seconds,
+        )
+        request = Request("GET", resource.path(namespace=namespace), query=query, headers={"accept": JSON})
+        idle_timeout = timeout_seconds + _WATCH_GRACE_SECONDS
+        for last_try in (False, True):
+            async with self.transport.stream(request, idle_timeout_seconds=idle_timeout) as response:
+                if response.status == 200:
+                    yield read_events(response.chunks)
+                    return
+                body = b"".join([chunk async for chunk in response.chunks])
+                error = error_from_response(response.status, response.headers, body)
+                if last_try or not isinstance(error, UnauthorizedError):
+                    raise error
+            await self.transport.refresh_credentials()
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        resource: Resource,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        name: str | None = None,
+        subresource: str | None = None,
+        dry_run: bool = False,
+        field_validation: str | None = None,
+    ) -> JsonObject:
+        """Create an object, or post to a subresource of the object `name` (`binding`, `eviction`)."""
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        return _decode(await self.call("POST", path, query=_write_query(dry_run=dry_run, field_validation=field_validation), body=body))
+
+    async def replace(
+        self,
+        resource: Resource,
+        name: str,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        dry_run: bool = False,
+        field_validation: str | None = None,
+    ) -> JsonObject:
+        """Replace the whole object; with a resourceVersion in the body, only if it is still that version."""
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        return _decode(await self.call("PUT", path, query=_write_query(dry_run=dry_run, field_validation=field_validation), body=body))
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: Body,
+        *,
+        patch_type: PatchType = PatchType.MERGE,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        dry_run: bool = False,
+        field_validation: str | None = None,
+        force: bool = False,
+    ) -> JsonObject:
+        """Change a part of the object. `force` belongs to an apply patch."""
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        query = _write_query(dry_run=dry_run, field_validation=field_validation) + _query(force="true" if force else None)
+        return _decode(await self.call("PATCH", path, query=query, body=body, content_type=patch_type))
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: Propagation | None = None,
+        dry_run: bool = False,
+    ) -> JsonObject:
+        """Delete an object, only if it still has this uid and version where they are given."""
+        options = _delete_options(
+            uid=uid, resource_version=resource_version, grace_seconds=grace_seconds, propagation=propagation, dry_run=dry_run
+        )
+        return _decode(await self.call("DELETE", resource.path(namespace=namespace, name=name), body=options))
+
+    async def delete_collection(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: Propagation | None = None,
+    ) -> JsonObject:
+        """Delete every object that the selectors match."""
+        query = _query(labelSelector=label_selector, fieldSelector=field_selector)
+        options = _delete_options(grace_seconds=grace_seconds, propagation=propagation)
+        return _decode(await self.call("DELETE", resource.path(namespace=namespace), query=query, body=options))
+
+    # --- one call ----------------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: tuple[tuple[str, str], ...] = (),
+        body: Body | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout_seconds: float | None = None,
+    ) -> Response:
+        """Any request at all, with the retries, bounds and errors of this client. Returns only 2xx answers.
+
+        Raises:
+            StatusError: the server refused.
+            TransportError: no answer, and nothing has changed.
+            AmbiguousWriteError: no answer to a write, or one that does not say whether it happened.
+            NotLeaderError: a write without leadership; nothing was sent.
+        """
+        headers = {"accept": accept}
+        if body is not None:
+            headers["content-type"] = content_type
+            body = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        request = Request(method, path, query=query, headers=headers, body=body)
+        deadline = asyncio.get_running_loop().time() + (timeout_seconds or self.limits.timeout_seconds)
+        return await self._within(deadline, request)
+
+    async def _within(self, deadline: float, request: Request) -> Response:
+        loop = asyncio.get_running_loop()
+        may_refresh = True
+        retries = 0
+        while True:
+            async with _place(self._writes if request.is_write else self._reads, deadline):
+                if request.is_write and self._may_write is not None and not self._may_write():
+                    raise NotLeaderError(f"{request.method} {request.path} was held back: this process does not hold the lease")
+                response = await self.transport.send(request, timeout_seconds=max(0.001, deadline - loop.time()))
+            if response.status < 300:
+                return response
+            error = error_from_response(response.status, response.headers, response.body)
+            if isinstance(error, UnauthorizedError) and may_refresh:
+                may_refresh = False
+                await self.transport.refresh_credentials()
+                continue
+            wait = error.retry_after_seconds if error.status_code == 429 or error.status_code >= 500 else None
+            if wait is not None and retries < _MAX_RETRIES and loop.time() + wait < deadline:
+                retries += 1
+                await asyncio.sleep(wait)
+                continue
+            if request.is_write and response.status == 504:
+                raise AmbiguousWriteError(f"{request.method} {request.path}: the server gave up waiting: {error}") from error
+            raise error
+
+
+@asynccontextmanager
+async def _place(places: asyncio.Semaphore, deadline: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout_at(deadline):
+            await places.acquire()
+    except TimeoutError as error:
+        raise TransportError("no free place among the calls in flight before the deadline: nothing was sent") from error
+    try:
+        yield
+    finally:
+        places.release()
+
+
+def _decode(response: Response) -> JsonObject:
+    decoded: JsonObject = msgspec.json.decode(response.body)
+    return decoded
+
+
+def _query(**parameters: str | int | None) -> tuple[tuple[str, str], ...]:
+    return tuple((name, str(value)) for name, value in parameters.items() if value is not None)
+
+
+def _write_query(*, dry_run: bool, field_validation: str | None) -> tuple[tuple[str, str], ...]:
+    return _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else None, fieldValidation=field_validation)
+
+
+def _delete_options(
+    *,
+    uid: str | None = None,
+    resource_version: str | None = None,
+    grace_seconds: int | None = None,
+    propagation: Propagation | None = None,
+    dry_run: bool = False,
+) -> JsonObject:
+    options: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", resource_version)) if value is not None}
+    if preconditions:
+        options["preconditions"] = preconditions
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    if propagation is not None:
+        options["propagationPolicy"] = str(propagation)
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return options

@@ -1,0 +1,79 @@
+"""Watch streams: bytes in, whole events out.
+
+A server sends one JSON object a line, a proxy cuts the bytes anywhere, and a broken connection may end in the middle
+of a line. What comes out of here is only ever a whole event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from enum import StrEnum
+
+import msgspec
+
+from dlop.kube.errors import JsonObject, TransportError, error_from_status
+
+# An object may not be larger than etcd's limit of a few MB, but a line also carries managedFields and escapes.
+MAX_LINE_BYTES = 64 * 1024 * 1024
+
+
+class EventType(StrEnum):
+    """What a watch event says. ERROR never reaches a reader: it is raised."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+    ERROR = "ERROR"
+
+
+class WatchEvent(msgspec.Struct, frozen=True, gc=False):
+    """One event; the object stays undecoded until its reader knows what to make of it."""
+
+    type: EventType
+    object: msgspec.Raw
+
+    def decode(self) -> JsonObject:
+        """The object as plain data."""
+        decoded: JsonObject = msgspec.json.decode(self.object)
+        return decoded
+
+
+_decoder = msgspec.json.Decoder(WatchEvent)
+
+
+async def read_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
+    """The events of a watch stream, in order.
+
+    Raises:
+        StatusError: when the server ends the watch with an ERROR event (410 Gone is the usual one).
+        TransportError: when a line is cut off, is not an event, or is too long.
+    """
+    async for line in _lines(chunks):
+        try:
+            event = _decoder.decode(line)
+        except msgspec.DecodeError as error:
+            raise TransportError(f"the watch sent a line that is no event: {error}: {line[:200]!r}") from error
+        if event.type is EventType.ERROR:
+            raise error_from_status(event.decode())
+        yield event
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    pending: list[bytes] = []  # pieces of one unfinished line: joined once, so that a long line costs its length only
+    pending_bytes = 0
+    async for chunk in chunks:
+        first, newline, rest = chunk.partition(b"\n")
+        pending.append(first)
+        pending_bytes += len(first)
+        if pending_bytes > MAX_LINE_BYTES:
+            raise TransportError(f"the watch sent a line of more than {MAX_LINE_BYTES} bytes")
+        if not newline:
+            continue
+        yield b"".join(pending)
+        *whole, last = rest.split(b"\n")
+        for line in whole:
+            yield line
+        pending, pending_bytes = [last], len(last)
+    if pending_bytes:
+        raise TransportError(f"the watch was cut off inside a line, after {pending_bytes} bytes of it")

@@ -1,0 +1,255 @@
+"""The versioned store: every object, every change in order, and who waits for the next one.
+
+One counter numbers all changes of all resources, as etcd does. Objects are never changed in place: a change stores a
+new body, so bodies can be shared freely between the store, its history and its readers. Nothing here awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from dlop.kube.errors import JsonObject
+
+# How many past changes of one resource can be watched from. The real server keeps minutes; this keeps a bounded number.
+DEFAULT_HISTORY_LIMIT = 20_000
+
+
+class Key(NamedTuple):
+    """Where an object is kept. `storage` is shared by all versions of a resource, e.g. `pods` or `example.org/widgets`."""
+
+    storage: str
+    namespace: str
+    name: str
+
+
+class ChangeType(StrEnum):
+    """What happened to an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Stored:
+    """One version of one object. The body is read-only by agreement; its encoding is made once, when first asked for."""
+
+    __slots__ = ("_encoded", "body", "version")
+
+    def __init__(self, body: JsonObject, version: int) -> None:
+        self.body = body
+        self.version = version
+        self._encoded: bytes | None = None
+
+    @property
+    def encoded(self) -> bytes:
+        """The body as JSON."""
+        if self._encoded is None:
+            self._encoded = msgspec.json.encode(self.body)
+        return self._encoded
+
+
+class Change(NamedTuple):
+    """One step of the store's history. `after` of a deletion is the last state, under the version of the deletion."""
+
+    type: ChangeType
+    key: Key
+    after: Stored
+    before: Stored | None
+
+    @property
+    def version(self) -> int:
+        """The number of this change."""
+        return self.after.version
+
+
+class CompactedError(Exception):
+    """The asked-for version is older than what the history still holds."""
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        super().__init__(f"versions up to {floor} are compacted")
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """All objects of one storage in key order, and the changes made to them."""
+
+    objects: dict[tuple[str, str], Stored] = field(default_factory=dict)
+    order: list[tuple[str, str]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    dropped: int = 0  # how many changes have left `changes` at the front: positions of cursors count them
+    waiters: set[asyncio.Future[None]] = field(default_factory=set)
+
+
+class Cursor:
+    """A reader's place in the history of one storage. It holds no copy of anything: the history is the queue."""
+
+    def __init__(self, store: Store, storage: str, since: int) -> None:
+        self._store = store
+        self._shelf = store._shelf(storage)
+        self._position = self._shelf.dropped + bisect.bisect_right(self._shelf.changes, since, key=lambda change: change.version)
+        self.version = since
+
+    def take(self, at_most: int = 1000) -> list[Change]:
+        """The next changes, oldest first; empty when there is nothing new.
+
+        Raises:
+            CompactedError: when changes that this reader has not seen were dropped.
+        """
+        start = self._position - self._shelf.dropped
+        if start < 0:
+            raise CompactedError(self._store.floor)
+        taken = self._shelf.changes[start : start + at_most]
+        self._position += len(taken)
+        if taken:
+            self.version = taken[-1].version
+        return taken
+
+    async def wait(self) -> None:
+        """Return when there may be something to take."""
+        if self._position - self._shelf.dropped < len(self._shelf.changes):
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._shelf.waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._shelf.waiters.discard(waiter)
+
+
+class Store:
+    """Objects by key, numbered changes, and a history that can be read from any version it still holds."""
+
+    def __init__(self, *, history_limit: int = DEFAULT_HISTORY_LIMIT) -> None:
+        self.version = 1
+        self.floor = 0
+        """Watching and listing from a version below this is refused."""
+        self._history_limit = history_limit
+        self._shelves: dict[str, _Shelf] = {}
+        self.listeners: list[Callable[[Change], None]] = []
+        """Called with every change, right after it is made. A listener must not change the store; it may note work for later."""
+
+    def get(self, key: Key) -> Stored | None:
+        """The object now, or None."""
+        return self._shelf(key.storage).objects.get((key.namespace, key.name))
+
+    def list(self, storage: str, *, namespace: str = "", version: int | None = None) -> Iterator[tuple[Key, Stored]]:
+        """The objects in key order, now or as they were at `version`; an empty namespace means all of them.
+
+        Raises:
+            CompactedError: when `version` is no longer held.
+        """
+        shelf = self._shelf(storage)
+        objects, order = shelf.objects, shelf.order
+        if version is not None and version < self.version:
+            objects = self._rewound(shelf, version)
+            order = sorted(objects)
+        start = bisect.bisect_left(order, (namespace, "")) if namespace else 0
+        for place in order[start:]:
+            if namespace and place[0] != namespace:
+                return
+            yield Key(storage, *place), objects[place]
+
+    def count(self, storage: str) -> int:
+        """How many objects there are."""
+        return len(self._shelf(storage).objects)
+
+    def storages(self) -> tuple[str, ...]:
+        """Every storage that has ever held an object."""
+        return tuple(self._shelves)
+
+    def create(self, key: Key, body: JsonObject) -> Stored:
+        """Store a new object. The key must be free."""
+        place = (key.namespace, key.name)
+        shelf = self._shelf(key.storage)
+        if place in shelf.objects:
+            raise KeyError(f"{key} is taken")
+        stored = self._numbered(body)
+        bisect.insort(shelf.order, place)
+        shelf.objects[place] = stored
+        self._record(shelf, Change(ChangeType.ADDED, key, stored, None))
+        return stored
+
+    def update(self, key: Key, body: JsonObject) -> Stored:
+        """Store a new version of an object that is there."""
+        place = (key.namespace, key.name)
+        shelf = self._shelf(key.storage)
+        before = shelf.objects[place]
+        stored = shelf.objects[place] = self._numbered(body)
+        self._record(shelf, Change(ChangeType.MODIFIED, key, stored, before))
+        return stored
+
+    def delete(self, key: Key) -> Stored:
+        """Remove an object; returns its last state, numbered with the deletion."""
+        place = (key.namespace, key.name)
+        shelf = self._shelf(key.storage)
+        before = shelf.objects.pop(place)
+        del shelf.order[bisect.bisect_left(shelf.order, place)]
+        last = self._numbered(before.body)
+        self._record(shelf, Change(ChangeType.DELETED, key, last, before))
+        return last
+
+    def cursor(self, storage: str, *, since: int) -> Cursor:
+        """A place in the history right after version `since`.
+
+        Raises:
+            CompactedError: when the history no longer reaches back so far.
+        """
+        if since < self.floor:
+            raise CompactedError(self.floor)
+        return Cursor(self, storage, since)
+
+    def compact(self, version: int | None = None) -> None:
+        """Forget the changes up to `version`, by default all of them."""
+        self.floor = max(self.floor, self.version if version is None else version)
+        for shelf in self._shelves.values():
+            _drop(shelf, bisect.bisect_right(shelf.changes, self.floor, key=lambda change: change.version))
+
+    def _shelf(self, storage: str) -> _Shelf:
+        shelf = self._shelves.get(storage)
+        if shelf is None:
+            shelf = self._shelves[storage] = _Shelf()
+        return shelf
+
+    def _numbered(self, body: JsonObject) -> Stored:
+        self.version += 1
+        return Stored({**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}, self.version)
+
+    def _record(self, shelf: _Shelf, change: Change) -> None:
+        shelf.changes.append(change)
+        if len(shelf.changes) > self._history_limit:
+            # Half at a time: dropping one by one would move the whole list for every change.
+            excess = len(shelf.changes) - self._history_limit // 2
+            self.floor = max(self.floor, shelf.changes[excess - 1].version)
+            _drop(shelf, excess)
+        for waiter in shelf.waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        for listener in self.listeners:
+            listener(change)
+
+    def _rewound(self, shelf: _Shelf, version: int) -> dict[tuple[str, str], Stored]:
+        if version < self.floor:
+            raise CompactedError(self.floor)
+        objects = dict(shelf.objects)
+        for change in reversed(shelf.changes):
+            if change.version <= version:
+                break
+            place = (change.key.namespace, change.key.name)
+            if change.before is None:
+                del objects[place]
+            else:
+                objects[place] = change.before
+        return objects
+
+
+def _drop(shelf: _Shelf, count: int) -> None:
+    del shelf.changes[:count]
+    shelf.dropped += count
