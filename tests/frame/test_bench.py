@@ -1,0 +1,27 @@
+"""`hack/bench`: everything it promises can be measured. What the figures are is not a test's business."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from kubernetes_build import require_assets
+
+from tests.frame.scripts import run
+
+
+def test_the_benchmark_prints_a_table_and_writes_every_figure_with_its_goal(tmp_path: Path) -> None:
+    require_assets()
+    answer = run("hack/bench", "kube", "--quick", "--json", tmp_path / "figures.json")
+    assert answer.returncode == 0, answer.stderr
+    rows = json.loads((tmp_path / "figures.json").read_text())["rows"]
+
+    goals = {(row["at_most"], row["at_least"]) for row in rows}
+    assert goals >= {(40, None), (50, None), (8, None), (None, 0.95), (None, 2500)}
+    assert all(row["value"] > 0 for row in rows if row["at_most"] != 8)
+    assert all(row["name"] in answer.stdout for row in rows)
+
+
+def test_an_unknown_benchmark_is_refused_with_exit_code_2() -> None:
+    answer = run("hack/bench", "everything")
+    assert (answer.returncode, answer.stderr) == (2, "usage: hack/bench kube [--json FILE] [--quick]\n")
