@@ -1,31 +1,33 @@
 """The verbs of the Kubernetes API over a transport: JSON in, JSON out, typed errors.
 
-Every call has a deadline. Within it, answers that ask for patience (429 and 5xx with Retry-After) are tried again and
-expired credentials are read anew once. In-flight calls are bounded, reads and writes apart, so that a storm of writes
-never keeps a read waiting. Before each write, and each retry of one, `may_write` is asked.
+How a call is bounded, retried and guarded is told in `dlop.kube.calls`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import functools
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from dlop.kube.errors import AmbiguousWriteError, JsonObject, NotLeaderError, TransportError, UnauthorizedError, error_from_response
+from dlop.kube import nesting
+from dlop.kube.calls import Calls, Limits, refused_again
+from dlop.kube.errors import AmbiguousWriteError, JsonObject, TransportError, UnauthorizedError, error_from_response
 from dlop.kube.resources import Resource
-from dlop.kube.transport import JSON, Request, Response, Transport
+from dlop.kube.transport import JSON, Request, Response, StreamResponse, Transport
 from dlop.kube.watch import WatchEvent, read_events
+
+__all__ = ["FIELD_MANAGER", "Body", "Client", "Limits", "Page", "PatchType", "Propagation"]
 
 # A name for the writer in managedFields and in the server's audit log.
 FIELD_MANAGER = "dlop"
 
-_MAX_RETRIES = 10
 # How long beyond its own promised end a watch may stay silent before it counts as dead.
 _WATCH_GRACE_SECONDS = 15.0
 
@@ -50,18 +52,6 @@ class Propagation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How patient a client is and how much it asks for at once."""
-
-    timeout_seconds: float = 30.0
-    """For one call, with all its retries and its wait for a free place."""
-    writes_in_flight: int = 64
-    reads_in_flight: int = 16
-    page_size: int = 500
-    """How many objects a list asks for at a time."""
-
-
-@dataclass(frozen=True, slots=True)
 class Page:
     """One page of a list: the objects undecoded, the version that they are from, and the way to the next page."""
 
@@ -81,6 +71,9 @@ class _List(msgspec.Struct):
 
 
 _list_decoder = msgspec.json.Decoder(_List)
+_object_decoder = msgspec.json.Decoder(dict[str, Any])
+
+Decoded = TypeVar("Decoded")
 
 
 class Client:
@@ -89,14 +82,12 @@ class Client:
     def __init__(self, transport: Transport, *, limits: Limits = Limits(), may_write: Callable[[], bool] | None = None) -> None:  # noqa: B008
         self.transport = transport
         self.limits = limits
-        self._may_write = may_write
-        self._reads = asyncio.Semaphore(limits.reads_in_flight)
-        self._writes = asyncio.Semaphore(limits.writes_in_flight)
+        self._calls = Calls(transport, limits=limits, may_write=may_write)
 
     def guarded(self, may_write: Callable[[], bool]) -> Client:
         """A client over the same connections and bounds whose writes are held back (NotLeaderError) while `may_write` says no."""
         twin = copy.copy(self)
-        twin._may_write = may_write
+        twin._calls = self._calls.guarded(may_write)
         return twin
 
     async def close(self) -> None:
@@ -116,7 +107,7 @@ class Client:
     ) -> JsonObject:
         """One object, or a subresource of it (`status`, `scale`)."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return _decode(await self.call("GET", path, query=_query(resourceVersion=resource_version)))
+        return await self._object("GET", path, query=_query(resourceVersion=resource_version))
 
     async def list(
         self,
@@ -172,7 +163,7 @@ class Client:
             else:
                 position = _query(resourceVersion=resource_version, resourceVersionMatch=resource_version_match)
             answer = await self.call("GET", path, query=filters + position)
-            found = _list_decoder.decode(answer.body)
+            found = _decoded("GET", path, answer, _list_decoder)
             yield Page(found.items or [], found.metadata.resource_version, found.metadata.continue_)
             continue_token = found.metadata.continue_
             if not continue_token:
@@ -190,10 +181,13 @@ class Client:
         send_initial_events: bool = False,
         bookmarks: bool = True,
         timeout_seconds: int = 300,
-    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        idle_timeout_seconds: float | None = None,
+    ) -> AsyncIterator[AsyncGenerator[WatchEvent, None]]:
         """Changes from `resource_version` on, for `timeout_seconds` at most; then the stream ends and is to be opened anew.
 
         With `send_initial_events` the stream begins with what is there now and says with a bookmark when it is through.
+        A stream that stays silent for `idle_timeout_seconds` breaks off with a TransportError; without that number, one
+        that outlives its own promised end.
         """
         query = _query(
             watch="true",
@@ -206,17 +200,35 @@ class Client:
             timeoutSeconds=timeout_seconds,
         )
         request = Request("GET", resource.path(namespace=namespace), query=query, headers={"accept": JSON})
-        idle_timeout = timeout_seconds + _WATCH_GRACE_SECONDS
-        for last_try in (False, True):
-            async with self.transport.stream(request, idle_timeout_seconds=idle_timeout) as response:
-                if response.status == 200:
-                    yield read_events(response.chunks)
-                    return
-                body = b"".join([chunk async for chunk in response.chunks])
-                error = error_from_response(response.status, response.headers, body)
-                if last_try or not isinstance(error, UnauthorizedError):
-                    raise error
-            await self.transport.refresh_credentials()
+        idle_timeout_seconds = idle_timeout_seconds or timeout_seconds + _WATCH_GRACE_SECONDS
+        async with AsyncExitStack() as stack:
+            response = await self._open_watch(stack, request, idle_timeout_seconds)
+            events = await stack.enter_async_context(aclosing(read_events(response.chunks)))
+            yield events
+
+    async def _open_watch(self, stack: AsyncExitStack, request: Request, idle_timeout_seconds: float) -> StreamResponse:
+        deadline = asyncio.get_running_loop().time() + self.limits.timeout_seconds
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._stream_of_events(stack, request, idle_timeout_seconds, deadline)
+        except TimeoutError as error:
+            raise TransportError(f"the watch of {request.path} could not be opened in {self.limits.timeout_seconds:g} seconds") from error
+
+    async def _stream_of_events(
+        self, stack: AsyncExitStack, request: Request, idle_timeout_seconds: float, deadline: float
+    ) -> StreamResponse:
+        credentials_read_from = ""
+        while True:
+            response = await stack.enter_async_context(self.transport.stream(request, idle_timeout_seconds=idle_timeout_seconds))
+            if response.status == 200:
+                return response
+            body = b"".join([chunk async for chunk in response.chunks])
+            error = error_from_response(response.status, response.headers, body)
+            if not isinstance(error, UnauthorizedError):
+                raise error
+            if credentials_read_from:
+                raise refused_again(error, credentials_read_from)
+            credentials_read_from = await self._calls.refresh_credentials(deadline)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -233,7 +245,7 @@ class Client:
     ) -> JsonObject:
         """Create an object, or post to a subresource of the object `name` (`binding`, `eviction`)."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return _decode(await self.call("POST", path, query=_write_query(dry_run=dry_run, field_validation=field_validation), body=body))
+        return await self._object("POST", path, query=_write_query(dry_run=dry_run, field_validation=field_validation), body=body)
 
     async def replace(
         self,
@@ -248,7 +260,7 @@ class Client:
     ) -> JsonObject:
         """Replace the whole object; with a resourceVersion in the body, only if it is still that version."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return _decode(await self.call("PUT", path, query=_write_query(dry_run=dry_run, field_validation=field_validation), body=body))
+        return await self._object("PUT", path, query=_write_query(dry_run=dry_run, field_validation=field_validation), body=body)
 
     async def patch(
         self,
@@ -266,7 +278,7 @@ class Client:
         """Change a part of the object. `force` belongs to an apply patch."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
         query = _write_query(dry_run=dry_run, field_validation=field_validation) + _query(force="true" if force else None)
-        return _decode(await self.call("PATCH", path, query=query, body=body, content_type=patch_type))
+        return await self._object("PATCH", path, query=query, body=body, content_type=patch_type)
 
     async def delete(
         self,
@@ -284,7 +296,7 @@ class Client:
         options = _delete_options(
             uid=uid, resource_version=resource_version, grace_seconds=grace_seconds, propagation=propagation, dry_run=dry_run
         )
-        return _decode(await self.call("DELETE", resource.path(namespace=namespace, name=name), body=options))
+        return await self._object("DELETE", resource.path(namespace=namespace, name=name), body=options)
 
     async def delete_collection(
         self,
@@ -299,7 +311,7 @@ class Client:
         """Delete every object that the selectors match."""
         query = _query(labelSelector=label_selector, fieldSelector=field_selector)
         options = _delete_options(grace_seconds=grace_seconds, propagation=propagation)
-        return _decode(await self.call("DELETE", resource.path(namespace=namespace), query=query, body=options))
+        return await self._object("DELETE", resource.path(namespace=namespace), query=query, body=options)
 
     # --- one call ----------------------------------------------------------------------------------------------------
 
@@ -327,57 +339,35 @@ class Client:
             headers["content-type"] = content_type
             body = body if isinstance(body, bytes) else msgspec.json.encode(body)
         request = Request(method, path, query=query, headers=headers, body=body)
-        deadline = asyncio.get_running_loop().time() + (timeout_seconds or self.limits.timeout_seconds)
-        return await self._within(deadline, request)
+        return await self._calls.send(request, timeout_seconds=timeout_seconds)
 
-    async def _within(self, deadline: float, request: Request) -> Response:
-        loop = asyncio.get_running_loop()
-        may_refresh = True
-        retries = 0
-        while True:
-            async with _place(self._writes if request.is_write else self._reads, deadline):
-                if request.is_write and self._may_write is not None and not self._may_write():
-                    raise NotLeaderError(f"{request.method} {request.path} was held back: this process does not hold the lease")
-                response = await self.transport.send(request, timeout_seconds=max(0.001, deadline - loop.time()))
-            if response.status < 300:
-                return response
-            error = error_from_response(response.status, response.headers, response.body)
-            if isinstance(error, UnauthorizedError) and may_refresh:
-                may_refresh = False
-                await self.transport.refresh_credentials()
-                continue
-            wait = error.retry_after_seconds if error.status_code == 429 or error.status_code >= 500 else None
-            if wait is not None and retries < _MAX_RETRIES and loop.time() + wait < deadline:
-                retries += 1
-                await asyncio.sleep(wait)
-                continue
-            if request.is_write and response.status == 504:
-                raise AmbiguousWriteError(f"{request.method} {request.path}: the server gave up waiting: {error}") from error
-            raise error
+    async def _object(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: tuple[tuple[str, str], ...] = (),
+        body: Body | None = None,
+        content_type: str = JSON,
+    ) -> JsonObject:
+        answer = await self.call(method, path, query=query, body=body, content_type=content_type)
+        return _decoded(method, path, answer, _object_decoder)
 
 
-@asynccontextmanager
-async def _place(places: asyncio.Semaphore, deadline: float) -> AsyncIterator[None]:
+def _decoded(method: str, path: str, answer: Response, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
     try:
-        async with asyncio.timeout_at(deadline):
-            await places.acquire()
-    except TimeoutError as error:
-        raise TransportError("no free place among the calls in flight before the deadline: nothing was sent") from error
-    try:
-        yield
-    finally:
-        places.release()
-
-
-def _decode(response: Response) -> JsonObject:
-    decoded: JsonObject = msgspec.json.decode(response.body)
-    return decoded
+        return nesting.decode(answer.body, decoder)
+    except msgspec.DecodeError as error:
+        # A login page of a gateway, for one. It is no proof that a write arrived, nor that it did not.
+        kind = TransportError if method == "GET" else AmbiguousWriteError
+        raise kind(f"{method} {path} was answered with something else than JSON ({error}): {answer.body[:200]!r}") from error
 
 
 def _query(**parameters: str | int | None) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(value)) for name, value in parameters.items() if value is not None)
 
 
+@functools.cache
 def _write_query(*, dry_run: bool, field_validation: str | None) -> tuple[tuple[str, str], ...]:
     return _query(fieldManager=FIELD_MANAGER, dryRun="All" if dry_run else None, fieldValidation=field_validation)
 

@@ -201,14 +201,16 @@ def error_from_response(code: int, headers: Mapping[str, str], body: bytes) -> S
     if not isinstance(status, dict) or status.get("kind") != "Status":
         text = body[:1024].decode(errors="replace").strip()
         status = {"kind": "Status", "status": "Failure", "message": text or f"the server answered HTTP {code}"}
-    status.setdefault("code", code)
+    if not isinstance(status.get("code"), int):
+        status["code"] = code
     return error_from_status(status, retry_after_seconds=_retry_after(headers, status))
 
 
 def _retry_after(headers: Mapping[str, str], status: Mapping[str, Any]) -> float | None:
-    value = headers.get("retry-after") or (status.get("details") or {}).get("retryAfterSeconds")
+    details = status.get("details")
+    value = headers.get("retry-after") or (details.get("retryAfterSeconds") if isinstance(details, dict) else None)
     try:
         return max(0.0, float(value)) if value is not None else None
-    except ValueError:
+    except (ValueError, TypeError):
         # The HTTP-date form: no API server sends it, a proxy might; a second is a fair reading.
         return 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -33,10 +34,15 @@ class Resource:
         """
         parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
         if namespace is not None:
-            parts += ["namespaces", quote(namespace, safe="")]
+            parts += ["namespaces", _quoted(namespace)]
         parts.append(self.plural)
-        parts += [quote(part, safe="") for part in (name, subresource) if part is not None]
+        parts += [_quoted(part) for part in (name, subresource) if part is not None]
         return "/".join(parts)
+
+
+@functools.lru_cache(maxsize=1024)
+def _quoted(part: str) -> str:
+    return quote(part, safe="")
 
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)

@@ -31,7 +31,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole answer. Header names are lower case."""
+    """A whole answer. Headers are found by their lower-case names."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,7 +40,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class StreamResponse:
-    """An answer that goes on: `chunks` ends when the server closes it, and are cut anywhere."""
+    """An answer that goes on: `chunks` ends when the server closes it, and the bytes are cut anywhere."""
 
     status: int
     headers: Mapping[str, str]
@@ -66,8 +66,12 @@ class Transport(Protocol):
         """
         ...
 
-    async def refresh_credentials(self) -> None:
-        """Read the credentials anew, after the server has refused them."""
+    async def refresh_credentials(self) -> str:
+        """Read the credentials anew, after the server has refused them. Says where they are from, for error messages.
+
+        Raises:
+            ConfigurationError: when there are none that could be used.
+        """
         ...
 
     async def close(self) -> None:

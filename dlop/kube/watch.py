@@ -6,12 +6,15 @@ of a line. What comes out of here is only ever a whole event.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
-from dlop.kube.errors import JsonObject, TransportError, error_from_status
+from dlop.kube import nesting
+from dlop.kube.errors import JsonObject, KubeError, TransportError, error_from_status
 
 # An object may not be larger than etcd's limit of a few MB, but a line also carries managedFields and escapes.
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -42,24 +45,32 @@ class WatchEvent(msgspec.Struct, frozen=True, gc=False):
 _decoder = msgspec.json.Decoder(WatchEvent)
 
 
-async def read_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
+async def read_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent, None]:
     """The events of a watch stream, in order.
 
     Raises:
         StatusError: when the server ends the watch with an ERROR event (410 Gone is the usual one).
         TransportError: when a line is cut off, is not an event, or is too long.
     """
-    async for line in _lines(chunks):
-        try:
-            event = _decoder.decode(line)
-        except msgspec.DecodeError as error:
-            raise TransportError(f"the watch sent a line that is no event: {error}: {line[:200]!r}") from error
-        if event.type is EventType.ERROR:
-            raise error_from_status(event.decode())
-        yield event
+    async with aclosing(_lines(chunks)) as lines:
+        async for line in lines:
+            try:
+                event = nesting.decode(line, _decoder)
+            except msgspec.DecodeError as error:
+                raise TransportError(f"the watch sent a line that is no event: {error}: {line[:200]!r}") from error
+            if event.type is EventType.ERROR:
+                raise _error(event)
+            yield event
 
 
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+def _error(event: WatchEvent) -> KubeError:
+    try:
+        return error_from_status(msgspec.json.decode(event.object, type=dict[str, Any]))
+    except (msgspec.ValidationError, ValueError) as error:
+        return TransportError(f"the watch sent an error that is no Status: {error}: {bytes(event.object)[:200]!r}")
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     pending: list[bytes] = []  # pieces of one unfinished line: joined once, so that a long line costs its length only
     pending_bytes = 0
     async for chunk in chunks:

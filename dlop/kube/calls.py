@@ -1,0 +1,137 @@
+"""One call to the API server, seen through to its end: bounds, deadline, retries, credentials, leadership.
+
+Every call has a deadline, and everything counts against it: the wait for a free place, for credentials, for patience
+that the server asks for. In-flight calls are bounded, reads and writes apart, so that a storm of writes never keeps a
+read waiting. Before each write, and each retry of one, `may_write` is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dlop.kube.errors import (
+    AmbiguousWriteError,
+    NotLeaderError,
+    StatusError,
+    TransportError,
+    UnauthorizedError,
+    error_from_response,
+)
+from dlop.kube.transport import Request, Response, Transport
+
+_MAX_RETRIES = 10
+# A gateway that gave up, or a server whose database did: the write may have gone through behind them.
+_AMBIGUOUS_CODES = (502, 504)
+_AMBIGUOUS_SENTENCES = ("etcdserver: ", "rpc error: ", "context deadline exceeded")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient a client is and how much it asks for at once."""
+
+    timeout_seconds: float = 30.0
+    """For one call, with all its retries and its wait for a free place."""
+    writes_in_flight: int = 64
+    reads_in_flight: int = 16
+    page_size: int = 500
+    """How many objects a list asks for at a time."""
+
+
+class Calls:
+    """Sends requests over a transport, within limits."""
+
+    def __init__(self, transport: Transport, *, limits: Limits, may_write: Callable[[], bool] | None) -> None:
+        self._transport = transport
+        self._limits = limits
+        self._may_write = may_write
+        self._reads = asyncio.Semaphore(limits.reads_in_flight)
+        self._writes = asyncio.Semaphore(limits.writes_in_flight)
+
+    def guarded(self, may_write: Callable[[], bool]) -> Calls:
+        """The same places and connections, with another say over writes."""
+        twin = copy.copy(self)
+        twin._may_write = may_write
+        return twin
+
+    async def send(self, request: Request, *, timeout_seconds: float | None = None) -> Response:
+        """Send a request until it has a final answer. Returns only 2xx answers.
+
+        Raises:
+            StatusError: the server refused.
+            TransportError: no answer, and nothing has changed.
+            AmbiguousWriteError: no answer to a write, or one that does not say whether it happened.
+            NotLeaderError: a write without leadership; nothing was sent.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (timeout_seconds or self._limits.timeout_seconds)
+        credentials_read_from = ""
+        retries = 0
+        while True:
+            response = await self._attempt(request, deadline)
+            if response.status < 300:
+                return response
+            error = error_from_response(response.status, response.headers, response.body)
+            if isinstance(error, UnauthorizedError):
+                if credentials_read_from:
+                    raise refused_again(error, credentials_read_from)
+                credentials_read_from = await self.refresh_credentials(deadline)
+                continue
+            if request.is_write and _leaves_open(error):
+                raise AmbiguousWriteError(f"{request.method} {request.path} may or may not have happened: {error}") from error
+            wait = _patience(error)
+            if wait is None or retries == _MAX_RETRIES or loop.time() + wait >= deadline:
+                raise error
+            retries += 1
+            await asyncio.sleep(wait)
+
+    async def refresh_credentials(self, deadline: float) -> str:
+        """Read the credentials anew; says where from."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._transport.refresh_credentials()
+        except TimeoutError as error:
+            raise TransportError("the server refused the credentials and new ones could not be read before the deadline") from error
+
+    async def _attempt(self, request: Request, deadline: float) -> Response:
+        places = self._writes if request.is_write else self._reads
+        await _take(places, deadline)
+        try:
+            if request.is_write and self._may_write is not None and not self._may_write():
+                raise NotLeaderError(f"{request.method} {request.path} was held back: this process does not hold the lease")
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                raise TransportError(f"{request.method} {request.path} was not sent: its time was up")
+            return await self._transport.send(request, timeout_seconds=left)
+        finally:
+            places.release()
+
+
+def refused_again(error: UnauthorizedError, origin: str) -> UnauthorizedError:
+    """The refusal of credentials that were read just now: where they are, and the way out."""
+    message = f"the server refuses the credentials of {origin}, also after reading them anew ({error}): log in again or get new ones"
+    return UnauthorizedError({**error.status, "message": message})
+
+
+async def _take(places: asyncio.Semaphore, deadline: float) -> None:
+    if not places.locked():
+        await places.acquire()  # does not wait, so it needs no timer
+        return
+    try:
+        async with asyncio.timeout_at(deadline):
+            await places.acquire()
+    except TimeoutError as error:
+        raise TransportError("no free place among the calls in flight before the deadline: nothing was sent") from error
+
+
+def _leaves_open(error: StatusError) -> bool:
+    if error.status_code in _AMBIGUOUS_CODES:
+        return True
+    return error.status_code >= 500 and any(sentence in str(error) for sentence in _AMBIGUOUS_SENTENCES)
+
+
+def _patience(error: StatusError) -> float | None:
+    """How long the server asks to wait before another try; none when it does not ask for one."""
+    return error.retry_after_seconds if error.status_code == 429 or error.status_code >= 500 else None

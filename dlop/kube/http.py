@@ -1,0 +1,256 @@
+"""The transport to a real API server: HTTP/1.1 over one aiohttp session.
+
+It promises that a write is put on the wire at most once, that a lost answer is told from a request that was never sent,
+and that nothing waits for ever: dead peers are found by TCP keepalive and by timeouts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import io
+import math
+import socket
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from yarl import URL
+
+from dlop.kube import configuration
+from dlop.kube.connection import Access, Connection, CurrentAccess
+from dlop.kube.errors import AmbiguousWriteError, TransportError
+from dlop.kube.transport import Request, Response, StreamResponse
+
+# Below the 90 seconds after which an API server closes an idle connection: a write on a closing connection is ambiguous.
+_KEEPALIVE_SECONDS = 30.0
+_CONNECT_SECONDS = 10.0
+# Less for a write: `may_write` was asked before it, and another leader may follow soon after this one's time is up.
+_CONNECT_SECONDS_OF_A_WRITE = 5.0
+# The part of a call's time that may go into getting a connection. Less than all of it, so that when the whole time is
+# up, the request is known to have been sent.
+_CONNECT_SHARE = 0.9
+_MAX_CONNECTIONS = 256
+# aiohttp stops reading a stream at twice this size; large, so that a long line does not stop and go.
+_READ_BUFFER_BYTES = 2**21
+_MAX_BYTES_IN_ONE_PIECE = 2**20
+_DEAD_PEER_OPTIONS = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 60_000))
+_USER_AGENT = "dlop"
+# After a lost connection aiohttp repeats these; reads may be repeated.
+_SENT_AGAIN_BY_AIOHTTP = ("PUT", "DELETE")
+_BEFORE_SENDING = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.InvalidURL,
+)
+
+
+class _AnswerLostError(Exception):
+    """Stands in for an error after which aiohttp would send an idempotent request a second time."""
+
+
+# RuntimeError is what aiohttp raises on a connection or session that was closed under a call.
+_WIRE_ERRORS = (aiohttp.ClientError, _AnswerLostError, TimeoutError, OSError, RuntimeError)
+
+
+async def connect(kubeconfig: Path | str | None = None, *, context: str | None = None) -> HttpTransport:
+    """A transport to the cluster that the kubeconfig, the environment or the pod's service account names.
+
+    Raises:
+        ConfigurationError: when none of them names a usable one.
+    """
+    transport = HttpTransport(await configuration.load(kubeconfig, context=context))
+    await transport.authenticate()
+    return transport
+
+
+class HttpTransport:
+    """Sends requests to one API server; see `dlop.kube.transport.Transport`."""
+
+    def __init__(self, connection: Connection, *, clock: Callable[[], float] = time.time) -> None:
+        self.connection = connection
+        self._access = CurrentAccess(connection.credentials, clock=clock)
+        self._refused: Access | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    async def authenticate(self) -> None:
+        """Read the credentials now: a mistake in them shows before the first call, and a login may take its time.
+
+        Raises:
+            ConfigurationError: when there are none that could be used.
+        """
+        await self._access.get()
+
+    async def send(self, request: Request, *, timeout_seconds: float) -> Response:
+        """Send a request and read the whole answer."""
+        access = self._access.at_hand()
+        if access is None:
+            started = asyncio.get_running_loop().time()
+            access = await self._read_access(timeout_seconds)
+            # To aiohttp, zero means no limit.
+            timeout_seconds = max(0.001, timeout_seconds - (asyncio.get_running_loop().time() - started))
+        connect_seconds = min(_CONNECT_SECONDS_OF_A_WRITE if request.is_write else _CONNECT_SECONDS, timeout_seconds * _CONNECT_SHARE)
+        timeout = aiohttp.ClientTimeout(total=timeout_seconds, connect=connect_seconds, ceil_threshold=math.inf)
+        try:
+            async with self._open(request, access, timeout=timeout) as response:
+                self._note_refusal(response.status, access)
+                return Response(response.status, response.headers, await response.read())
+        except _WIRE_ERRORS as error:
+            raise self._failure(request, error) from error
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, idle_timeout_seconds: float) -> AsyncIterator[StreamResponse]:
+        """Open a request whose answer is read piece by piece. Leaving the context closes the connection at once."""
+        access = self._access.at_hand() or await self._read_access(_CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(connect=_CONNECT_SECONDS, sock_read=idle_timeout_seconds, ceil_threshold=math.inf)
+        try:
+            response = await self._open(request, access, timeout=timeout)
+        except _WIRE_ERRORS as error:
+            raise self._failure(request, error) from error
+        self._note_refusal(response.status, access)
+        chunks = self._chunks(request, response)
+        try:
+            yield StreamResponse(response.status, response.headers, chunks)
+        finally:
+            response.close()
+            await chunks.aclose()
+
+    async def refresh_credentials(self) -> str:
+        """Read the credentials anew, unless another call has done so since they were refused."""
+        await self._access.renew(self._refused)
+        return self.connection.origin
+
+    async def close(self) -> None:
+        """Release every connection."""
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    def _note_refusal(self, status: int, access: Access) -> None:
+        if status == 401:
+            self._refused = access
+
+    async def _read_access(self, timeout_seconds: float) -> Access:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await self._access.get()
+        except TimeoutError as error:
+            raise TransportError(f"the credentials of {self.connection.origin} could not be read in time: nothing was sent") from error
+
+    def _open(self, request: Request, access: Access, *, timeout: aiohttp.ClientTimeout) -> Any:
+        headers = {"user-agent": _USER_AGENT, **request.headers}
+        if access.authorization is not None:
+            headers["authorization"] = access.authorization
+        return self._opened_session().request(
+            request.method,
+            _url(self.connection.server, request),
+            headers=headers,
+            data=_streamed_if_large(request.body),
+            timeout=timeout,
+            allow_redirects=False,
+            ssl=access.tls if access.tls is not None else True,
+            server_hostname=self.connection.tls_server_name,
+            proxy=self.connection.proxy,
+            middlewares=(_at_most_once,) if request.method in _SENT_AGAIN_BY_AIOHTTP else None,
+        )
+
+    def _opened_session(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise TransportError("this client has been closed: nothing was sent")
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=_MAX_CONNECTIONS, keepalive_timeout=_KEEPALIVE_SECONDS, socket_factory=_socket_that_notices_dead_peers
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+                read_bufsize=_READ_BUFFER_BYTES,
+                # Compressed lists cost the server and this loop more than the bytes they save.
+                auto_decompress=False,
+                skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+            )
+        return self._session
+
+    async def _chunks(self, request: Request, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+        try:
+            async for chunk in response.content.iter_any():
+                yield chunk
+        except _WIRE_ERRORS as error:
+            raise self._failure(request, error) from error
+
+    def _failure(self, request: Request, error: Exception) -> TransportError | AmbiguousWriteError:
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            self._access.doubt()  # the cluster's authority may have been replaced, and so may the file
+        what = f"{request.method} {request.path} at {self.connection.server} ({self.connection.origin})"
+        if _nothing_was_sent(error):
+            return TransportError(f"{what} could not be sent: {_reason(error)}")
+        if request.is_write:
+            return AmbiguousWriteError(f"{what} was sent and its answer was lost: {_reason(error)}")
+        return TransportError(f"{what} got no answer: {_reason(error)}")
+
+
+async def _at_most_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending a PUT or DELETE again on a new connection.
+
+    The second one would answer 409 or 404 for what the first one has done, and it would not ask whether this process
+    still may write.
+    """
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _AnswerLostError(str(error)) from error
+
+
+def _nothing_was_sent(error: Exception) -> bool:
+    return isinstance(error, _BEFORE_SENDING)
+
+
+def _reason(error: Exception) -> str:
+    """Why, and what to look at."""
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return f"the server's name cannot be resolved ({error}); check the address, or the network's DNS"
+        case aiohttp.ClientConnectorCertificateError():
+            return f"the server's certificate is not trusted ({error}); check certificate-authority and tls-server-name"
+        case aiohttp.ClientConnectorError():
+            return f"no connection ({error}); check that the server is running and that its address is right"
+        case aiohttp.ConnectionTimeoutError():
+            return "no connection in time; check the address, the network and the proxy"
+        case TimeoutError():
+            return "no answer in time"
+        case _:
+            return str(error) or type(error).__name__
+
+
+def _socket_that_notices_dead_peers(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _DEAD_PEER_OPTIONS:
+        option = getattr(socket, name, None)  # not every platform has every one
+        if option is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
+
+
+def _streamed_if_large(body: bytes | None) -> bytes | io.BytesIO | None:
+    # aiohttp hands bytes over in one piece, and warns of it above a mebibyte.
+    return io.BytesIO(body) if body is not None and len(body) > _MAX_BYTES_IN_ONE_PIECE else body
+
+
+def _url(server: str, request: Request) -> URL:
+    return URL(f"{server}{request.path}{_query(request.query)}", encoded=True)
+
+
+@functools.lru_cache(maxsize=256)
+def _query(parameters: tuple[tuple[str, str], ...]) -> str:
+    return "?" + urlencode(parameters, quote_via=quote) if parameters else ""

@@ -1,0 +1,78 @@
+"""Which proxy the environment names for a server, read once when a connection is set up.
+
+The rules are those of Go's net/http, which kubectl follows: HTTPS_PROXY and HTTP_PROXY by the server's scheme, never for
+a loopback address, and NO_PROXY as a list of host names, domains, addresses, networks and `*`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from dlop.kube.errors import ConfigurationError
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str | None:
+    """The proxy to use for a server, or none."""
+    url = urlsplit(server)
+    proxy = _either_case(environ, f"{url.scheme}_proxy")
+    if not proxy or _is_loopback(url.hostname or "") or _is_excepted(server, _either_case(environ, "no_proxy")):
+        return None
+    return checked_proxy(proxy if "://" in proxy else f"http://{proxy}", origin=f"{url.scheme.upper()}_PROXY")
+
+
+def checked_proxy(proxy: str, *, origin: str) -> str:
+    """The proxy itself, if it is one that can be spoken to."""
+    if urlsplit(proxy).scheme not in _DEFAULT_PORTS:
+        raise ConfigurationError(f"the proxy {proxy} of {origin} is not an http or https proxy: dlop speaks no other kind")
+    return proxy
+
+
+def _either_case(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name.upper()) or environ.get(name) or ""
+
+
+def _is_excepted(server: str, no_proxy: str) -> bool:
+    url = urlsplit(server)
+    host = (url.hostname or "").rstrip(".")
+    port = url.port or _DEFAULT_PORTS.get(url.scheme)
+    return any(_matches(entry.strip().lower(), host, port) for entry in no_proxy.split(",") if entry.strip())
+
+
+def _matches(entry: str, host: str, port: int | None) -> bool:
+    if entry == "*":
+        return True
+    address, network = _address(host), _network(entry)
+    if network is not None:
+        return address is not None and address in network
+    name, colon, wanted_port = entry.rpartition(":")
+    if colon and wanted_port.isdigit():
+        if int(wanted_port) != port:
+            return False
+        entry = name.strip("[]")
+    if address is not None:
+        return address == _address(entry)
+    suffix = entry.removeprefix("*")
+    return host == suffix or host.endswith(suffix if suffix.startswith(".") else f".{suffix}")
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False) if "/" in text else None
+    except ValueError:
+        return None
