@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from dlop.kube.access.connection import Access, Connection, FixedCredentials
 from dlop.kube.client import Client, Limits
-from dlop.kube.connection import Access, Connection, FixedCredentials
 from dlop.kube.errors import (
     AmbiguousWriteError,
     ConflictError,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dlop.kube import configuration
+from dlop.kube.access import configuration
+from dlop.kube.access.connection import Connection
+from dlop.kube.access.credentials import ServiceAccountCredentials
 from dlop.kube.client import Client, Limits
-from dlop.kube.connection import Connection
-from dlop.kube.credentials import ServiceAccountCredentials
 from dlop.kube.errors import ConfigurationError, TransportError, UnauthorizedError
 from dlop.kube.http import HttpTransport, connect
 from dlop.kube.resources import PODS

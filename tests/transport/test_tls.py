@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dlop.kube import configuration
+from dlop.kube.access import configuration
 from dlop.kube.client import Client, Limits
 from dlop.kube.errors import ConfigurationError, KubeError, TransportError
 from dlop.kube.http import HttpTransport, connect

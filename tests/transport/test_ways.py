@@ -6,12 +6,12 @@ import socket
 
 import pytest
 
+from dlop.kube.access.connection import Access, Connection, FixedCredentials
+from dlop.kube.access.tls import TlsMaterial
 from dlop.kube.client import Client, Limits
-from dlop.kube.connection import Access, Connection, FixedCredentials
 from dlop.kube.errors import TransportError
 from dlop.kube.http import HttpTransport, _socket_that_notices_dead_peers
 from dlop.kube.resources import PODS
-from dlop.kube.tls import TlsMaterial
 from tests.transport.wire import Exchange, answer, wire
 
 POD = {"kind": "Pod", "metadata": {"name": "a"}}

@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
+from dlop.kube.access.connection import Access, Connection, Credentials, FixedCredentials
 from dlop.kube.client import Client, Limits
-from dlop.kube.connection import Access, Connection, Credentials, FixedCredentials
 from dlop.kube.http import HttpTransport
 
 

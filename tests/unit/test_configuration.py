@@ -12,8 +12,8 @@ import pytest
 import yaml
 from kubernetes_asyncio.client import Configuration
 
-from dlop.kube import configuration
-from dlop.kube.connection import Access, Connection
+from dlop.kube.access import configuration
+from dlop.kube.access.connection import Access, Connection
 from dlop.kube.errors import ConfigurationError
 from tests.transport.certificates import Authority
 from tests.transport.kubeconfigs import exec_answer, exec_user, kubeconfig

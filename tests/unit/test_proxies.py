@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dlop.kube.access.proxies import checked_proxy, proxy_from_environment
 from dlop.kube.errors import ConfigurationError
-from dlop.kube.proxies import checked_proxy, proxy_from_environment
 
 SERVER = "https://api.lab.example.org:6443"
 

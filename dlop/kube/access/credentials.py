@@ -14,11 +14,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlop.kube.connection import Access
+from dlop.kube.access.connection import Access
+from dlop.kube.access.exec_plugin import ExecCredential
+from dlop.kube.access.kubeconfig import Kubeconfig, read_kubeconfig
+from dlop.kube.access.tls import TlsMaterial
 from dlop.kube.errors import ConfigurationError
-from dlop.kube.exec_plugin import ExecCredential
-from dlop.kube.kubeconfig import Kubeconfig, read_kubeconfig
-from dlop.kube.tls import TlsMaterial
 
 _TOKEN_FILE_SECONDS = 60.0
 # How long before their end credentials are replaced: a tenth of the life they have left, and never more than a minute.

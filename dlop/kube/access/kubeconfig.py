@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import yaml
 
+from dlop.kube.access.exec_plugin import ExecPlugin, ExecSource
+from dlop.kube.access.proxies import checked_proxy
+from dlop.kube.access.tls import TlsMaterial
 from dlop.kube.errors import ConfigurationError, JsonObject
-from dlop.kube.exec_plugin import ExecPlugin, ExecSource
-from dlop.kube.proxies import checked_proxy
-from dlop.kube.tls import TlsMaterial
 
 # A user that acts as someone else would silently have more rights than asked for if this were ignored.
 _IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dlop.kube.connection import Connection
-from dlop.kube.credentials import KubeconfigCredentials, ServiceAccountCredentials
+from dlop.kube.access.connection import Connection
+from dlop.kube.access.credentials import KubeconfigCredentials, ServiceAccountCredentials
+from dlop.kube.access.kubeconfig import read_kubeconfig
+from dlop.kube.access.proxies import proxy_from_environment
 from dlop.kube.errors import ConfigurationError
-from dlop.kube.kubeconfig import read_kubeconfig
-from dlop.kube.proxies import proxy_from_environment
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
