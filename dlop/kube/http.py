@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import io
-import io
 import math
 import socket
 import time
@@ -40,8 +39,6 @@ _MAX_CONNECTIONS = 256
 _READ_BUFFER_BYTES = 2**21
 _MAX_BYTES_IN_ONE_PIECE = 2**20
 _DEAD_PEER_OPTIONS = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 60_000))
-# Where aiohttp itself draws the line.
-_LARGE_BODY_BYTES = 2**20
 _USER_AGENT = "dlop"
 # After a lost connection aiohttp repeats these; reads may be repeated.
 _SENT_AGAIN_BY_AIOHTTP = ("PUT", "DELETE")
@@ -248,11 +245,6 @@ def _socket_that_notices_dead_peers(address: aiohttp.AddrInfoType) -> socket.soc
 def _streamed_if_large(body: bytes | None) -> bytes | io.BytesIO | None:
     # aiohttp hands bytes over in one piece, and warns of it above a mebibyte.
     return io.BytesIO(body) if body is not None and len(body) > _MAX_BYTES_IN_ONE_PIECE else body
-
-
-def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """A large body is handed over as a file: aiohttp then sends it in pieces instead of holding up the loop."""
-    return io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY_BYTES else body
 
 
 def _url(server: str, request: Request) -> URL:

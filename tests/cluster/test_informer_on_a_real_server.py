@@ -13,7 +13,7 @@ from typing import Any
 
 from real_cluster import RealCluster
 
-from dlop.kube import configuration
+from dlop.kube.access import configuration
 from dlop.kube.cache import Change
 from dlop.kube.client import Client
 from dlop.kube.errors import TooManyRequestsError

@@ -87,8 +87,14 @@ async def test_a_body_that_is_too_large_is_refused_and_the_server_lives_on() -> 
 
 @pytest.mark.parametrize(
     "nonsense",
-    [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", b"\x16\x03\x01" + b"\xff" * 50],
-)  # fmt: skip
+    [
+        b"\x00\x01\x02\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        b"\x16\x03\x01" + b"\xff" * 50,
+    ],
+)
 async def test_bytes_that_are_no_http_do_not_end_the_server(nonsense: bytes) -> None:
     async with EmbeddedCluster() as cluster:
         front = await cluster.serve(tls=False)
@@ -133,8 +139,10 @@ async def test_closing_a_front_ends_its_watches_properly() -> None:
                 await client.get(_PATH)
 
 
-async def test_a_watcher_that_hangs_up_is_forgotten() -> None:
+async def test_a_watcher_that_hangs_up_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     async with EmbeddedCluster() as cluster:
+        forgotten = asyncio.Event()
+        monkeypatch.setattr(cluster.faults, "closed", lambda _: forgotten.set())
         front = await cluster.serve(tls=False)
         async with session(front) as client:
             async with client.post(_PATH, json=config_map("a")):
@@ -143,8 +151,8 @@ async def test_a_watcher_that_hangs_up_is_forgotten() -> None:
                 await watch.content.readline()
                 assert len(cluster.server._watches) == 1
             async with asyncio.timeout(10):
-                while cluster.server._watches:
-                    await asyncio.sleep(0.01)
+                await forgotten.wait()
+            assert not cluster.server._watches
 
 
 async def test_paths_and_queries_arrive_as_they_were_meant() -> None:

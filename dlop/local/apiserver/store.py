@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import bisect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -55,6 +55,9 @@ class Stored:
         return self._encoded
 
 
+_Place = tuple[str, str]
+
+
 class Change(NamedTuple):
     """One step of the store's history. `after` of a deletion is the last state, under the version of the deletion."""
 
@@ -95,6 +98,7 @@ class Cursor:
         self._store = store
         self._shelf = store._shelf(storage)
         self._position = self._shelf.dropped + bisect.bisect_right(self._shelf.changes, since, key=lambda change: change.version)
+        self._waiter: asyncio.Future[None] | None = None
         self.version = since
 
     def take(self, at_most: int = 1000) -> list[Change]:
@@ -113,15 +117,31 @@ class Cursor:
         return taken
 
     async def wait(self) -> None:
-        """Return when there may be something to take."""
+        """Return when there may be something to take, or when somebody calls `wake`."""
         if self._position - self._shelf.dropped < len(self._shelf.changes):
             return
         waiter = asyncio.get_running_loop().create_future()
         self._shelf.waiters.add(waiter)
         try:
-            await waiter
+            await self._until(waiter)
         finally:
             self._shelf.waiters.discard(waiter)
+
+    async def wait_for_wake(self) -> None:
+        """Return when somebody calls `wake`, whatever there is to take."""
+        await self._until(asyncio.get_running_loop().create_future())
+
+    async def _until(self, waiter: asyncio.Future[None]) -> None:
+        self._waiter = waiter
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def wake(self) -> None:
+        """End a wait that is under way."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 class Store:
@@ -140,18 +160,22 @@ class Store:
         """The object now, or None."""
         return self._shelf(key.storage).objects.get((key.namespace, key.name))
 
-    def list(self, storage: str, *, namespace: str = "", version: int | None = None) -> Iterator[tuple[Key, Stored]]:
+    def list(
+        self, storage: str, *, namespace: str = "", version: int | None = None, after: tuple[str, str] | None = None
+    ) -> Iterator[tuple[Key, Stored]]:
         """The objects in key order, now or as they were at `version`; an empty namespace means all of them.
+
+        With `after`, only those behind this namespace and name.
 
         Raises:
             CompactedError: when `version` is no longer held.
         """
         shelf = self._shelf(storage)
-        objects, order = shelf.objects, shelf.order
+        objects: dict[_Place, Stored] = shelf.objects
+        order: Sequence[_Place] = shelf.order
         if version is not None and version < self.version:
-            objects = self._rewound(shelf, version)
-            order = sorted(objects)
-        start = bisect.bisect_left(order, (namespace, "")) if namespace else 0
+            objects, order = self._rewound(shelf, version)
+        start = bisect.bisect_right(order, after) if after else bisect.bisect_left(order, (namespace, ""))
         for place in order[start:]:
             if namespace and place[0] != namespace:
                 return
@@ -235,9 +259,11 @@ class Store:
         for listener in self.listeners:
             listener(change)
 
-    def _rewound(self, shelf: _Shelf, version: int) -> dict[tuple[str, str], Stored]:
+    def _rewound(self, shelf: _Shelf, version: int) -> tuple[dict[_Place, Stored], Sequence[_Place]]:
         if version < self.floor:
             raise CompactedError(self.floor)
+        if not shelf.changes or shelf.changes[-1].version <= version:
+            return shelf.objects, shelf.order  # only other resources have changed since
         objects = dict(shelf.objects)
         for change in reversed(shelf.changes):
             if change.version <= version:
@@ -247,7 +273,7 @@ class Store:
                 del objects[place]
             else:
                 objects[place] = change.before
-        return objects
+        return objects, sorted(objects)
 
 
 def _drop(shelf: _Shelf, count: int) -> None:

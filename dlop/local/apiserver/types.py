@@ -11,6 +11,7 @@ from typing import Any
 
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.local.apiserver.names import subdomain_errors
 from dlop.local.apiserver.status import FieldError
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -71,17 +72,36 @@ class Rules:
         """The same for a changed object; also for a changed status."""
         return body
 
+    def isolated(self, body: JsonObject, old: JsonObject, *, subresource: str | None) -> JsonObject:
+        """The changed object without what the path may not change, beyond keeping spec and status apart (namespaces: finalizers)."""
+        return body
+
+    def validate_name(self, name: str) -> list[str]:
+        """What is wrong with a name, in sentences; most types take any DNS-1123 subdomain."""
+        return subdomain_errors(name)
+
     def validate(self, body: JsonObject, old: JsonObject | None, *, subresource: str | None) -> list[FieldError]:
         """What is wrong with the object; `old` is None on create."""
         return []
 
     def unknown_fields(self, body: JsonObject) -> tuple[JsonObject, list[str]]:
-        """The body without the fields that the type does not have, and their paths (for fieldValidation)."""
+        """The body without the fields that the type does not have, and their paths (for fieldValidation).
+
+        Raises:
+            ValueError: when a value is of another type than its field; the message is the real decoder's.
+        """
         return body, []
 
-    def deletion_grace_seconds(self, body: JsonObject, requested: int | None) -> int:
-        """How long the object stays, marked for deletion, until somebody confirms; 0 removes it at once."""
-        return 0
+    def deletion_grace_seconds(self, body: JsonObject, requested: int | None) -> int | None:
+        """How long the object stays, marked for deletion, until somebody confirms; 0 removes it at once.
+
+        None: the type knows no grace. (With 0 the object is first marked and then removed, as watchers of pods see it.)
+        """
+        return None
+
+    def prepare_delete(self, body: JsonObject, *, moment: Moment) -> JsonObject:
+        """What changes, beside the metadata, when the object is marked for deletion (namespaces: the phase)."""
+        return body
 
     def finalizers_on_delete(self, body: JsonObject) -> tuple[str, ...]:
         """Finalizer-like holds besides metadata.finalizers that keep a deleted object in place (namespaces: spec.finalizers)."""
@@ -109,13 +129,28 @@ class ResourceType:
     """Field selectors beside metadata.name and metadata.namespace, with the path of each."""
     has_generation: bool = False
     """Whether metadata.generation counts changes of the spec (a few built-in types do not)."""
+    keeps_status_on_create: bool = False
+    """Whether a new object may bring its status along although the type has a status subresource (nodes)."""
+    creates_on_update: bool = False
+    """Whether a PUT to a free name creates the object (services, leases, events, RBAC)."""
+    needs_version_on_update: bool = False
+    """Whether a PUT without a resourceVersion is refused (leases, CRDs; custom resources always)."""
+    returns_deleted: bool = False
+    """Whether a delete is answered with the object rather than with a Status (pods, services, service accounts, namespaces)."""
     schema: JsonObject | None = None
     """The OpenAPI schema that `kubectl` is shown."""
     from_storage: Callable[[JsonObject], JsonObject] | None = None
     """Turns a stored body into this version's shape; None: stored as served."""
     to_storage: Callable[[JsonObject], JsonObject] | None = None
+    own_list_kind: str = ""
+    """The kind of a list of these objects, where a CRD names an unusual one."""
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether the type comes from a CRD."""
+        return self.merge_schema is None
 
     @property
     def list_kind(self) -> str:
         """The kind of a list of these objects."""
-        return f"{self.resource.kind}List"
+        return self.own_list_kind or f"{self.resource.kind}List"
