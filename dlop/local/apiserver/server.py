@@ -1,0 +1,120 @@
+"""The API server: a request in, an answer out, whatever the request.
+
+Both fronts, in-process and HTTP, come through `ApiServer.handle`. Everything that reads or changes objects happens
+there in one go without awaiting; only injected faults and watches wait. No request can end the server: what it cannot
+make sense of is refused, and a bug becomes a 500 and a line in the log.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import structlog
+
+from dlop.kube.errors import ForbiddenError, StatusError, UnauthorizedError
+from dlop.kube.transport import Request, Response, StreamResponse
+from dlop.local.apiserver import discovery, openapi
+from dlop.local.apiserver.answers import JSON_HEADERS, TEXT_HEADERS, refusal
+from dlop.local.apiserver.faults import Faults
+from dlop.local.apiserver.handlers import Handlers
+from dlop.local.apiserver.requests import Asked, UnknownPathError, Verb, parse_request
+from dlop.local.apiserver.status import failure, internal_error
+from dlop.local.apiserver.verbs import Verbs
+from dlop.local.apiserver.watching import ConnectionDroppedError, Watch
+
+log = structlog.get_logger(__name__)
+
+_HEALTH = ("/healthz", "/livez", "/readyz")
+# What the real server shows to everybody.
+_OPEN = (*_HEALTH, "/version")
+
+
+class ApiServer:
+    """Answers requests over one store."""
+
+    def __init__(self, verbs: Verbs, faults: Faults, *, token: str) -> None:
+        """Requests must bear the `token`, save for the few pages that are open to everybody."""
+        self.token = token
+        self.faults = faults
+        self.verbs = verbs
+        self._handlers = Handlers(verbs)
+        self._authorization = f"Bearer {token}"
+        self._watches: set[Watch] = set()
+
+    async def handle(self, request: Request) -> Response | StreamResponse:
+        """Answer a request.
+
+        Raises:
+            ConnectionDroppedError: when a fault wants the connection to break instead.
+        """
+        try:
+            if request.headers.get("authorization") != self._authorization:
+                self._authenticate(request)
+            asked = parse_request(request, self.verbs.registry)
+            await self.faults.before(asked)
+            answer = self._answer(asked, request)
+            self.faults.after(asked)
+        except StatusError as error:
+            return refusal(error)
+        except UnknownPathError:
+            return self._page(request)
+        except ConnectionDroppedError:
+            raise
+        except Exception as error:
+            log.exception("a request could not be answered", method=request.method, path=request.path)
+            return refusal(internal_error(f"{error.__class__.__name__}: {error}"))
+        return answer
+
+    def end_watches(self) -> None:
+        """End every watch properly, as a server does that is shut down."""
+        for watch in list(self._watches):
+            watch.end()
+
+    def _answer(self, asked: Asked, request: Request) -> Response | StreamResponse:
+        if asked.verb is not Verb.WATCH:
+            return self._handlers.answer(asked, request)
+        watch = self._handlers.watch(asked, request)
+        return StreamResponse(200, JSON_HEADERS, self._run(watch))
+
+    async def _run(self, watch: Watch) -> AsyncGenerator[bytes, None]:
+        self._watches.add(watch)
+        self.faults.opened(watch)
+        try:
+            async with aclosing(watch.lines()) as pieces:
+                async for lines in pieces:
+                    yield lines
+        finally:
+            self._watches.discard(watch)
+            self.faults.closed(watch)
+
+    def _authenticate(self, request: Request) -> None:
+        given = request.headers.get("authorization", "")
+        scheme, _, token = given.partition(" ")
+        if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.token.encode()):
+            return
+        if scheme.lower() == "bearer":
+            raise failure(UnauthorizedError, "Unauthorized")
+        if not request.path.startswith(_OPEN):
+            message = f'forbidden: User "system:anonymous" cannot {request.method.lower()} path "{request.path}"'
+            raise failure(ForbiddenError, message, {})
+
+    def _page(self, request: Request) -> Response:
+        """A page that is no resource."""
+        try:
+            return self._known_page(request) or Response(404, TEXT_HEADERS, b"404 page not found\n")
+        except StatusError as error:
+            return refusal(error)
+        except Exception as error:
+            log.exception("a page could not be made", path=request.path)
+            return refusal(internal_error(f"{error.__class__.__name__}: {error}"))
+
+    def _known_page(self, request: Request) -> Response | None:
+        path = request.path.rstrip("/")
+        if request.method not in ("GET", "HEAD"):
+            return None
+        if path in _HEALTH or path.endswith("/ping"):
+            return Response(200, TEXT_HEADERS, b"ok")
+        accept = request.headers.get("accept", "")
+        return discovery.answer(path, accept, self.verbs.registry) or openapi.answer(path, accept, self.verbs.registry)
