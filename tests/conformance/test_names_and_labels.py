@@ -1,0 +1,108 @@
+"""What names, labels and annotations may look like."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlop.kube.errors import BadRequestError, InvalidError, JsonObject
+from dlop.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, Resource
+from tests.conformance.bodies import config_map, pod, service
+from tests.conformance.definitions import WIDGETS, widget
+from tests.conformance.support import Api, refused
+
+SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
+    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+
+
+@pytest.mark.parametrize("name", ["UPPER", "under_score", "-dash", "dash-", "a..b", "slash/ed", "spa ce", "ümlaut"])
+async def test_a_config_map_cannot_have_the_name(api: Api, name: str) -> None:
+    error = await refused(api.create(CONFIG_MAPS, config_map(name)), InvalidError)
+    message = f'Invalid value: "{name}": {SUBDOMAIN}'
+    assert error.causes == [{"reason": "FieldValueInvalid", "message": message, "field": "metadata.name"}]
+    assert str(error) == f'ConfigMap "{name}" is invalid: metadata.name: {message}'
+
+
+@pytest.mark.parametrize("name", ["a", "1", "with.dots.in-it", "x" * 253])
+async def test_a_config_map_can_have_the_name(api: Api, name: str) -> None:
+    assert (await api.create(CONFIG_MAPS, config_map(name)))["metadata"]["name"] == name
+
+
+async def test_a_name_can_be_too_long(api: Api) -> None:
+    error = await refused(api.create(CONFIG_MAPS, config_map("x" * 254)), InvalidError)
+    assert error.causes[0]["message"].endswith("must be no more than 253 characters")
+
+
+@pytest.mark.parametrize(("resource", "body"), [(PODS, pod("Bad_Name")), (WIDGETS, widget("Bad_Name"))])
+async def test_pods_and_custom_objects_have_names_like_domains(api: Api, resource: Resource, body: JsonObject) -> None:
+    error = await refused(api.create(resource, body), InvalidError)
+    assert [(cause["field"], cause["message"]) for cause in error.causes] == [("metadata.name", f'Invalid value: "Bad_Name": {SUBDOMAIN}')]
+
+
+async def test_a_namespace_has_a_name_without_dots(api: Api) -> None:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "with.dots"}}
+    error = await refused(api.create(NAMESPACES, body), InvalidError)
+    assert error.causes[0]["message"].startswith('Invalid value: "with.dots": ')
+    assert error.causes[0]["field"] == "metadata.name"
+
+
+async def test_a_service_has_a_name_like_a_label(api: Api) -> None:
+    error = await refused(api.create(SERVICES, service("with.dots")), InvalidError)
+    assert error.causes[0]["field"] == "metadata.name"
+
+
+@pytest.mark.parametrize(
+    ("labels", "value", "why"),
+    [
+        ({"bad key": "x"}, "bad key", "name part must consist of alphanumeric characters"),
+        ({"key": "bad value"}, "bad value", "a valid label must be an empty string or consist of alphanumeric characters"),
+        ({"a/b/c": "x"}, "a/b/c", "a valid label key must consist of alphanumeric characters"),
+        ({"Upper.Case/x": "y"}, "Upper.Case/x", "prefix part a lowercase RFC 1123 subdomain must consist of"),
+        ({"k" * 64: "x"}, "k" * 64, "name part must be no more than 63 bytes"),
+        ({"key": "v" * 64}, "v" * 64, "must be no more than 63 bytes"),
+    ],
+)
+async def test_a_label_is_invalid(api: Api, labels: dict[str, str], value: str, why: str) -> None:
+    error = await refused(api.create(CONFIG_MAPS, config_map("a", labels=labels)), InvalidError)
+    assert [(cause["reason"], cause["field"]) for cause in error.causes] == [("FieldValueInvalid", "metadata.labels")]
+    assert error.causes[0]["message"].startswith(f'Invalid value: "{value}": {why}')
+
+
+async def test_an_annotation_needs_a_good_key_and_may_have_any_value(api: Api) -> None:
+    annotations = {"example.org/note": "any text, even {json}\nand lines"}
+    created = await api.create(CONFIG_MAPS, config_map("a", annotations=annotations))
+    assert created["metadata"]["annotations"] == annotations
+    error = await refused(api.create(CONFIG_MAPS, config_map("b", annotations={"bad key": "x"})), InvalidError)
+    assert [cause["field"] for cause in error.causes] == ["metadata.annotations"]
+
+
+async def test_annotations_have_a_limit_together(api: Api) -> None:
+    error = await refused(api.create(CONFIG_MAPS, config_map("a", annotations={"k": "x" * (256 * 1024 + 1)})), InvalidError)
+    message = "Too long: may not be more than 262144 bytes"
+    assert error.causes == [{"reason": "FieldValueTooLong", "message": message, "field": "metadata.annotations"}]
+
+
+async def test_a_label_that_is_no_text_is_a_bad_request(api: Api) -> None:
+    body = config_map("a") | {"metadata": {"name": "a", "labels": {"count": 5}}}
+    error = await refused(api.create(CONFIG_MAPS, body), BadRequestError)
+    assert "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string" in str(error)
+
+
+async def test_several_mistakes_are_told_at_once(api: Api) -> None:
+    body = config_map("Bad", labels={"bad key": "x"}, annotations={"bad key": "y"})
+    error = await refused(api.create(CONFIG_MAPS, body), InvalidError)
+    assert [cause["field"] for cause in error.causes] == ["metadata.name", "metadata.labels", "metadata.annotations"]
+    assert str(error).startswith('ConfigMap "Bad" is invalid: [metadata.name: ')
+
+
+async def test_the_name_of_an_object_cannot_change(api: Api) -> None:
+    await api.create(CONFIG_MAPS, config_map("a"))
+    call = api.client.replace(CONFIG_MAPS, "a", config_map("b"), namespace=api.namespace)
+    error = await refused(call, BadRequestError)
+    assert str(error) == "the name of the object (b) does not match the name on the URL (a)"
