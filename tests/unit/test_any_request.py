@@ -57,7 +57,24 @@ _FIELDS = [
     "type", "target", "deleteOptions", "preconditions", "propagationPolicy", "dryRun", "op", "path", "value", "from", "$patch",
     "$retainKeys", "$setElementOrder/containers", "deletionTimestamp", "creationTimestamp", "generation", "versions", "group", "names",
 ]  # fmt: skip
-_WORDS = ["", "a", "default", "v1", "ConfigMap", "Pod", "example.org/v1", "Widget", "add", "remove", "/spec", "replace", "0", "7", "é", "All"]
+_WORDS = [
+    "",
+    "a",
+    "default",
+    "v1",
+    "ConfigMap",
+    "Pod",
+    "example.org/v1",
+    "Widget",
+    "add",
+    "remove",
+    "/spec",
+    "replace",
+    "0",
+    "7",
+    "é",
+    "All",
+]
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(_WORDS),
@@ -80,7 +97,7 @@ queries = st.lists(
             ["watch", "limit", "continue", "resourceVersion", "resourceVersionMatch", "labelSelector", "fieldSelector", "dryRun",
              "fieldValidation", "sendInitialEvents", "allowWatchBookmarks", "propagationPolicy", "gracePeriodSeconds", "includeObject"]
         ),
-        st.sampled_from(["", "0", "1", "-1", "x", "true", "All", "Strict", "Ignore", "Exact", "NotOlderThan", "a=b", "a in (b)", "eyJ2IjoiIn0"]),
+        st.sampled_from(["", "0", "1", "-1", "x", "true", "All", "Strict", "Ignore", "Exact", "NotOlderThan", "a=b", "a in (b)"]),
     ),
     max_size=3,
 )  # fmt: skip

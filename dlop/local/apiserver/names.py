@@ -129,7 +129,8 @@ def environment_name_errors(text: str) -> list[str]:
     """The name of an environment variable: printable ASCII without `=`."""
     if not text:
         return ["environment variable name must be non-empty"]
-    if _fits("[ -<>-~]+", text):
+    # Of all names in a pod these are the most: two looks at the text are faster than one at its pattern.
+    if text.isascii() and text.isprintable() and "=" not in text:
         return []
     return ["a valid environment variable name must consist only of printable ASCII characters other than '='"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
@@ -108,7 +109,8 @@ class NamespaceController:
 
     def _delete_some(self, namespace: str) -> bool:
         """Delete up to a slice of what is not yet marked; says whether there may be more."""
-        unmarked = [(type_, key) for type_, key, body in self._contents(namespace) if not _is_marked(body)][:_AT_ONCE]
+        found = ((type_, key) for type_, key, body in self._contents(namespace) if not _is_marked(body))
+        unmarked = list(islice(found, _AT_ONCE))
         for type_, key in unmarked:
             self._verbs.delete(type_, namespace, key.name, DeleteOptions(propagation=Propagation.BACKGROUND))
         return bool(unmarked)

@@ -42,7 +42,8 @@ def read_body(type: ResourceType, body: JsonObject, options: WriteOptions, *, re
     _report(type, unknown, options, refuse=refuse)
     kept = {name: value for name, value in (known.get("metadata") or {}).items() if value not in _EMPTY and name not in _NOT_KEPT}
     resource = type.resource
-    return {**known, "kind": resource.kind, "apiVersion": resource.api_version, "metadata": kept}
+    # The kind comes first: lists leave it out, and find it there.
+    return {"kind": resource.kind, "apiVersion": resource.api_version, **known, "metadata": kept}
 
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})

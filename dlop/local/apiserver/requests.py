@@ -72,7 +72,9 @@ class UnknownPathError(Exception):
 
 def parse_target(path: str) -> Target | None:
     """The resource that a path names; None when it names none."""
-    parts = [unquote(part) for part in path.strip("/").split("/")]
+    parts = path.strip("/").split("/")
+    if "%" in path:
+        parts = [unquote(part) for part in parts]
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) > 3:

@@ -22,7 +22,7 @@ from dlop.kube.errors import JsonObject
 DEFAULT_HISTORY_LIMIT = 20_000
 # How many bodies stay unpacked, the latest ones: what was just written is what is read next. The cost of a change would
 # else grow with the number of objects, by the time that garbage collection takes.
-_UNPACKED_LIMIT = 2_000
+_UNPACKED_LIMIT = 64
 
 
 class Key(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from dlop.local.apiserver.types import Moment
 
@@ -31,7 +32,13 @@ def parse_time(text: str) -> float:
 
 def format_time(moment: Moment) -> str:
     """A moment to the second, as in creationTimestamp."""
-    return datetime.fromtimestamp(int(moment.seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _format(int(moment.seconds))
+
+
+@lru_cache(maxsize=64)
+def _format(seconds: int) -> str:
+    # Kept, because all that happens within a second has the same text.
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def age(timestamp: str | None, moment: Moment) -> str:
