@@ -357,7 +357,7 @@ class Client:
 def _decoded(method: str, path: str, answer: Response, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
     try:
         return nesting.decode(answer.body, decoder)
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # also for bytes that are no UTF-8
         # A login page of a gateway, for one. It is no proof that a write arrived, nor that it did not.
         kind = TransportError if method == "GET" else AmbiguousWriteError
         raise kind(f"{method} {path} was answered with something else than JSON ({error}): {answer.body[:200]!r}") from error

@@ -196,7 +196,7 @@ def error_from_response(code: int, headers: Mapping[str, str], body: bytes) -> S
     """The error of the tree that fits an HTTP answer; proxies answer in plain text, which becomes the message."""
     try:
         status = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
         text = body[:1024].decode(errors="replace").strip()

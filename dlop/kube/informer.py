@@ -328,7 +328,7 @@ class Informer(Generic[T]):
             if found.metadata.name:
                 return found
             problem = "it has no name"
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             problem = str(error)
         self.malformed_count += 1
         log.warning("an object makes no sense and is skipped", resource=self.resource.qualified_name, problem=problem)
@@ -381,5 +381,5 @@ def _version_of_list(resource_version: str) -> int:
 def _bookmark(event: WatchEvent) -> ObjectMeta:
     try:
         return _read_partial(event.object).metadata
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return ObjectMeta()  # says nothing; the next one will

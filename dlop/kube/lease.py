@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-import msgspec
 import structlog
 
 from dlop.kube.client import Client, Limits
@@ -39,7 +38,7 @@ R = TypeVar("R")
 _JITTER = 1.2
 _RELEASE_ATTEMPTS = 5
 # Everything that a server, a proxy or somebody's editor can do to one attempt.
-_SETBACKS = (KubeError, MalformedLeaseError, msgspec.DecodeError, TimeoutError)
+_SETBACKS = (KubeError, MalformedLeaseError, ValueError, TimeoutError)
 
 
 class LeadershipLostError(Exception):

@@ -30,6 +30,10 @@ class EventType(StrEnum):
     ERROR = "ERROR"
 
 
+class UnreadableLineError(TransportError):
+    """A line that is cut off, too long or no event. It may be the same the next time: the event itself may be to blame."""
+
+
 class WatchEvent(msgspec.Struct, frozen=True, gc=False):
     """One event; the object stays undecoded until its reader knows what to make of it."""
 
@@ -50,14 +54,15 @@ async def read_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent
 
     Raises:
         StatusError: when the server ends the watch with an ERROR event (410 Gone is the usual one).
-        TransportError: when a line is cut off, is not an event, or is too long.
+        UnreadableLineError: when a line is cut off, is not an event, or is too long.
+        TransportError: when the stream breaks between two lines.
     """
     async with aclosing(_lines(chunks)) as lines:
         async for line in lines:
             try:
                 event = nesting.decode(line, _decoder)
-            except msgspec.DecodeError as error:
-                raise TransportError(f"the watch sent a line that is no event: {error}: {line[:200]!r}") from error
+            except ValueError as error:  # also for bytes that are no UTF-8
+                raise UnreadableLineError(f"the watch sent a line that is no event: {error}: {line[:200]!r}") from error
             if event.type is EventType.ERROR:
                 raise _error(event)
             yield event
@@ -66,19 +71,19 @@ async def read_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent
 def _error(event: WatchEvent) -> KubeError:
     try:
         return error_from_status(msgspec.json.decode(event.object, type=dict[str, Any]))
-    except (msgspec.ValidationError, ValueError) as error:
-        return TransportError(f"the watch sent an error that is no Status: {error}: {bytes(event.object)[:200]!r}")
+    except ValueError as error:
+        return UnreadableLineError(f"the watch sent an error that is no Status: {error}: {bytes(event.object)[:200]!r}")
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     pending: list[bytes] = []  # pieces of one unfinished line: joined once, so that a long line costs its length only
     pending_bytes = 0
-    async for chunk in chunks:
+    async for chunk in _until_broken(chunks, lambda: pending_bytes):
         first, newline, rest = chunk.partition(b"\n")
         pending.append(first)
         pending_bytes += len(first)
         if pending_bytes > MAX_LINE_BYTES:
-            raise TransportError(f"the watch sent a line of more than {MAX_LINE_BYTES} bytes")
+            raise UnreadableLineError(f"the watch sent a line of more than {MAX_LINE_BYTES} bytes")
         if not newline:
             continue
         yield b"".join(pending)
@@ -87,4 +92,4 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             yield line
         pending, pending_bytes = [last], len(last)
     if pending_bytes:
-        raise TransportError(f"the watch was cut off inside a line, after {pending_bytes} bytes of it")
+        raise _cut_off(pending_bytes)

@@ -22,14 +22,14 @@ from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NAMESPACES
 from dlop.local.apiserver.background import Background
 from dlop.local.apiserver.builtin import builtin_types
-from dlop.local.apiserver.certificates import make_certificates
-from dlop.local.apiserver.collector import GarbageCollector
-from dlop.local.apiserver.crds import CRD_TYPE, CustomResources
+from dlop.local.apiserver.controllers.collector import GarbageCollector
+from dlop.local.apiserver.controllers.namespaces import NamespaceController
+from dlop.local.apiserver.custom.crds import CRD_TYPE, CustomResources
 from dlop.local.apiserver.faults import Faults
-from dlop.local.apiserver.http import Front, serve
-from dlop.local.apiserver.inprocess import InProcessTransport
+from dlop.local.apiserver.fronts.certificates import make_certificates
+from dlop.local.apiserver.fronts.http import Front, serve
+from dlop.local.apiserver.fronts.inprocess import InProcessTransport
 from dlop.local.apiserver.lagging import LaggingView
-from dlop.local.apiserver.namespaces import NamespaceController
 from dlop.local.apiserver.registry import Registry
 from dlop.local.apiserver.server import ApiServer
 from dlop.local.apiserver.store import Store

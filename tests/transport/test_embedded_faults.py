@@ -24,7 +24,7 @@ from dlop.kube.http import connect
 from dlop.kube.resources import CONFIG_MAPS, SECRETS
 from dlop.kube.watch import EventType, WatchEvent
 from dlop.local.apiserver.faults import Match
-from dlop.local.apiserver.inprocess import InProcessTransport
+from dlop.local.apiserver.fronts.inprocess import InProcessTransport
 from dlop.local.apiserver.server import ApiServer
 from dlop.local.cluster import EmbeddedCluster
 

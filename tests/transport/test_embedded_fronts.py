@@ -18,8 +18,8 @@ from dlop.kube.errors import AmbiguousWriteError, NotFoundError, TransportError
 from dlop.kube.resources import CONFIG_MAPS
 from dlop.kube.transport import Request
 from dlop.local.apiserver.bodies import MAX_BODY_BYTES
-from dlop.local.apiserver.http import Front
-from dlop.local.apiserver.inprocess import InProcessTransport
+from dlop.local.apiserver.fronts.http import Front
+from dlop.local.apiserver.fronts.inprocess import InProcessTransport
 from dlop.local.apiserver.verbs import Verbs
 from dlop.local.cluster import EmbeddedCluster
 from tests.virtual_time import virtual_time

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.cel import Expression, rule_tree
-from dlop.local.apiserver.cel_source import ExpressionError
-from dlop.local.apiserver.schema import MISSING, Node
+from dlop.local.apiserver.custom.cel import Expression, rule_tree
+from dlop.local.apiserver.custom.cel_source import ExpressionError
+from dlop.local.apiserver.custom.schema import MISSING, Node
 from dlop.local.apiserver.status import FieldError
 
 _PROPERTIES: JsonObject = {

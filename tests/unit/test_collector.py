@@ -11,8 +11,8 @@ import pytest
 
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CLUSTER_ROLES, CONFIG_MAPS, CORE_EVENTS, NAMESPACES, PODS, Resource
+from dlop.local.apiserver.controllers.owners import Owners
 from dlop.local.apiserver.options import DeleteOptions, Propagation
-from dlop.local.apiserver.owners import Owners
 from dlop.local.apiserver.store import Key, Store
 from dlop.local.apiserver.types import ResourceType
 from dlop.local.cluster import EmbeddedCluster

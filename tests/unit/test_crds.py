@@ -13,7 +13,7 @@ import pytest
 from dlop.kube.errors import InvalidError, JsonObject, MethodNotAllowedError
 from dlop.kube.resources import NAMESPACES
 from dlop.local.apiserver.background import Background
-from dlop.local.apiserver.crds import CRD_TYPE, CustomResources
+from dlop.local.apiserver.custom.crds import CRD_TYPE, CustomResources
 from dlop.local.apiserver.registry import Registry
 from dlop.local.apiserver.store import ChangeType, Key, Store
 from dlop.local.apiserver.types import ResourceType

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlop.local.apiserver.jsonpath import JsonPath
+from dlop.local.apiserver.views.jsonpath import JsonPath
 
 _BODY = {
     "metadata": {"annotations": {"x.y/z": "dotted"}},

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dlop.kube.errors import BadRequestError, InvalidError, JsonObject, ServerError, UnsupportedMediaTypeError
 from dlop.kube.resources import Resource
-from dlop.local.apiserver.patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, merge, read_patch
+from dlop.local.apiserver.patches.patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, merge, read_patch
 from dlop.local.apiserver.types import MergeList, ResourceType
 
 _THINGS = Resource("example.org", "v1", "things", "Thing")

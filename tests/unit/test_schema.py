@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.schema import MISSING, Node
-from dlop.local.apiserver.schema_formats import go_pattern
-from dlop.local.apiserver.schema_lists import embedded_errors, list_errors
+from dlop.local.apiserver.custom.schema import MISSING, Node
+from dlop.local.apiserver.custom.schema_formats import go_pattern
+from dlop.local.apiserver.custom.schema_lists import embedded_errors, list_errors
 from dlop.local.apiserver.status import FieldError
 
 

@@ -13,9 +13,9 @@ from dlop.kube.transport import JSON, Response
 from dlop.local.apiserver.listing import Listing
 from dlop.local.apiserver.negotiation import YAML, Form, Wanted
 from dlop.local.apiserver.store import Stored
-from dlop.local.apiserver.tables import partial_metadata, partial_metadata_list, table
 from dlop.local.apiserver.types import Moment, ResourceType
 from dlop.local.apiserver.updating import served
+from dlop.local.apiserver.views.tables import partial_metadata, partial_metadata_list, table
 
 JSON_HEADERS = {"content-type": JSON}
 _YAML_HEADERS = {"content-type": YAML}
@@ -25,7 +25,7 @@ TEXT_HEADERS = {"content-type": "text/plain; charset=utf-8", "x-content-type-opt
 class Presenter:
     """Shows the objects of one type in one form."""
 
-    def __init__(self, type: ResourceType, wanted: Wanted, *, moment: Callable[[], Moment], include_object: str = "") -> None:  # noqa: A002
+    def __init__(self, type: ResourceType, wanted: Wanted, *, moment: Callable[[], Moment], include_object: str = "") -> None:
         self._type = type
         self._wanted = wanted
         self._moment = moment
@@ -61,7 +61,7 @@ class Presenter:
             return self._in_media_type(self._table(bodies, metadata))
         return self._in_media_type(msgspec.json.encode(partial_metadata_list(bodies, list_metadata=metadata)))
 
-    def event(self, type: str, stored: Stored) -> bytes:  # noqa: A002
+    def event(self, type: str, stored: Stored) -> bytes:
         """One line of a watch."""
         if self._wanted.form is Form.WHOLE:
             shown = self._encoded(stored)
@@ -141,7 +141,7 @@ def refusal(error: StatusError) -> Response:
     return Response(error.status_code, headers, msgspec.json.encode(error.status))
 
 
-def deletion_status(type: ResourceType, stored: Stored) -> bytes:  # noqa: A002
+def deletion_status(type: ResourceType, stored: Stored) -> bytes:
     """The Status that says that an object is gone."""
     resource, metadata = type.resource, stored.body["metadata"]
     about = {"name": metadata["name"], "group": resource.group, "kind": resource.plural, "uid": metadata["uid"]}

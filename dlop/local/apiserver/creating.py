@@ -32,7 +32,7 @@ class Creator:
     new_uid: Callable[[], str]
     randomness: random.Random
 
-    def create(self, type: ResourceType, namespace: str, body: JsonObject, options: WriteOptions) -> Stored:  # noqa: A002
+    def create(self, type: ResourceType, namespace: str, body: JsonObject, options: WriteOptions) -> Stored:
         """Store a new object, or with dryRun only say what it would be."""
         refuse = refuse_sent(type, body)
         check_kind(type, body, refuse=refuse)
@@ -50,7 +50,7 @@ class Creator:
             raise unreasoned("resourceVersion should not be set on objects to be created")
         return self._stored(type, namespace, body, options)
 
-    def _prepared(self, type: ResourceType, namespace: str, body: JsonObject) -> JsonObject:  # noqa: A002
+    def _prepared(self, type: ResourceType, namespace: str, body: JsonObject) -> JsonObject:
         metadata: JsonObject = body["metadata"]
         moment = Moment(self.clock())
         for name in _SERVER_OWNED:
@@ -67,7 +67,7 @@ class Creator:
             body.pop("status", None)
         return type.rules.prepare_create(body, moment=moment)
 
-    def _stored(self, type: ResourceType, namespace: str, body: JsonObject, options: WriteOptions) -> Stored:  # noqa: A002
+    def _stored(self, type: ResourceType, namespace: str, body: JsonObject, options: WriteOptions) -> Stored:
         key = Key(type.storage, namespace, body["metadata"]["name"])
         existing = self.store.get(key)
         if existing is not None:
@@ -78,14 +78,14 @@ class Creator:
             return Stored(body, self.store.version)
         return self.store.create(key, body)
 
-    def _free_name(self, type: ResourceType, namespace: str, prefix: str) -> str:  # noqa: A002
+    def _free_name(self, type: ResourceType, namespace: str, prefix: str) -> str:
         while True:
             suffix = "".join(self.randomness.choices(_SUFFIX_LETTERS, k=_SUFFIX_LENGTH))
             name = prefix[:_LONGEST_PREFIX] + suffix
             if self.store.get(Key(type.storage, namespace, name)) is None:
                 return name
 
-    def _check_namespace_lives(self, type: ResourceType, namespace: str, metadata: JsonObject) -> None:  # noqa: A002
+    def _check_namespace_lives(self, type: ResourceType, namespace: str, metadata: JsonObject) -> None:
         found = self.store.get(Key("namespaces", "", namespace))
         if found is None:
             raise not_found(NAMESPACES, namespace)
@@ -102,7 +102,7 @@ class Creator:
             )
 
 
-def check_namespace(type: ResourceType, namespace: str, metadata: JsonObject) -> None:  # noqa: A002
+def check_namespace(type: ResourceType, namespace: str, metadata: JsonObject) -> None:
     """Refuse an object that says it belongs to another namespace than the request's.
 
     Raises:

@@ -35,7 +35,7 @@ class Deleter:
     store: Store
     clock: Callable[[], float]
 
-    def delete(self, type: ResourceType, key: Key, options: DeleteOptions) -> Deleted:  # noqa: A002
+    def delete(self, type: ResourceType, key: Key, options: DeleteOptions) -> Deleted:
         """Remove the object, or mark it as long as something holds it."""
         current = self.store.get(key)
         if current is None:
@@ -57,7 +57,7 @@ class Deleter:
             return Stored(body, current.version)
         return current if body == current.body else self.store.update(key, body)
 
-    def _marked(self, type: ResourceType, body: JsonObject, grace: int | None, options: DeleteOptions) -> JsonObject:  # noqa: A002
+    def _marked(self, type: ResourceType, body: JsonObject, grace: int | None, options: DeleteOptions) -> JsonObject:
         moment = Moment(self.clock())
         metadata = {**body["metadata"], "finalizers": _finalizers(body["metadata"], options.propagation)}
         if not metadata["finalizers"]:

@@ -14,7 +14,7 @@ from dlop.local.apiserver.builtin.namespaces import FINALIZE
 from dlop.local.apiserver.listing import parse_version
 from dlop.local.apiserver.negotiation import Wanted, check_form, negotiate
 from dlop.local.apiserver.options import WriteOptions
-from dlop.local.apiserver.patch import read_patch
+from dlop.local.apiserver.patches.patch import read_patch
 from dlop.local.apiserver.queries import delete_options, list_options, watch_options, write_options
 from dlop.local.apiserver.requests import Asked, Verb
 from dlop.local.apiserver.scaling import change_scale, get_scale

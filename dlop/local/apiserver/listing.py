@@ -106,7 +106,7 @@ class Listing:
     """How many objects follow; unknown when a selector decides."""
 
 
-def list_objects(view: View, type: ResourceType, namespace: str, options: ListOptions) -> Listing:  # noqa: A002
+def list_objects(view: View, type: ResourceType, namespace: str, options: ListOptions) -> Listing:
     """The objects that the options ask for.
 
     Raises:

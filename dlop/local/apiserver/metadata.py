@@ -19,7 +19,7 @@ MAX_ANNOTATION_BYTES = 256 * 1024
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-def validate_metadata(body: JsonObject, old: JsonObject | None, *, type: ResourceType) -> list[FieldError]:  # noqa: A002
+def validate_metadata(body: JsonObject, old: JsonObject | None, *, type: ResourceType) -> list[FieldError]:
     """What is wrong with an object's metadata; `old` is None when it is created."""
     metadata: JsonObject = body["metadata"]
     errors = _create_errors(metadata, type) if old is None else _update_errors(metadata, old["metadata"])
@@ -35,7 +35,7 @@ def _invalid(path: str, value: Any, details: Sequence[str]) -> list[FieldError]:
     return [FieldError(FieldErrorType.INVALID, path, detail, value) for detail in details]
 
 
-def _create_errors(metadata: JsonObject, type: ResourceType) -> list[FieldError]:  # noqa: A002
+def _create_errors(metadata: JsonObject, type: ResourceType) -> list[FieldError]:
     errors: list[FieldError] = []
     if (prefix := metadata.get("generateName")) and type.is_custom:
         # For built-in types only the name that came out of it counts.

@@ -26,7 +26,7 @@ _NOBODY = Resource("", "", "", "")
 Refuse = Callable[[str], StatusError]
 
 
-def read_body(type: ResourceType, body: JsonObject, options: WriteOptions, *, refuse: Refuse) -> JsonObject:  # noqa: A002
+def read_body(type: ResourceType, body: JsonObject, options: WriteOptions, *, refuse: Refuse) -> JsonObject:
     """The body with fresh top level and metadata, of the right kind, without unknown fields.
 
     Raises:
@@ -49,7 +49,7 @@ def read_body(type: ResourceType, body: JsonObject, options: WriteOptions, *, re
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
-def refuse_sent(type: ResourceType, body: JsonObject) -> Refuse:  # noqa: A002
+def refuse_sent(type: ResourceType, body: JsonObject) -> Refuse:
     """How a body that was sent is refused."""
     kind = body.get("kind") or type.resource.kind
     version = str(body.get("apiVersion") or type.resource.version).rpartition("/")[2]
@@ -70,7 +70,7 @@ def refuse_patched(body: JsonObject) -> Refuse:
     return refuse
 
 
-def check_kind(type: ResourceType, body: JsonObject, *, refuse: Refuse, patched: bool = False) -> None:  # noqa: A002
+def check_kind(type: ResourceType, body: JsonObject, *, refuse: Refuse, patched: bool = False) -> None:
     """Refuse a body that says it is something else. Built-in types may leave it out; custom resources may not.
 
     Raises:
@@ -86,7 +86,7 @@ def check_kind(type: ResourceType, body: JsonObject, *, refuse: Refuse, patched:
         raise refuse(f'no kind "{kind}" is registered for version "{expected.api_version}" in scheme "pkg/runtime/scheme.go:111"')
 
 
-def _check_custom_kind(type: ResourceType, api_version: Any, kind: Any, body: JsonObject, *, patched: bool) -> None:  # noqa: A002
+def _check_custom_kind(type: ResourceType, api_version: Any, kind: Any, body: JsonObject, *, patched: bool) -> None:
     expected = type.resource
     if not kind:
         encoded = msgspec.json.encode(body)
@@ -110,7 +110,7 @@ def _name(body: JsonObject) -> str:
     return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
 
-def _report(type: ResourceType, unknown: list[str], options: WriteOptions, *, refuse: Refuse) -> None:  # noqa: A002
+def _report(type: ResourceType, unknown: list[str], options: WriteOptions, *, refuse: Refuse) -> None:
     if options.field_validation is FieldValidation.IGNORE or not (unknown or options.duplicate_fields):
         return
     unknowns = [f'unknown field "{path}"' for path in unknown]
@@ -122,7 +122,7 @@ def _report(type: ResourceType, unknown: list[str], options: WriteOptions, *, re
         options.warn(complaint)
 
 
-def _metadata_sentence(type: ResourceType, value: Any) -> str:  # noqa: A002
+def _metadata_sentence(type: ResourceType, value: Any) -> str:
     given = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}[value.__class__]
     where = "value" if type.is_custom else f"struct field {type.resource.kind}.metadata"
     return f"json: cannot unmarshal {given} into Go {where} of type v1.ObjectMeta"

@@ -18,7 +18,7 @@ class Registry:
         self._by_path: dict[tuple[str, str, str], ResourceType] = {}
         self._by_kind: dict[tuple[str, str], ResourceType] = {}
 
-    def add(self, type: ResourceType) -> None:  # noqa: A002
+    def add(self, type: ResourceType) -> None:
         """Serve a type; one with the same group, version and plural is replaced."""
         resource = type.resource
         self.remove(resource.group, resource.version, resource.plural)

@@ -102,7 +102,7 @@ def parse_request(request: Request, registry: Registry) -> Asked:
     if target is None:
         raise UnknownPathError
     query = dict(request.query)
-    type = registry.find(target.group, target.version, target.plural)  # noqa: A001
+    type = registry.find(target.group, target.version, target.plural)
     if type is None:
         raise no_such_path() if registry.has_builtin_group(target.group) else UnknownPathError
     _check_scope(type, target, request.method)
@@ -119,7 +119,7 @@ def method_needs_name(method: str) -> bool:
     return method in ("PUT", "PATCH")
 
 
-def _check_scope(type: ResourceType, target: Target, method: str) -> None:  # noqa: A002
+def _check_scope(type: ResourceType, target: Target, method: str) -> None:
     if not type.resource.namespaced and target.namespace:
         raise no_such_path()
     if type.resource.namespaced and not target.namespace and (target.name or method != "GET"):

@@ -19,14 +19,14 @@ _NOT_A_SCALE = 'no kind is registered for the type v1.Scale in scheme "pkg/runti
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def get_scale(verbs: Verbs, type: ResourceType, namespace: str, name: str) -> JsonObject:  # noqa: A002
+def get_scale(verbs: Verbs, type: ResourceType, namespace: str, name: str) -> JsonObject:
     """The Scale of an object."""
     return _scale(type, served(type, verbs.get(type, namespace, name).body))
 
 
 def change_scale(
     verbs: Verbs,
-    type: ResourceType,  # noqa: A002
+    type: ResourceType,
     namespace: str,
     name: str,
     changed: Callable[[JsonObject], JsonObject],
@@ -45,7 +45,7 @@ def change_scale(
     return _scale(type, served(type, stored.body))
 
 
-def _checked_replicas(type: ResourceType, name: str, old: JsonObject, new: JsonObject) -> int:  # noqa: A002
+def _checked_replicas(type: ResourceType, name: str, old: JsonObject, new: JsonObject) -> int:
     metadata, spec = new.get("metadata") or {}, new.get("spec") or {}
     if (new.get("kind", "Scale"), new.get("apiVersion", SCALE.api_version)) != ("Scale", SCALE.api_version):
         raise bad_request(_NOT_A_SCALE)
@@ -63,7 +63,7 @@ def _checked_replicas(type: ResourceType, name: str, old: JsonObject, new: JsonO
     return replicas
 
 
-def _scale(type: ResourceType, body: JsonObject, *, must_exist: bool = True) -> JsonObject:  # noqa: A002
+def _scale(type: ResourceType, body: JsonObject, *, must_exist: bool = True) -> JsonObject:
     paths = _paths(type)
     replicas = _found(body, paths.spec_replicas)
     if replicas is None and must_exist:
@@ -78,7 +78,7 @@ def _scale(type: ResourceType, body: JsonObject, *, must_exist: bool = True) -> 
     return {"kind": "Scale", "apiVersion": SCALE.api_version, "metadata": metadata, "spec": spec, "status": status}
 
 
-def _paths(type: ResourceType) -> ScalePaths:  # noqa: A002
+def _paths(type: ResourceType) -> ScalePaths:
     assert type.scale is not None  # noqa: S101 - only types with a scale have the subresource
     return type.scale
 

@@ -98,7 +98,7 @@ class Selector:
 EVERYTHING = Selector()
 
 
-def parse_selector(type: ResourceType, *, labels: str, fields: str) -> Selector:  # noqa: A002
+def parse_selector(type: ResourceType, *, labels: str, fields: str) -> Selector:
     """The selector that a query asks for.
 
     Raises:
@@ -241,7 +241,7 @@ _COMMON_FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _field_terms(type: ResourceType, text: str) -> tuple[FieldTerm, ...]:  # noqa: A002
+def _field_terms(type: ResourceType, text: str) -> tuple[FieldTerm, ...]:
     terms = []
     for part in _TERMS.findall(text):
         match = _TERM.fullmatch(part)
@@ -255,7 +255,7 @@ def _field_terms(type: ResourceType, text: str) -> tuple[FieldTerm, ...]:  # noq
     return tuple(terms)
 
 
-def _unknown_field_sentence(type: ResourceType, label: str) -> str:  # noqa: A002
+def _unknown_field_sentence(type: ResourceType, label: str) -> str:
     # The real server has two sentences: one for built-in types without fields of their own, one for all others.
     if type.merge_schema is not None and not type.fields:
         return f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"'

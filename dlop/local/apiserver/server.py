@@ -15,13 +15,13 @@ import structlog
 
 from dlop.kube.errors import ForbiddenError, StatusError, UnauthorizedError
 from dlop.kube.transport import Request, Response, StreamResponse
-from dlop.local.apiserver import discovery, openapi
 from dlop.local.apiserver.answers import JSON_HEADERS, TEXT_HEADERS, refusal
 from dlop.local.apiserver.faults import Faults
 from dlop.local.apiserver.handlers import Handlers
 from dlop.local.apiserver.requests import Asked, UnknownPathError, Verb, parse_request
 from dlop.local.apiserver.status import failure, internal_error
 from dlop.local.apiserver.verbs import Verbs
+from dlop.local.apiserver.views import discovery, openapi
 from dlop.local.apiserver.watching import ConnectionDroppedError, Watch
 
 log = structlog.get_logger(__name__)

@@ -18,7 +18,7 @@ CREATED: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "st
 """What the deeds on pods are answered with."""
 
 
-def bind(verbs: Verbs, type: ResourceType, namespace: str, name: str, body: JsonObject, options: WriteOptions) -> None:  # noqa: A002
+def bind(verbs: Verbs, type: ResourceType, namespace: str, name: str, body: JsonObject, options: WriteOptions) -> None:
     """Put a pod on a node, as a scheduler does.
 
     Raises:
@@ -29,7 +29,7 @@ def bind(verbs: Verbs, type: ResourceType, namespace: str, name: str, body: Json
         verbs.store.update(Key(type.storage, namespace, name), changed)
 
 
-def evict(verbs: Verbs, type: ResourceType, namespace: str, name: str, body: JsonObject, options: WriteOptions) -> None:  # noqa: A002
+def evict(verbs: Verbs, type: ResourceType, namespace: str, name: str, body: JsonObject, options: WriteOptions) -> None:
     """Delete a pod, saying on it first that this is a disruption and not its own doing.
 
     Raises:
@@ -44,6 +44,6 @@ def evict(verbs: Verbs, type: ResourceType, namespace: str, name: str, body: Jso
     verbs.delete(type, namespace, name, asked)
 
 
-def finalize(verbs: Verbs, type: ResourceType, name: str, body: JsonObject) -> Stored:  # noqa: A002
+def finalize(verbs: Verbs, type: ResourceType, name: str, body: JsonObject) -> Stored:
     """Set the finalizers in a namespace's spec; the last one to go lets the namespace go."""
     return verbs.update(type, "", name, body, subresource=FINALIZE)

@@ -35,7 +35,7 @@ class Updater:
 
     def replace(
         self,
-        type: ResourceType,  # noqa: A002
+        type: ResourceType,
         key: Key,
         body: JsonObject,
         options: WriteOptions,
@@ -54,7 +54,7 @@ class Updater:
 
     def change(
         self,
-        type: ResourceType,  # noqa: A002
+        type: ResourceType,
         key: Key,
         changed: Callable[[JsonObject], JsonObject],
         options: WriteOptions,
@@ -69,13 +69,13 @@ class Updater:
         body = self._read(type, key, body, options, refuse=refuse)
         return self._change(type, key, current, body, options, subresource=subresource)
 
-    def _current(self, type: ResourceType, key: Key) -> Stored:  # noqa: A002
+    def _current(self, type: ResourceType, key: Key) -> Stored:
         current = self.store.get(key)
         if current is None:
             raise not_found(type.resource, key.name)
         return current
 
-    def _read(self, type: ResourceType, key: Key, body: JsonObject, options: WriteOptions, *, refuse: Refuse) -> JsonObject:  # noqa: A002
+    def _read(self, type: ResourceType, key: Key, body: JsonObject, options: WriteOptions, *, refuse: Refuse) -> JsonObject:
         body = read_body(type, body, options, refuse=refuse)
         metadata = body["metadata"]
         if "name" not in metadata:
@@ -87,7 +87,7 @@ class Updater:
 
     def _change(
         self,
-        type: ResourceType,  # noqa: A002
+        type: ResourceType,
         key: Key,
         current: Stored,
         body: JsonObject,
@@ -108,7 +108,7 @@ class Updater:
             return current
         return self._stored(type, key, current, body, options)
 
-    def _stored(self, type: ResourceType, key: Key, current: Stored, body: JsonObject, options: WriteOptions) -> Stored:  # noqa: A002
+    def _stored(self, type: ResourceType, key: Key, current: Stored, body: JsonObject, options: WriteOptions) -> Stored:
         if type.to_storage is not None:
             body = type.to_storage(body)
         if options.dry_run:
@@ -120,12 +120,12 @@ class Updater:
         return self.store.update(key, body)
 
 
-def served(type: ResourceType, body: JsonObject) -> JsonObject:  # noqa: A002
+def served(type: ResourceType, body: JsonObject) -> JsonObject:
     """A stored body in the shape of the served version."""
     return body if type.from_storage is None else type.from_storage(body)
 
 
-def is_released(type: ResourceType, body: JsonObject) -> bool:  # noqa: A002
+def is_released(type: ResourceType, body: JsonObject) -> bool:
     """Whether an object is marked for deletion and nothing keeps it any longer."""
     metadata = body["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("deletionGracePeriodSeconds"):
@@ -133,7 +133,7 @@ def is_released(type: ResourceType, body: JsonObject) -> bool:  # noqa: A002
     return not metadata.get("finalizers") and not type.rules.finalizers_on_delete(body)
 
 
-def _check_version(type: ResourceType, key: Key, metadata: JsonObject, current: int) -> None:  # noqa: A002
+def _check_version(type: ResourceType, key: Key, metadata: JsonObject, current: int) -> None:
     said = metadata.get("resourceVersion") or "0"
     if not (said.isascii() and said.isdigit()):
         raise unreasoned(f'strconv.ParseUint: parsing "{said}": invalid syntax')
@@ -147,14 +147,14 @@ def _check_version(type: ResourceType, key: Key, metadata: JsonObject, current: 
         raise version_conflict(type.resource, key.name)
 
 
-def _isolated(type: ResourceType, body: JsonObject, old: JsonObject, *, subresource: str | None) -> JsonObject:  # noqa: A002
+def _isolated(type: ResourceType, body: JsonObject, old: JsonObject, *, subresource: str | None) -> JsonObject:
     """The body in which only that part differs from the old one which the path is for."""
     if subresource == STATUS:
         return _with_status({**old, "metadata": _status_metadata(type, body["metadata"], old["metadata"])}, body)
     return _with_status(body, old) if type.has_status else body
 
 
-def _status_metadata(type: ResourceType, metadata: JsonObject, old: JsonObject) -> JsonObject:  # noqa: A002
+def _status_metadata(type: ResourceType, metadata: JsonObject, old: JsonObject) -> JsonObject:
     """The metadata after a change of the status: for built-in types all but the owners can be changed that way."""
     if type.is_custom:
         return {**old}
@@ -182,7 +182,7 @@ def _keep_old_metadata(metadata: JsonObject, old: JsonObject) -> None:
         metadata["deletionTimestamp"] = old["deletionTimestamp"]
 
 
-def _count_generation(type: ResourceType, body: JsonObject, old: JsonObject) -> None:  # noqa: A002
+def _count_generation(type: ResourceType, body: JsonObject, old: JsonObject) -> None:
     if (type.is_custom or type.has_generation) and _spec_differs(body, old, has_status=type.has_status):
         body["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 

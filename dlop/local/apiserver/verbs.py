@@ -58,24 +58,24 @@ class Verbs:
         """What time it is."""
         return Moment(self._clock())
 
-    def create(self, type: ResourceType, namespace: str, body: JsonObject, options: WriteOptions = _WRITE) -> Stored:  # noqa: A002
+    def create(self, type: ResourceType, namespace: str, body: JsonObject, options: WriteOptions = _WRITE) -> Stored:
         """Create an object."""
         return self._creator.create(type, namespace, body, options)
 
-    def get(self, type: ResourceType, namespace: str, name: str) -> Stored:  # noqa: A002
+    def get(self, type: ResourceType, namespace: str, name: str) -> Stored:
         """One object."""
         found = self.view.get(Key(type.storage, namespace, name))
         if found is None:
             raise not_found(type.resource, name)
         return found
 
-    def list(self, type: ResourceType, namespace: str, options: ListOptions = _LIST) -> Listing:  # noqa: A002
+    def list(self, type: ResourceType, namespace: str, options: ListOptions = _LIST) -> Listing:
         """The objects that the options select."""
         return list_objects(self.view, type, namespace, options)
 
     def update(
         self,
-        type: ResourceType,  # noqa: A002
+        type: ResourceType,
         namespace: str,
         name: str,
         body: JsonObject,
@@ -89,13 +89,13 @@ class Verbs:
             return self._creator.create(type, namespace, body, options)
         return self._updater.replace(type, key, body, options, subresource=subresource)
 
-    def would_create(self, type: ResourceType, namespace: str, name: str) -> bool:  # noqa: A002
+    def would_create(self, type: ResourceType, namespace: str, name: str) -> bool:
         """Whether an update would create the object."""
         return type.creates_on_update and self.store.get(Key(type.storage, namespace, name)) is None
 
     def change(
         self,
-        type: ResourceType,  # noqa: A002
+        type: ResourceType,
         namespace: str,
         name: str,
         changed: Callable[[JsonObject], JsonObject],
@@ -106,13 +106,13 @@ class Verbs:
         """Apply the pure function `changed` to the served body and store the result: a patch, or a controller's own change."""
         return self._updater.change(type, Key(type.storage, namespace, name), changed, options, subresource=subresource)
 
-    def delete(self, type: ResourceType, namespace: str, name: str, options: DeleteOptions = _DELETE) -> Deleted:  # noqa: A002
+    def delete(self, type: ResourceType, namespace: str, name: str, options: DeleteOptions = _DELETE) -> Deleted:
         """Remove an object, or mark it for deletion as long as something holds it."""
         return self._deleter.delete(type, Key(type.storage, namespace, name), options)
 
     def delete_collection(
         self,
-        type: ResourceType,  # noqa: A002
+        type: ResourceType,
         namespace: str,
         options: DeleteOptions = _DELETE,
         selection: ListOptions = _LIST,

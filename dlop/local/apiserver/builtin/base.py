@@ -51,7 +51,7 @@ def columns(*middle: Column, after_age: Sequence[Column] = ()) -> tuple[Column, 
     return (NAME, *middle, AGE, *after_age)
 
 
-def column(name: str, cell: Callable[[JsonObject], Any], *, type: str = "string", priority: int = 0) -> Column:  # noqa: A002
+def column(name: str, cell: Callable[[JsonObject], Any], *, type: str = "string", priority: int = 0) -> Column:
     """A column whose cells do not depend on the time."""
     return Column(name=name, type=type, priority=priority, cell=lambda body, _: cell(body))
 

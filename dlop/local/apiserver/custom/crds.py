@@ -11,8 +11,8 @@ from typing import cast
 
 from dlop.kube.errors import JsonObject, NotFoundError
 from dlop.local.apiserver.background import Background
-from dlop.local.apiserver.crd_types import CLEANUP_FINALIZER, CRD_TYPE, resource_types, with_condition
-from dlop.local.apiserver.custom_resources import CustomResourceRules
+from dlop.local.apiserver.custom.crd_types import CLEANUP_FINALIZER, CRD_TYPE, resource_types, with_condition
+from dlop.local.apiserver.custom.custom_resources import CustomResourceRules
 from dlop.local.apiserver.registry import Registry
 from dlop.local.apiserver.store import Change, ChangeType, Key, Store
 from dlop.local.apiserver.types import Moment, ResourceType
@@ -139,7 +139,7 @@ class CustomResources:
         if self._store.count(name) == 0 or not types:
             self._release(crd)
 
-    def _delete_objects(self, type: ResourceType) -> None:  # noqa: A002
+    def _delete_objects(self, type: ResourceType) -> None:
         for key, stored in list(self._store.list(type.storage)):
             if "deletionTimestamp" in stored.body["metadata"]:
                 continue

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dlop.local.apiserver.cel_source import escaped
-from dlop.local.apiserver.schema import Node
+from dlop.local.apiserver.custom.cel_source import escaped
+from dlop.local.apiserver.custom.schema import Node
 from dlop.local.apiserver.times import parse_time
 
 Shape = Callable[[Any], Any]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.schema_checks import (
+from dlop.local.apiserver.custom.schema_checks import (
     Check,
     array_checks,
     enum_check,

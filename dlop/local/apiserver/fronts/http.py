@@ -18,7 +18,7 @@ from dlop.kube.errors import JsonObject, StatusError
 from dlop.kube.transport import Request, Response, StreamResponse
 from dlop.local.apiserver.answers import refusal
 from dlop.local.apiserver.bodies import check_size
-from dlop.local.apiserver.certificates import Certificates
+from dlop.local.apiserver.fronts.certificates import Certificates
 from dlop.local.apiserver.server import ApiServer
 from dlop.local.apiserver.watching import ConnectionDroppedError, closing
 

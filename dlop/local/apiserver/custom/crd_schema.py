@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.cel import Expression
-from dlop.local.apiserver.cel_source import ExpressionError, read
-from dlop.local.apiserver.crd_structural import forbidden, required, structural_errors, wrong
-from dlop.local.apiserver.schema import MISSING, Node
+from dlop.local.apiserver.custom.cel import Expression
+from dlop.local.apiserver.custom.cel_source import ExpressionError, read
+from dlop.local.apiserver.custom.crd_structural import forbidden, required, structural_errors, wrong
+from dlop.local.apiserver.custom.schema import MISSING, Node
 from dlop.local.apiserver.status import FieldError, FieldErrorType
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")

@@ -8,9 +8,9 @@ from typing import Any
 
 from dlop.kube.errors import JsonObject, MethodNotAllowedError
 from dlop.local.apiserver.builtin.decoding import read
-from dlop.local.apiserver.cel import rule_tree
-from dlop.local.apiserver.schema import MISSING, Node
-from dlop.local.apiserver.schema_lists import embedded_errors, has_promises, list_errors
+from dlop.local.apiserver.custom.cel import rule_tree
+from dlop.local.apiserver.custom.schema import MISSING, Node
+from dlop.local.apiserver.custom.schema_lists import embedded_errors, has_promises, list_errors
 from dlop.local.apiserver.status import FieldError, FieldErrorType, failure
 from dlop.local.apiserver.types import Moment, Rules, ScalePaths
 

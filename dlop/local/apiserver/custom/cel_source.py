@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import cel
 
-from dlop.local.apiserver.cel_functions import FUNCTIONS
-from dlop.local.apiserver.schema import Node
-from dlop.local.apiserver.schema_formats import go_pattern
+from dlop.local.apiserver.custom.cel_functions import FUNCTIONS
+from dlop.local.apiserver.custom.schema import Node
+from dlop.local.apiserver.custom.schema_formats import go_pattern
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.crd_schema import not_supported, schema_errors
-from dlop.local.apiserver.crd_structural import forbidden, required, wrong
+from dlop.local.apiserver.custom.crd_schema import not_supported, schema_errors
+from dlop.local.apiserver.custom.crd_structural import forbidden, required, wrong
+from dlop.local.apiserver.custom.schema import Node
 from dlop.local.apiserver.names import dns_1035_errors, subdomain_errors
-from dlop.local.apiserver.schema import Node
 from dlop.local.apiserver.status import FieldError, FieldErrorType
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")

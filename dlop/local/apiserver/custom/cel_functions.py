@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import cel
 
-from dlop.local.apiserver.schema_formats import go_pattern
+from dlop.local.apiserver.custom.schema_formats import go_pattern
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 _SUFFIXES = {

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from dlop.kube.errors import JsonObject
+from dlop.local.apiserver.custom.schema import MISSING, Node
 from dlop.local.apiserver.names import dns_1035_errors
-from dlop.local.apiserver.schema import MISSING, Node
 from dlop.local.apiserver.status import FieldError, FieldErrorType
 
 

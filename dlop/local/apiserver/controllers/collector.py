@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from dlop.kube.errors import JsonObject
 from dlop.local.apiserver.background import Background
+from dlop.local.apiserver.controllers.owners import IGNORED_STORAGES, Owners, is_orphaning, is_waiting_for_dependents, references
 from dlop.local.apiserver.metadata import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from dlop.local.apiserver.options import DeleteOptions, Propagation
-from dlop.local.apiserver.owners import IGNORED_STORAGES, Owners, is_orphaning, is_waiting_for_dependents, references
 from dlop.local.apiserver.registry import Registry
 from dlop.local.apiserver.store import Change, ChangeType, Key, Store, Stored
 from dlop.local.apiserver.types import ResourceType

@@ -13,9 +13,9 @@ import msgspec
 
 from dlop.kube.errors import JsonObject, UnsupportedMediaTypeError
 from dlop.local.apiserver.bodies import media_type, syntax_error
-from dlop.local.apiserver.jsonpatch import apply_operations, read_operations
+from dlop.local.apiserver.patches.jsonpatch import apply_operations, read_operations
+from dlop.local.apiserver.patches.strategic import merge_strategically
 from dlop.local.apiserver.status import bad_request, failure, unsupported_media_type
-from dlop.local.apiserver.strategic import merge_strategically
 from dlop.local.apiserver.types import ResourceType
 
 JSON_PATCH = "application/json-patch+json"
@@ -27,7 +27,7 @@ _JSON_NAMES = {str: "string", bool: "bool", int: "number", float: "number", list
 Patch = Callable[[JsonObject], JsonObject]
 
 
-def read_patch(type: ResourceType, content_type: str, body: bytes) -> Patch:  # noqa: A002
+def read_patch(type: ResourceType, content_type: str, body: bytes) -> Patch:
     """The function that a patch describes.
 
     Raises:
@@ -84,7 +84,7 @@ def _merge_object(body: bytes) -> JsonObject:
     return _object(decoded, "error decoding patch: ")
 
 
-def _unsupported(type: ResourceType) -> UnsupportedMediaTypeError:  # noqa: A002
+def _unsupported(type: ResourceType) -> UnsupportedMediaTypeError:
     if type.is_custom:
         return unsupported_media_type(
             f"the body of the request was in an unknown format - accepted media types include: {JSON_PATCH}, {MERGE_PATCH}"

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.jsonpath import JsonPath
 from dlop.local.apiserver.times import age
 from dlop.local.apiserver.types import Column, Moment, ResourceType
+from dlop.local.apiserver.views.jsonpath import JsonPath
 
 _META = "meta.k8s.io/v1"
 _NAME_WORDS = (
@@ -78,7 +78,7 @@ _BARE_COLUMNS = (
 
 
 def table(
-    type: ResourceType,  # noqa: A002
+    type: ResourceType,
     items: Sequence[JsonObject],
     *,
     moment: Moment,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.schema_formats import go_pattern
+from dlop.local.apiserver.custom.schema_formats import go_pattern
 from dlop.local.apiserver.status import FieldError, FieldErrorType
 
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.schema_formats import FORMATS, go_pattern
+from dlop.local.apiserver.custom.schema_formats import FORMATS, go_pattern
 from dlop.local.apiserver.status import FieldError, FieldErrorType, go_number
 
 Check = Callable[[Any, str, list[FieldError]], None]

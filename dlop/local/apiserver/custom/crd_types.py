@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from dlop.local.apiserver.crd_shape import read_crd
-from dlop.local.apiserver.crd_validation import crd_errors
-from dlop.local.apiserver.custom_resources import CustomResourceRules
+from dlop.local.apiserver.custom.crd_shape import read_crd
+from dlop.local.apiserver.custom.crd_validation import crd_errors
+from dlop.local.apiserver.custom.custom_resources import CustomResourceRules
 from dlop.local.apiserver.status import FieldError
-from dlop.local.apiserver.tables import custom_columns, name_column
 from dlop.local.apiserver.times import format_time
 from dlop.local.apiserver.types import Column, Moment, ResourceType, Rules, ScalePaths
+from dlop.local.apiserver.views.tables import custom_columns, name_column
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 """Keeps a CRD in place until its objects are gone."""

@@ -12,10 +12,10 @@ from typing import Any
 import cel
 
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.cel_functions import FUNCTIONS
-from dlop.local.apiserver.cel_source import ExpressionError, check, has_optionals, read, rewritten
-from dlop.local.apiserver.cel_values import Shape, shape_of
-from dlop.local.apiserver.schema import MISSING, Node
+from dlop.local.apiserver.custom.cel_functions import FUNCTIONS
+from dlop.local.apiserver.custom.cel_source import ExpressionError, check, has_optionals, read, rewritten
+from dlop.local.apiserver.custom.cel_values import Shape, shape_of
+from dlop.local.apiserver.custom.schema import MISSING, Node
 from dlop.local.apiserver.status import OMITTED, FieldError, FieldErrorType
 
 _REASONS = {

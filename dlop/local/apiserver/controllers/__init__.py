@@ -1,0 +1,1 @@
+"""What the server does by itself, as the controller manager does for a real one."""

@@ -1,0 +1,1 @@
+"""The three ways to change a part of an object."""

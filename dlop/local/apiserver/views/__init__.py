@@ -1,0 +1,1 @@
+"""What `kubectl` asks for beside the objects: tables, discovery and OpenAPI."""
