@@ -10,9 +10,14 @@ import asyncio
 import os
 from collections.abc import Generator, Iterator
 
+import hypothesis
 import pytest
 from kubernetes_build import AssetsError
 from real_cluster import RealCluster
+
+# A limit in real time for each example fails on a busy machine and says nothing about the code.
+hypothesis.settings.register_profile("dlop", deadline=None)
+hypothesis.settings.load_profile("dlop")
 
 _WITHOUT_CLUSTER = pytest.StashKey[list[str]]()
 

@@ -127,9 +127,12 @@ async def _take(places: asyncio.Semaphore, deadline: float) -> None:
 
 
 def _leaves_open(error: StatusError) -> bool:
-    if error.status_code in _AMBIGUOUS_CODES:
-        return True
-    return error.status_code >= 500 and any(sentence in str(error) for sentence in _AMBIGUOUS_SENTENCES)
+    """Whether an answer does not say if the write happened."""
+    if error.status_code < 500:
+        return False
+    # A server names a reason for its own refusals. Where there is none, something below it or in front of it broke.
+    is_unexplained = not error.status_reason and error.retry_after_seconds is None
+    return is_unexplained or error.status_code in _AMBIGUOUS_CODES or any(part in str(error) for part in _AMBIGUOUS_SENTENCES)
 
 
 def _patience(error: StatusError) -> float | None:

@@ -148,7 +148,7 @@ class Client:
         resource_version: str | None = None,
         resource_version_match: str | None = None,
         page_size: int | None = None,
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncGenerator[Page, None]:
         """The pages of a list, all from one version of the store.
 
         Raises:

@@ -1,7 +1,8 @@
 """What an informer asks the server for next, given what came of the last request.
 
 A watch that ends is taken up again where it stopped. A list is asked for only when that cannot work: at the start, when
-the version is compacted away, when the server refuses the version, or when a stream breaks twice at the same place.
+the version is compacted away, when the server refuses the version, or when the next event itself seems to break the
+stream: twice in a row at once, or inside a line. A stream that breaks while nothing happens is no reason.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from enum import Enum
 
 from dlop.kube.errors import GoneError, StatusError
+from dlop.kube.watch import UnreadableLineError
 
 # Refusals of a list that say nothing about how it was asked for.
 _NOT_ABOUT_THE_QUESTION = frozenset({401, 403, 404, 429})
-# How often a stream may break at the same version before that version is given up.
+# How often a stream may break at the next event before the version before it is given up.
 _MAX_BREAKS = 2
 
 
@@ -68,13 +70,18 @@ class Course:
         self.from_any_version = self.from_any_version or refused
         return False
 
-    def broken(self, error: Exception) -> None:
+    def sent_no_list(self) -> None:
+        """The server has taken the question for a streamed list for a plain watch, as very old ones do."""
+        self._server_streams_lists = False
+
+    def broken(self, error: Exception, *, at_once: bool) -> None:
         """An open stream has ended before its time."""
         if self.step is Step.STREAMED_LIST:
             self.from_any_version = self.from_any_version or _is_about_the_version(error)
             self.step = Step.PAGED_LIST
             return
-        self._breaks += 1
+        if at_once or isinstance(error, UnreadableLineError):
+            self._breaks += 1
         if isinstance(error, StatusError) or self._breaks >= _MAX_BREAKS:
             self.list_again()
 

@@ -28,10 +28,11 @@ from dlop.kube.transport import Request, Response, StreamResponse
 
 # Below the 90 seconds after which an API server closes an idle connection: a write on a closing connection is ambiguous.
 _KEEPALIVE_SECONDS = 30.0
+# To get credentials, where they are due, and a connection.
 _CONNECT_SECONDS = 10.0
 # Less for a write: `may_write` was asked before it, and another leader may follow soon after this one's time is up.
 _CONNECT_SECONDS_OF_A_WRITE = 5.0
-# The part of a call's time that may go into getting a connection. Less than all of it, so that when the whole time is
+# The part of a call's time that may go into getting credentials and a connection. Less than all of it, so that when the whole time is
 # up, the request is known to have been sent.
 _CONNECT_SHARE = 0.9
 _MAX_CONNECTIONS = 256
@@ -65,7 +66,11 @@ async def connect(kubeconfig: Path | str | None = None, *, context: str | None =
         ConfigurationError: when none of them names a usable one.
     """
     transport = HttpTransport(await configuration.load(kubeconfig, context=context))
-    await transport.authenticate()
+    try:
+        await transport.authenticate()
+    except BaseException:
+        await transport.close()
+        raise
     return transport
 
 
@@ -75,7 +80,6 @@ class HttpTransport:
     def __init__(self, connection: Connection, *, clock: Callable[[], float] = time.time) -> None:
         self.connection = connection
         self._access = CurrentAccess(connection.credentials, clock=clock)
-        self._refused: Access | None = None
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -89,13 +93,14 @@ class HttpTransport:
 
     async def send(self, request: Request, *, timeout_seconds: float) -> Response:
         """Send a request and read the whole answer."""
+        connect_seconds = min(_CONNECT_SECONDS_OF_A_WRITE if request.is_write else _CONNECT_SECONDS, timeout_seconds * _CONNECT_SHARE)
         access = self._access.at_hand()
         if access is None:
             started = asyncio.get_running_loop().time()
-            access = await self._read_access(timeout_seconds)
+            access = await self._read_access(connect_seconds)
+            spent = asyncio.get_running_loop().time() - started
             # To aiohttp, zero means no limit.
-            timeout_seconds = max(0.001, timeout_seconds - (asyncio.get_running_loop().time() - started))
-        connect_seconds = min(_CONNECT_SECONDS_OF_A_WRITE if request.is_write else _CONNECT_SECONDS, timeout_seconds * _CONNECT_SHARE)
+            timeout_seconds, connect_seconds = max(0.001, timeout_seconds - spent), max(0.001, connect_seconds - spent)
         timeout = aiohttp.ClientTimeout(total=timeout_seconds, connect=connect_seconds, ceil_threshold=math.inf)
         try:
             async with self._open(request, access, timeout=timeout) as response:
@@ -123,20 +128,22 @@ class HttpTransport:
 
     async def refresh_credentials(self) -> str:
         """Read the credentials anew, unless another call has done so since they were refused."""
-        await self._access.renew(self._refused)
+        await self._access.renew()
         return self.connection.origin
 
     async def close(self) -> None:
         """Release every connection."""
         self._closed = True
+        await self._access.close()
         if self._session is not None:
             await self._session.close()
 
     def _note_refusal(self, status: int, access: Access) -> None:
         if status == 401:
-            self._refused = access
+            self._access.refuse(access)
 
     async def _read_access(self, timeout_seconds: float) -> Access:
+        self._check_open()
         try:
             async with asyncio.timeout(timeout_seconds):
                 return await self._access.get()
@@ -160,9 +167,12 @@ class HttpTransport:
             middlewares=(_at_most_once,) if request.method in _SENT_AGAIN_BY_AIOHTTP else None,
         )
 
-    def _opened_session(self) -> aiohttp.ClientSession:
+    def _check_open(self) -> None:
         if self._closed:
             raise TransportError("this client has been closed: nothing was sent")
+
+    def _opened_session(self) -> aiohttp.ClientSession:
+        self._check_open()
         if self._session is None:
             connector = aiohttp.TCPConnector(
                 limit=_MAX_CONNECTIONS, keepalive_timeout=_KEEPALIVE_SECONDS, socket_factory=_socket_that_notices_dead_peers
@@ -218,17 +228,23 @@ def _reason(error: Exception) -> str:
     """Why, and what to look at."""
     match error:
         case aiohttp.ClientConnectorDNSError():
-            return f"the server's name cannot be resolved ({error}); check the address, or the network's DNS"
+            return f"the name {error.host} cannot be resolved ({_cause(error)}); check the address, or the network's DNS"
         case aiohttp.ClientConnectorCertificateError():
             return f"the server's certificate is not trusted ({error}); check certificate-authority and tls-server-name"
         case aiohttp.ClientConnectorError():
-            return f"no connection ({error}); check that the server is running and that its address is right"
+            where = f"{error.host}:{error.port}"
+            return f"no connection to {where} ({_cause(error)}); check that the server is running and that its address is right"
         case aiohttp.ConnectionTimeoutError():
             return "no connection in time; check the address, the network and the proxy"
         case TimeoutError():
             return "no answer in time"
         case _:
             return str(error) or type(error).__name__
+
+
+def _cause(error: aiohttp.ClientConnectorError) -> object:
+    # The error as a whole also prints the TLS context, which nobody can read.
+    return error.os_error.strerror or error.os_error
 
 
 def _socket_that_notices_dead_peers(address: aiohttp.AddrInfoType) -> socket.socket:

@@ -94,7 +94,8 @@ class Informer(Generic[T]):
         self._course = Course()
         self._synced = asyncio.Event()
         self._last_contact: float | None = None
-        self._stream_is_open = False
+        self._opened_at: float | None = None
+        """When the present stream was opened; None before it is."""
         self._version_before = 0
         """What the cache showed when the present stream began to bring changes."""
         self._refreshes: list[asyncio.Future[None]] = []
@@ -154,7 +155,8 @@ class Informer(Generic[T]):
                 await self._pause(error)
 
     async def _next_step(self) -> None:
-        if self._refreshes:
+        self._refreshing = tuple(self._refreshes)  # who asks later is not served by the list that is asked for now
+        if self._refreshing:
             self._course.refresh()
         if self._course.step is Step.PAGED_LIST:
             await self._list_in_pages()
@@ -181,7 +183,7 @@ class Informer(Generic[T]):
         await self._swap(replacement, version)
 
     async def _read_pages(self) -> tuple[Replacement[T], int]:
-        replacement = self._replacement()
+        replacement = self.cache.replacement(initial=not self.synced)
         slices = Slices()
         version = ""
         since = self._list_from()
@@ -192,19 +194,16 @@ class Informer(Generic[T]):
             resource_version=since,
             resource_version_match=None if since is None else "NotOlderThan",
         )
-        async for page in pages:
-            self._last_contact = asyncio.get_running_loop().time()
-            version = version or page.resource_version
-            for item in page.items:
-                found = self._decode(item)
-                if found is not None:
-                    replacement.put(found)
-                await slices.breathe()
+        async with aclosing(pages):
+            async for page in pages:
+                self._last_contact = asyncio.get_running_loop().time()
+                version = version or page.resource_version
+                for item in page.items:
+                    found = self._decode(item)
+                    if found is not None:
+                        replacement.put(found)
+                    await slices.breathe()
         return replacement, _version_of_list(version)
-
-    def _replacement(self) -> Replacement[T]:
-        self._refreshing = tuple(self._refreshes)  # who asks later is not served by this list
-        return self.cache.replacement(initial=not self.synced)
 
     def _list_from(self) -> str | None:
         version = self.cache.resource_version
@@ -213,24 +212,24 @@ class Informer(Generic[T]):
     # --- watching ----------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        self._stream_is_open = False
         self._version_before = self.cache.resource_version
         try:
             await self._follow()
         except KubeError as error:
-            if not self._stream_is_open:
-                if self._course.not_opened(error):
-                    return
-            else:
-                self._after_a_break(error)
+            if self._opened_at is not None:
+                self._after_a_break(error, open_seconds=asyncio.get_running_loop().time() - self._opened_at)
+            elif self._course.not_opened(error):
+                return
             raise
         self._note_progress()
 
-    def _after_a_break(self, error: KubeError) -> None:
+    def _after_a_break(self, error: KubeError, *, open_seconds: float) -> None:
         # An error that the server sends within a stream leads to a list: news before it are no reason for haste.
         if not isinstance(error, StatusError):
             self._note_progress()
-        self._course.broken(error)
+        if open_seconds > self._pace.longest_pause_seconds:
+            self._backoff.reset()  # a gateway that ends quiet streams is no reason for ever longer pauses
+        self._course.broken(error, at_once=open_seconds < self._pace.short_watch_seconds)
 
     def _note_progress(self) -> None:
         """A stream that has brought news makes the next failure a first one."""
@@ -241,18 +240,20 @@ class Informer(Generic[T]):
     async def _follow(self) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
+        self._opened_at = None
         listing = self._course.step is Step.STREAMED_LIST
         try:
             async with asyncio.timeout(self._quiet_seconds) as watchdog, self._open(listing=listing) as stream:
-                self._stream_is_open = True
+                self._opened_at = loop.time()
                 async with aclosing(self._paced(stream, watchdog)) as events:
                     if listing:
                         await self._take_list(events, watchdog)
                     self.last_error = ""
-                    self._interruptible = watchdog
-                    await self._take_changes(events)
+                    if not self._refresh_is_due:  # one that was asked for before the stream could be interrupted
+                        self._interruptible = watchdog
+                        await self._take_changes(events)
         except TimeoutError as error:
-            if not self._stream_is_open or self._course.step is not Step.WATCH:
+            if self._opened_at is None or self._course.step is not Step.WATCH:
                 raise TransportError(f"nothing was heard for {self._quiet_seconds:g} s") from error
             log.info("a watch has gone quiet, or a refresh is asked for: it is cut", resource=self.resource.qualified_name)
         finally:
@@ -294,7 +295,7 @@ class Informer(Generic[T]):
             await slices.breathe()
 
     async def _take_list(self, events: AsyncIterator[WatchEvent], watchdog: asyncio.Timeout) -> None:
-        replacement = self._replacement()
+        replacement = self.cache.replacement(initial=not self.synced)
         async for event in events:
             if event.type is EventType.BOOKMARK:
                 mark = _bookmark(event)
@@ -302,7 +303,9 @@ class Informer(Generic[T]):
                     watchdog.reschedule(None)  # the handlers may take their time
                     await self._swap(replacement, _version_of_list(mark.resource_version))
                     return
-                continue
+                # The first bookmark of a streamed list is the one that ends it. Without this, the wait for that one might never end.
+                self._course.sent_no_list()
+                raise TransportError("the server does not stream lists")
             found = self._decode(event.object)
             if found is not None:
                 (replacement.remove if event.type is EventType.DELETED else replacement.put)(found)

@@ -78,18 +78,23 @@ def _error(event: WatchEvent) -> KubeError:
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     pending: list[bytes] = []  # pieces of one unfinished line: joined once, so that a long line costs its length only
     pending_bytes = 0
-    async for chunk in _until_broken(chunks, lambda: pending_bytes):
-        first, newline, rest = chunk.partition(b"\n")
-        pending.append(first)
-        pending_bytes += len(first)
-        if pending_bytes > MAX_LINE_BYTES:
-            raise UnreadableLineError(f"the watch sent a line of more than {MAX_LINE_BYTES} bytes")
-        if not newline:
-            continue
-        yield b"".join(pending)
-        *whole, last = rest.split(b"\n")
-        for line in whole:
-            yield line
-        pending, pending_bytes = [last], len(last)
+    try:
+        async for chunk in chunks:
+            first, newline, rest = chunk.partition(b"\n")
+            pending.append(first)
+            pending_bytes += len(first)
+            if pending_bytes > MAX_LINE_BYTES:
+                raise UnreadableLineError(f"the watch sent a line of more than {MAX_LINE_BYTES} bytes")
+            if not newline:
+                continue
+            yield b"".join(pending)
+            *whole, last = rest.split(b"\n")
+            for line in whole:
+                yield line
+            pending, pending_bytes = [last], len(last)
+    except TransportError as error:
+        if isinstance(error, UnreadableLineError) or not pending_bytes:
+            raise
+        raise UnreadableLineError(f"the watch broke inside a line, after {pending_bytes} bytes of it: {error}") from error
     if pending_bytes:
-        raise _cut_off(pending_bytes)
+        raise UnreadableLineError(f"the watch was cut off inside a line, after {pending_bytes} bytes of it")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dlop.kube.access import configuration
-from dlop.kube.access.connection import Connection
+from dlop.kube.access.connection import Access, Connection
 from dlop.kube.access.credentials import ServiceAccountCredentials
 from dlop.kube.client import Client, Limits
 from dlop.kube.errors import ConfigurationError, TransportError, UnauthorizedError
@@ -199,14 +199,67 @@ async def test_a_plugin_that_fails_after_a_refusal_is_named(tmp_path: Path) -> N
         assert "code 3" in str(caught.value)
 
 
-async def test_a_plugin_that_hangs_does_not_outlive_the_call(tmp_path: Path) -> None:
-    script = f'echo $$ > "{tmp_path}/pid"; exec sleep 60'
+async def test_a_plugin_that_takes_longer_than_a_call_serves_a_later_one(tmp_path: Path) -> None:
+    (tmp_path / "answer").write_text(exec_answer(token="one"))
+    script = f'cd "{tmp_path}"; echo run >> runs; while [ ! -f logged-in ]; do sleep 0.02; done; cat answer'
+    async with wire(only("one")) as server:
+        async with client_from(kubeconfig(tmp_path, server=server.url, user=exec_user(script))) as client:
+            for _ in range(2):
+                with pytest.raises(TransportError, match="could not be read in time"):
+                    await client.call("GET", "/version", timeout_seconds=0.2)
+            (tmp_path / "logged-in").touch()
+            assert await read(client) == POD
+        assert runs(tmp_path) == 1
+
+
+async def test_a_write_does_not_wait_for_credentials_longer_than_leadership_is_sure_to_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dlop.kube.http._CONNECT_SECONDS_OF_A_WRITE", 0.05)
+
+    class SlowCredentials:
+        async def read(self, *, refused: bool) -> Access:
+            await asyncio.sleep(60)
+            raise AssertionError
+
+    async with wire(only()) as server, server.client(credentials=SlowCredentials()) as client:
+        with pytest.raises(TransportError, match="could not be read in time: nothing was sent"):
+            await client.create(PODS, POD, namespace="lab")
+        assert server.exchanges == []
+
+
+async def test_closing_a_client_fails_the_calls_that_wait_for_credentials(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, user=exec_user("exec sleep 60"))
+    async with client_from(path) as client:
+        calls = [asyncio.create_task(read(client)) for _ in range(3)]
+        await asyncio.sleep(0)
+        await client.close()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [TransportError] * 3
+
+
+@pytest.mark.parametrize("last", ["exec sleep 60", "sleep 60; true"], ids=["itself", "a child of it"])
+async def test_a_plugin_that_hangs_does_not_outlive_the_client(tmp_path: Path, last: str) -> None:
+    script = f'echo $$ > "{tmp_path}/part"; mv "{tmp_path}/part" "{tmp_path}/pid"; {last}'
     path = kubeconfig(tmp_path, user=exec_user(script))
     transport = HttpTransport(await configuration.load(path))
     client = Client(transport, limits=Limits(timeout_seconds=0.2))
     with pytest.raises(TransportError, match="could not be read in time"):
         await read(client)
-    await client.close()
+    async with asyncio.timeout(10):
+        while not (tmp_path / "pid").exists():  # noqa: ASYNC110 - nothing tells when a program writes a file
+            await asyncio.sleep(0.01)
+        await client.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+async def test_giving_up_to_connect_ends_the_plugin(tmp_path: Path) -> None:
+    script = f'echo $$ > "{tmp_path}/part"; mv "{tmp_path}/part" "{tmp_path}/pid"; exec sleep 60'
+    connecting = asyncio.create_task(connect(kubeconfig(tmp_path, user=exec_user(script))))
+    async with asyncio.timeout(10):
+        while not (tmp_path / "pid").exists():  # noqa: ASYNC110 - nothing tells when a program writes a file
+            await asyncio.sleep(0.01)
+        connecting.cancel()
+        await asyncio.wait([connecting])
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 

@@ -17,7 +17,7 @@ from dlop.kube.http import HttpTransport, connect
 from dlop.kube.resources import PODS
 from tests.transport.certificates import Authority, Pair
 from tests.transport.kubeconfigs import base64_of, exec_answer, exec_user, kubeconfig
-from tests.transport.wire import Exchange, answer, wire
+from tests.transport.wire import Exchange, answer, status, wire
 
 POD = {"kind": "Pod", "metadata": {"name": "a"}}
 
@@ -191,14 +191,14 @@ async def test_a_server_that_speaks_no_tls_fails_in_one_sentence(tmp_path: Path,
 
 
 async def test_connections_stay_open_when_a_token_is_replaced(tmp_path: Path, authority: Authority) -> None:
-    async with wire(answer(json=POD), tls=authority.server_context(tmp_path)) as server:
+    script = answer(json=POD), status(401, "Unauthorized"), answer(json=POD)
+    async with wire(*script, tls=authority.server_context(tmp_path)) as server:
         path = kubeconfig(tmp_path, server=server.url, cluster=trusting(authority), user={"token": "one"})
         async with client_from(path) as client:
             await read(client)
             kubeconfig(tmp_path, server=server.url, cluster=trusting(authority), user={"token": "two"})
-            await client.transport.refresh_credentials()
             await read(client)
-        assert [exchange.headers["authorization"] for exchange in server.exchanges] == ["Bearer one", "Bearer two"]
+        assert [exchange.headers["authorization"] for exchange in server.exchanges] == ["Bearer one", "Bearer one", "Bearer two"]
         assert server.connections == 1
 
 

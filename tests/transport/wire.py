@@ -104,12 +104,19 @@ class WireServer:
         self.url = ""
         self._script = script
         self._tls = tls
+        self._arrival = asyncio.Event()
         self._tasks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     @property
     def requests(self) -> list[tuple[str, str]]:
         """Method and path of every request so far."""
         return [(exchange.method, exchange.path) for exchange in self.exchanges]
+
+    async def received(self, count: int = 1) -> None:
+        """Wait until so many requests have arrived."""
+        while len(self.exchanges) < count:
+            self._arrival.clear()
+            await self._arrival.wait()
 
     def transport(self, *, credentials: Credentials | None = None) -> HttpTransport:
         """A transport to this server."""
@@ -150,6 +157,7 @@ class WireServer:
             while not writer.is_closing():
                 exchange = await _read_request(reader, writer, number)
                 self.exchanges.append(exchange)
+                self._arrival.set()
                 handler = self._script[min(len(self.exchanges), len(self._script)) - 1]
                 await self._until_closed(handler(exchange), reader)
         except (asyncio.IncompleteReadError, OSError):

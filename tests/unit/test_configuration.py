@@ -162,6 +162,8 @@ async def test_a_plugin_that_complains_at_length_is_not_waited_for_for_ever(tmp_
         (exec_user("", interactiveMode="Always"), ("terminal",)),
         ({"exec": {"command": "sh"}}, ("apiVersion",)),
         ({"as": "root", "token": "t"}, ("act as another user",)),
+        ({"token": "two\nlines"}, ("the token of", "line break", "get a new one")),
+        ({"token": "tök"}, ("the token of", "get a new one")),
         ({"tokenFile": "missing"}, ("token file", "missing")),
     ],
 )
@@ -247,8 +249,16 @@ async def test_a_context_that_is_not_there_is_named_with_those_that_are(tmp_path
     assert await refusal(path, context="moon") == f"kubeconfig {path} has no context moon; it has: lab"
 
 
-async def test_a_proxy_of_a_kind_that_cannot_be_spoken_to(tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path, cluster={"proxy-url": "socks5://proxy:1080"})
+@pytest.mark.parametrize("server", ["ftp://lab", "https://lab:port", "https://lab:99999", "https://", "https://[::1", "lab:6443"])
+async def test_a_server_that_is_no_address_is_named_with_the_kubeconfig(tmp_path: Path, server: str) -> None:
+    path = kubeconfig(tmp_path, server=server)
+    with pytest.raises(ConfigurationError, match=f"kubeconfig {path}.*is no http or https address: set cluster.server"):
+        await configuration.load(path)
+
+
+@pytest.mark.parametrize("proxy", ["socks5://proxy:1080", "http://proxy:port"])
+async def test_a_proxy_of_a_kind_that_cannot_be_spoken_to(tmp_path: Path, proxy: str) -> None:
+    path = kubeconfig(tmp_path, cluster={"proxy-url": proxy})
     assert f"kubeconfig {path}" in await refusal(path)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -15,6 +18,7 @@ from dlop.kube.errors import ForbiddenError
 from dlop.kube.informer import Informer, Pace
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
+from dlop.kube.transport import Request, StreamResponse
 from tests.toy_server import Cut, Fault, ToyServer, following, names, settle
 from tests.virtual_time import virtual_time
 
@@ -43,6 +47,30 @@ async def test_a_server_that_does_not_stream_lists_is_asked_for_pages_and_never_
         await asyncio.sleep(5)
     assert server.kinds == ["stream", "list", "list", "list", "watch", "list", "list", "list", "watch"]
     assert server.requests[1][0] == 0.0, "the other way is tried at once"
+
+
+class OldServer(ToyServer):
+    """A server that has never heard of streamed lists and ignores that it is asked for one."""
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, idle_timeout_seconds: float) -> AsyncIterator[StreamResponse]:
+        query = tuple(pair for pair in request.query if pair[0] != "sendInitialEvents")
+        async with super().stream(dataclasses.replace(request, query=query), idle_timeout_seconds=idle_timeout_seconds) as response:
+            yield response
+
+
+@virtual_time
+async def test_a_server_that_ignores_the_question_for_a_streamed_list_is_asked_for_pages() -> None:
+    server = OldServer()
+    server.put("a")
+    async with following(server, synced=False) as informer, asyncio.timeout(100):
+        await asyncio.sleep(25)
+        server.put("b")  # a busy stream is never quiet
+        await asyncio.sleep(25)
+        server.put("c")
+        await informer.wait_synced()
+        assert names(informer) == ["a", "b", "c"]
+    assert server.kinds == ["watch", "list", "watch"]
 
 
 @virtual_time
@@ -263,6 +291,18 @@ async def test_a_streamed_list_that_hangs_gives_way_to_pages() -> None:
 
 
 @virtual_time
+async def test_a_quiet_stream_that_is_cut_again_and_again_is_taken_up_soon_and_without_a_list() -> None:
+    server = ToyServer()
+    async with following(server):
+        for _ in range(10):
+            await asyncio.sleep(50)
+            server.cut(Cut.BROKEN)
+            await asyncio.sleep(5)
+            assert server.open_streams == 1
+    assert server.kinds == ["stream", *["watch"] * 10]
+
+
+@virtual_time
 async def test_a_watch_that_the_server_ends_at_once_is_not_reopened_in_a_hot_loop() -> None:
     server = ToyServer()
     server.faults.extend([Fault.ENDED] * 1000)
@@ -388,6 +428,48 @@ async def test_a_refresh_that_is_asked_for_amid_a_list_is_another_list() -> None
         assert first.done()
         assert informer.cache.get("new", namespace="ns") is not None
     assert server.kinds.count("list") == 3
+
+
+class FarAwayServer(ToyServer):
+    """A server whose answers are a second old when they arrive."""
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, idle_timeout_seconds: float) -> AsyncIterator[StreamResponse]:
+        async with super().stream(request, idle_timeout_seconds=idle_timeout_seconds) as response:
+            first = await anext(response.chunks) if "sendInitialEvents" in dict(request.query) else b""
+            await asyncio.sleep(1)
+            yield StreamResponse(response.status, response.headers, _chained(first, response.chunks))
+
+
+async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for chunk in rest:
+        yield chunk
+
+
+@virtual_time
+async def test_a_refresh_is_not_served_by_a_list_that_was_asked_for_before_it() -> None:
+    server = FarAwayServer()
+    async with following(server) as informer:
+        earlier = asyncio.create_task(informer.refresh())
+        await asyncio.sleep(0.5)
+        server.silence()
+        server.put("a")
+        await informer.refresh()
+        assert earlier.done()
+        assert names(informer) == ["a"]
+
+
+@virtual_time
+async def test_a_refresh_that_is_asked_for_while_a_watch_is_being_opened_does_not_wait_for_an_event() -> None:
+    server = FarAwayServer()
+    async with following(server) as informer:
+        await asyncio.sleep(5)
+        server.cut(Cut.CLEAN)
+        await asyncio.sleep(0.5)
+        async with asyncio.timeout(5):
+            await informer.refresh()
+    assert server.kinds == ["stream", "watch", "stream"]
 
 
 @virtual_time

@@ -11,6 +11,7 @@ from dlop.kube.client import Client
 from dlop.kube.errors import NotLeaderError
 from dlop.kube.lease import LeadershipLostError
 from dlop.kube.resources import LEASES
+from tests.toy_server import Cut, Fault, ToyServer, following, names, settle
 from tests.unit.lease_server import LeaseServer, Wire, elector, forever, now, stop, wire_to
 from tests.virtual_time import virtual_time
 
@@ -108,6 +109,22 @@ async def test_a_released_lease_is_taken_by_a_standby_at_once() -> None:
     assert now() - released_at < 0.01
     assert server.spec["leaseTransitions"] == 1
     await stop(standby)
+
+
+@virtual_time
+async def test_a_standby_has_warm_caches_so_that_it_leads_from_its_first_moment() -> None:
+    leases, pods = LeaseServer(), ToyServer()
+    leader = asyncio.create_task(elector(wire_to(leases), "a").run(forever))
+    await asyncio.sleep(0.1)
+    async with following(pods) as informer:
+        standby = asyncio.create_task(elector(wire_to(leases), "b").run(lambda: asyncio.sleep(0, result=names(informer))))
+        await asyncio.sleep(100)
+        pods.put("new")
+        await settle()
+        pods.faults.append(Fault.REFUSED)  # not even a server that is away keeps it from knowing
+        pods.cut(Cut.BROKEN)
+        await stop(leader)
+        assert await standby == ["new"]
 
 
 @virtual_time

@@ -9,10 +9,10 @@ import asyncio
 import math
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
-from dlop.kube.errors import ConfigurationError
+from dlop.kube.errors import ConfigurationError, TransportError
 
 # How soon a failed reading of credentials is tried again while the old ones are still there.
 _RENEWAL_PAUSE_SECONDS = 10.0
@@ -71,40 +71,70 @@ class Connection:
 
 
 class CurrentAccess:
-    """The access in use, read again when it is due. However many calls wait for it, it is read once."""
+    """The access in use, read again when it is due.
+
+    However many calls wait for it, it is read once. A call that gives up waiting does not end the reading: a program that
+    takes longer than a call may wait would otherwise be begun anew by each call and never come to its end.
+    """
 
     def __init__(self, credentials: Credentials, *, clock: Callable[[], float]) -> None:
         self._credentials = credentials
         self._clock = clock
         self._access: Access | None = None
-        self._reading = asyncio.Lock()
+        self._renew_at = -math.inf
+        self._is_refused = False
+        self._reading: asyncio.Task[Access] | None = None
 
     def at_hand(self) -> Access | None:
         """The access, if it need not be read first."""
-        access = self._access
-        return access if access is not None and self._clock() < access.renew_at else None
+        return self._access if self._clock() < self._renew_at else None
 
     async def get(self) -> Access:
         """The access, read first where that is due. One that still works outlives a failure to read the next."""
-        async with self._reading:
-            access = self.at_hand()
-            if access is not None:
-                return access
-            try:
-                self._access = await self._credentials.read(refused=False)
-            except ConfigurationError:
-                if self._access is None:
-                    raise
-                self._access = replace(self._access, renew_at=self._clock() + _RENEWAL_PAUSE_SECONDS)
-            return self._access
+        return self.at_hand() or await self._read_together()
 
     def doubt(self) -> None:
         """Have it read again before its next use."""
-        if self._access is not None:
-            self._access = replace(self._access, renew_at=-math.inf)
+        self._renew_at = -math.inf
 
-    async def renew(self, refused: Access | None) -> None:
-        """Read it again because the server has turned `refused` down; not needed where someone else has done so since."""
-        async with self._reading:
-            if refused is None or self._access is refused:
-                self._access = await self._credentials.read(refused=True)
+    def refuse(self, access: Access) -> None:
+        """Note that the server has turned this access down; that does not matter where it has been replaced since."""
+        self._is_refused = self._is_refused or access is self._access
+
+    async def renew(self) -> None:
+        """Read it again if it is refused."""
+        if self._is_refused:
+            await self._read_together()
+
+    async def close(self) -> None:
+        """End a reading that is under way."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+
+    async def _read_together(self) -> Access:
+        reading = self._reading
+        if reading is None:
+            reading = self._reading = asyncio.create_task(self._read(), name="read credentials")
+            reading.add_done_callback(self._end_reading)
+        await asyncio.wait([reading])
+        if reading.cancelled():
+            raise TransportError("the client was closed while its credentials were being read: nothing was sent")
+        return reading.result()
+
+    def _end_reading(self, reading: asyncio.Task[Access]) -> None:
+        self._reading = None
+        if not reading.cancelled():
+            reading.exception()  # seen, even if all who waited for it have given up
+
+    async def _read(self) -> Access:
+        refused = self._is_refused
+        try:
+            access = await self._credentials.read(refused=refused)
+        except ConfigurationError:
+            if refused or self._access is None:
+                raise
+            self._renew_at = self._clock() + _RENEWAL_PAUSE_SECONDS
+            return self._access
+        self._access, self._renew_at, self._is_refused = access, access.renew_at, False
+        return access

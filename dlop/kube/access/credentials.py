@@ -38,7 +38,7 @@ class ServiceAccountCredentials:
         """Read both files."""
         authorities = _contents(self._folder / "ca.crt", "the service account's authorities")
         return Access(
-            authorization=f"Bearer {_token(self._folder / 'token', origin='the service account')}",
+            authorization=_checked(f"Bearer {_token(self._folder / 'token', origin='the service account')}", origin="the service account"),
             tls=self._tls.context(TlsMaterial(authorities=authorities), origin=f"the service account in {self._folder}"),
             renew_at=self._clock() + _TOKEN_FILE_SECONDS,
         )
@@ -87,7 +87,7 @@ class KubeconfigCredentials:
             end = min(end, certificate_end)
         early = min(_EARLY_SECONDS, (end - now) * _EARLY_SHARE)
         tls = self._tls.context(material, origin=found.origin) if found.server.startswith("https:") else None
-        return Access(authorization=authorization, tls=tls, renew_at=min(renew_at, end - early))
+        return Access(authorization=_checked(authorization, origin=found.origin), tls=tls, renew_at=min(renew_at, end - early))
 
 
 class _TlsOfMaterial:
@@ -114,6 +114,13 @@ def _token(path: Path, *, origin: str) -> str:
     if not token:
         raise ConfigurationError(f"the token file of {origin}, {path}, is empty: put a token there or get a new kubeconfig")
     return token
+
+
+def _checked(authorization: str | None, *, origin: str) -> str | None:
+    """The same, if it can be sent as a header."""
+    if authorization is not None and not (authorization.isascii() and authorization.isprintable()):
+        raise ConfigurationError(f"the token of {origin} has a line break or another character in it that no token has: get a new one")
+    return authorization
 
 
 def _contents(path: Path, what: str) -> bytes:

@@ -7,6 +7,9 @@ waits for ever on a program that writes much to its standard error.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -91,19 +94,17 @@ class ExecSource:
                 stdin=None if interactive else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=None if interactive else subprocess.PIPE,
+                # A group of its own, so that whatever it has started can be ended with it.
+                start_new_session=not interactive,
             )
         except OSError as error:
             hint = f"; {self.plugin.install_hint.strip()}" if self.plugin.install_hint.strip() else ", or is not in PATH: install it"
             raise ConfigurationError(f"the program {command} of {origin} cannot be run ({error.strerror}){hint}") from error
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                output, complaint = await process.communicate()
+                output, complaint = await _all_output(process, has_group=not interactive)
         except TimeoutError as error:
             raise ConfigurationError(f"the program {command} of {origin} did not end within {_TIMEOUT_SECONDS:.0f} seconds") from error
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
         return process.returncode or 0, output, (complaint or b"").decode(errors="replace")
 
     def _environment(self, environ: Mapping[str, str], *, interactive: bool) -> dict[str, str]:
@@ -127,3 +128,23 @@ class ExecSource:
         if not answer.status.token and not (answer.status.client_certificate_data and answer.status.client_key_data):
             raise ConfigurationError(f"{who} answered with neither a token nor a certificate and its key; run it by hand to see why")
         return answer.status
+
+
+async def _all_output(process: asyncio.subprocess.Process, *, has_group: bool) -> tuple[bytes, bytes | None]:
+    ended = False
+    try:
+        output = await process.communicate()
+        ended = True
+        return output
+    finally:
+        if not ended:
+            _kill(process, with_group=has_group)
+            await process.wait()
+
+
+def _kill(process: asyncio.subprocess.Process, *, with_group: bool) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if with_group:  # a child that lives on keeps the pipes open, and the wait for their end would not be over
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()

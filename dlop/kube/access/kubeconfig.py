@@ -16,7 +16,7 @@ import msgspec
 import yaml
 
 from dlop.kube.access.exec_plugin import ExecPlugin, ExecSource
-from dlop.kube.access.proxies import checked_proxy
+from dlop.kube.access.proxies import checked_proxy, is_http_address
 from dlop.kube.access.tls import TlsMaterial
 from dlop.kube.errors import ConfigurationError, JsonObject
 
@@ -163,7 +163,7 @@ def _cluster_information(cluster: Any) -> JsonObject:
 
 
 def _server(address: Any, origin: str) -> str:
-    if not isinstance(address, str) or not address.startswith(("http://", "https://")):
+    if not isinstance(address, str) or not is_http_address(address):
         raise ConfigurationError(f"{origin} has the server {address!r}, which is no http or https address: set cluster.server")
     return address.rstrip("/")
 

@@ -26,9 +26,18 @@ def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str | Non
 
 def checked_proxy(proxy: str, *, origin: str) -> str:
     """The proxy itself, if it is one that can be spoken to."""
-    if urlsplit(proxy).scheme not in _DEFAULT_PORTS:
-        raise ConfigurationError(f"the proxy {proxy} of {origin} is not an http or https proxy: dlop speaks no other kind")
+    if not is_http_address(proxy):
+        raise ConfigurationError(f"the proxy {proxy} of {origin} is no http or https address: dlop speaks to no other kind")
     return proxy
+
+
+def is_http_address(address: str) -> bool:
+    """Whether requests can be sent there: http or https, a host, and a port that is one, if any."""
+    try:
+        url = urlsplit(address)
+        return url.scheme in _DEFAULT_PORTS and bool(url.hostname) and url.port != 0
+    except ValueError:
+        return False
 
 
 def _either_case(environ: Mapping[str, str], name: str) -> str:
