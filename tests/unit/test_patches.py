@@ -38,7 +38,7 @@ json_values = st.recursive(
 json_objects = st.dictionaries(st.sampled_from("abc"), json_values, max_size=3)
 
 
-def patched(body: JsonObject, patch: Any, *, kind: str, type: ResourceType = BUILT_IN) -> JsonObject:  # noqa: A002
+def patched(body: JsonObject, patch: Any, *, kind: str, type: ResourceType = BUILT_IN) -> JsonObject:
     before = copy.deepcopy(body)
     result = read_patch(type, kind, msgspec.json.encode(patch))(body)
     assert body == before, "a patch must not change what it is applied to"

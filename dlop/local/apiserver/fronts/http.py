@@ -58,6 +58,7 @@ class Front:
         """Take no more requests, end the watches, and finish what is under way."""
         self._listener.close()
         self._server.end_watches()
+        self._site.pre_shutdown()  # idle connections are closed now, and busy ones after their answer
         await self._site.shutdown(_SHUTDOWN_SECONDS)
         await self._listener.wait_closed()
 
