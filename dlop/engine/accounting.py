@@ -1,0 +1,143 @@
+"""What has happened to the replicas since the last record: each thing is found out once, and written into the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlop.engine.case import Case, ReplicaId
+from dlop.engine.ledger import Ledger
+from dlop.engine.names import Reason
+from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
+from dlop.engine.record import LastFailure
+from dlop.engine.restart import Loss, after_failure
+from dlop.engine.sight import Sight, attempt_of, failure_of, look_at, restarts_of
+from dlop.engine.times import written
+from dlop.kube.objects import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a pass has found."""
+
+    ledger: Ledger
+    progress: Progress
+    losses: tuple[Loss, ...]
+    """Replicas that have to be started again, and are not in the record yet."""
+    restarted: tuple[LastFailure, ...]
+    """Replicas whose containers the node has restarted since the last record."""
+
+
+def take_account(case: Case) -> Account:
+    """Look at every replica that the job asks for."""
+    return _Accountant(case).account()
+
+
+class _Accountant:
+    """Goes through the replicas once. The ledger is the only thing outside of it that it changes."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._ledger = Ledger(case.stored.record, case.spec)
+        self._losses: list[Loss] = []
+        self._restarted: list[LastFailure] = []
+
+    def account(self) -> Account:
+        replicas: dict[str, list[ReplicaProgress]] = {role.name: [] for role in self._case.spec.roles}
+        for name, replica in self._case.names.items():
+            replicas[replica.role.name].append(self._replica(replica, name))
+        roles = tuple(RoleProgress(spec=role, replicas=tuple(replicas[role.name])) for role in self._case.spec.roles)
+        return Account(self._ledger, Progress(roles=roles), tuple(self._losses), tuple(self._restarted))
+
+    def _replica(self, replica: ReplicaId, name: str) -> ReplicaProgress:
+        """A replica that has come to its end stays there, whatever has become of its pod."""
+        pod = self._current(replica, name)
+        if pod is not None:
+            self._count_restarts(replica, pod)
+        if replica.index in self._ledger.completed[replica.role.name]:
+            return _progress(replica, ReplicaState.SUCCEEDED, pod)
+        if replica.index in self._ledger.failed[replica.role.name]:
+            return self._failed(replica, pod)
+        return self._without_pod(replica, name) if pod is None else self._with_pod(replica, pod)
+
+    def _current(self, replica: ReplicaId, name: str) -> Pod | None:
+        """The pod of a replica, if it belongs to the attempt that counts."""
+        pod = self._case.pods.get(name)
+        return pod if pod is not None and attempt_of(pod) == self._case.attempts[replica.role.name] else None
+
+    def _without_pod(self, replica: ReplicaId, name: str) -> ReplicaProgress:
+        if not self._is_claimed(replica):
+            return _progress(replica, ReplicaState.MISSING)
+        failure = LastFailure(
+            pod=name,
+            role=replica.role.name,
+            index=replica.index,
+            reason=Reason.DISRUPTED,
+            message="the pod is gone",
+            time=written(self._case.now),
+        )
+        return self._lost(replica, ReplicaState.DISRUPTED, None, failure)
+
+    def _with_pod(self, replica: ReplicaId, pod: Pod) -> ReplicaProgress:
+        match look_at(pod, replica.role):
+            case Sight.WAITS:
+                return _progress(replica, ReplicaState.PENDING, pod)
+            case Sight.RUNS:
+                self._ledger.started[replica.role.name].add(replica.index)
+                return _progress(replica, ReplicaState.RUNNING, pod)
+            case Sight.SUCCEEDED:
+                self._ledger.started[replica.role.name].discard(replica.index)
+                self._ledger.completed[replica.role.name].add(replica.index)
+                return _progress(replica, ReplicaState.SUCCEEDED, pod)
+            case Sight.LEAVES:
+                return self._leaving(replica, pod)
+            case Sight.TAKEN_AWAY:
+                return self._lost(replica, ReplicaState.DISRUPTED, pod, self._failure(replica, pod))
+            case Sight.FAILED:
+                return self._after_failure(replica, pod)
+
+    def _leaving(self, replica: ReplicaId, pod: Pod) -> ReplicaProgress:
+        """The claim to a pod is given up before it is deleted. A claimed pod that leaves is deleted by somebody else."""
+        if not self._is_claimed(replica) and not self._is_written_off(pod):
+            return _progress(replica, ReplicaState.MISSING, pod)
+        return self._lost(replica, ReplicaState.DISRUPTED, pod, self._failure(replica, pod))
+
+    def _after_failure(self, replica: ReplicaId, pod: Pod) -> ReplicaProgress:
+        failure = self._failure(replica, pod)
+        is_final = self._case.job.is_final_failure(replica.role, replica.index, failure)
+        if after_failure(replica.role.restart_policy, failure, is_final=is_final) is ReplicaState.RESTARTING:
+            return self._lost(replica, ReplicaState.RESTARTING, pod, failure)
+        self._ledger.started[replica.role.name].discard(replica.index)
+        self._ledger.failed[replica.role.name].add(replica.index)
+        self._ledger.note(failure)
+        return _progress(replica, ReplicaState.FAILED, pod, failure)
+
+    def _lost(self, replica: ReplicaId, state: ReplicaState, pod: Pod | None, failure: LastFailure) -> ReplicaProgress:
+        if pod is None or not self._is_written_off(pod):
+            self._losses.append(Loss(state=state, failure=failure, uid=pod.metadata.uid if pod else ""))
+        return _progress(replica, state, pod, failure)
+
+    def _failed(self, replica: ReplicaId, pod: Pod | None) -> ReplicaProgress:
+        return _progress(replica, ReplicaState.FAILED, pod, self._failure(replica, pod) if pod else None)
+
+    def _count_restarts(self, replica: ReplicaId, pod: Pod) -> None:
+        """What the node has restarted by itself counts as well."""
+        uid, restarts = pod.metadata.uid, restarts_of(pod)
+        new = restarts - self._ledger.counted.get(uid, 0)
+        if new > 0:
+            self._ledger.counted[uid] = restarts
+            self._ledger.count_restarts(replica.role.name, new)
+            self._restarted.append(self._failure(replica, pod))
+            self._ledger.note(self._restarted[-1])
+
+    def _failure(self, replica: ReplicaId, pod: Pod) -> LastFailure:
+        return failure_of(pod, replica.role, replica.index, now=self._case.now)
+
+    def _is_claimed(self, replica: ReplicaId) -> bool:
+        return replica.index in self._ledger.started[replica.role.name]
+
+    def _is_written_off(self, pod: Pod) -> bool:
+        return pod.metadata.uid in self._ledger.written_off
+
+
+def _progress(replica: ReplicaId, state: ReplicaState, pod: Pod | None = None, failure: LastFailure | None = None) -> ReplicaProgress:
+    return ReplicaProgress(role=replica.role.name, index=replica.index, state=state, pod=pod, failure=failure)

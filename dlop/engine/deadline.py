@@ -1,0 +1,56 @@
+"""When time is up: for the whole job, and for pods that do not start. Every deadline is also a moment to look again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlop.engine.case import Case
+from dlop.engine.names import Reason
+from dlop.engine.outcome import Verdict
+from dlop.engine.progress import Progress
+from dlop.engine.record import Blocked
+from dlop.engine.times import earliest, read
+from dlop.engine.waiting import waiting_pods, why_waiting
+from dlop.kube.objects import Pod
+
+
+def missed(case: Case, progress: Progress, *, started_at: float, blocked: Blocked | None) -> Verdict | None:
+    """The end of a job whose time is up."""
+    seconds = case.policy.active_deadline_seconds
+    if seconds is not None and case.now >= started_at + seconds:
+        message = f"the job was active longer than its deadline of {seconds} seconds"
+        return Verdict(succeeded=False, reason=Reason.DEADLINE_EXCEEDED, message=message)
+    return _start_missed(case, progress, started_at=started_at, blocked=blocked)
+
+
+def next_deadline(case: Case, progress: Progress, *, started_at: float, blocked: Blocked | None) -> float | None:
+    """When time is up next."""
+    active = case.policy.active_deadline_seconds
+    starts = (due for due, _ in _start_deadlines(case, progress, started_at=started_at, blocked=blocked))
+    return earliest(None if active is None else started_at + active, *starts)
+
+
+def _start_missed(case: Case, progress: Progress, *, started_at: float, blocked: Blocked | None) -> Verdict | None:
+    for due, what in _start_deadlines(case, progress, started_at=started_at, blocked=blocked):
+        if case.now >= due:
+            message = f"{what} did not start within {case.policy.start_deadline_seconds} seconds"
+            return Verdict(succeeded=False, reason=Reason.START_DEADLINE_EXCEEDED, message=message)
+    return None
+
+
+def _start_deadlines(case: Case, progress: Progress, *, started_at: float, blocked: Blocked | None) -> Iterator[tuple[float, str]]:
+    """Until when what has to start, and how it is called. A pod that was replaced has its full time again."""
+    seconds = case.policy.start_deadline_seconds
+    if seconds is None:
+        return
+    for pod in waiting_pods(progress):
+        created = pod.metadata.creation_timestamp
+        yield max(started_at, created.timestamp() if created else started_at) + seconds, _described(pod)
+    if blocked is not None:
+        yield max(started_at, read(blocked.since) or started_at) + seconds, f"{blocked.message}; it"
+
+
+def _described(pod: Pod) -> str:
+    reason, text = why_waiting(pod)
+    why = f" ({reason}{f': {text}' if text else ''})" if reason else ""
+    return f"pod {pod.metadata.name}{why}"

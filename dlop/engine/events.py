@@ -1,0 +1,82 @@
+"""What is told to the people who look at the job: once for each cause, in the pass that finds it, and nothing at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dlop.engine.accounting import Account
+from dlop.engine.case import Case
+from dlop.engine.limits import told
+from dlop.engine.names import Reason
+from dlop.engine.outcome import Outcome, Phase
+from dlop.engine.plan import Deletion, Event, EventType
+from dlop.engine.progress import ReplicaState
+from dlop.engine.record import LastFailure
+from dlop.engine.starting import Creations
+from dlop.kube.resources import PODS
+
+_PHASES = {
+    Phase.SUSPENDED: (EventType.NORMAL, "the job is suspended"),
+    Phase.SUCCEEDED: (EventType.NORMAL, "the job has succeeded"),
+    Phase.FAILED: (EventType.WARNING, "the job has failed"),
+    Phase.INVALID: (EventType.WARNING, "the spec makes no sense"),
+}
+
+
+def of_phase(before: Phase | None, outcome: Outcome) -> Iterator[Event]:
+    """A change of phase that somebody may be waiting for."""
+    if outcome.phase in _PHASES and (outcome.phase is not before or outcome.phase is Phase.INVALID):
+        kind, text = _PHASES[outcome.phase]
+        yield Event(kind, outcome.reason, outcome.message or text)
+    if before is Phase.SUSPENDED and outcome.phase is not Phase.SUSPENDED:
+        yield Event(EventType.NORMAL, Reason.RESUMED, "the job is resumed")
+
+
+def of_losses(account: Account) -> Iterator[Event]:
+    """Replicas that have failed or were taken away."""
+    failed = [loss.failure for loss in account.losses if loss.state is ReplicaState.RESTARTING]
+    disrupted = [loss.failure for loss in account.losses if loss.state is ReplicaState.DISRUPTED]
+    yield from _batch(EventType.WARNING, Reason.RESTARTING, [*failed, *account.restarted], "restarted")
+    yield from _batch(EventType.WARNING, Reason.DISRUPTED, disrupted, "replaced")
+
+
+def of_block(case: Case, outcome: Outcome) -> Iterator[Event]:
+    """Something new is in the way."""
+    blocked = outcome.record.blocked
+    if blocked is not None and blocked != case.stored.record.blocked:
+        yield Event(EventType.WARNING, blocked.reason, blocked.message)
+
+
+def of_creations(case: Case, creations: Creations) -> Iterator[Event]:
+    """What is created, in one sentence. While creates are refused, nobody knows what will come of them."""
+    if case.snapshot.refusals:
+        return
+    if creations.services:
+        yield Event(EventType.NORMAL, Reason.CREATED_SERVICES, f"Created {_number(creations.services, 'service')}")
+    if creations.pods:
+        yield Event(EventType.NORMAL, Reason.CREATED_PODS, f"Created {_number(creations.pods, 'pod')}")
+
+
+def of_deletions(deletions: Sequence[Deletion]) -> Iterator[Event]:
+    """What is deleted, in one sentence, and what had to be removed by force."""
+    pods = [deletion for deletion in deletions if deletion.resource == PODS]
+    forced = [deletion.name for deletion in pods if deletion.grace_seconds == 0]
+    if len(pods) > len(forced):
+        yield Event(EventType.NORMAL, Reason.DELETED_PODS, f"Deleted {_number(pods[len(forced) :], 'pod')}")
+    if forced:
+        message = f"Removed {_number(forced, 'pod')} by force, because the node does not answer: {_first(forced)}"
+        yield Event(EventType.WARNING, Reason.NODE_LOST, message)
+
+
+def _batch(kind: EventType, reason: str, failures: Sequence[LastFailure], verb: str) -> Iterator[Event]:
+    if failures:
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        yield Event(kind, reason, f"{told(failures[0])}{more}; {verb}")
+
+
+def _number(things: Sequence[object], name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

@@ -1,0 +1,71 @@
+"""What a pass has decided: carried out by `dlop.control`, in the order of the fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dlop.kube.errors import JsonObject
+from dlop.kube.resources import Resource
+
+
+class EventType(StrEnum):
+    """How an event is to be taken."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """An object to create. Its body is complete."""
+
+    resource: Resource
+    body: JsonObject
+
+    @property
+    def name(self) -> str:
+        """The name of the object."""
+        name: str = self.body["metadata"]["name"]
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """An object to delete, if it is still the one with this uid."""
+
+    resource: Resource
+    name: str
+    uid: str
+    grace_seconds: int | None = None
+    """0 removes it without waiting for its node, which may be gone for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something to tell the people who look at the job. Told after the status that it explains has been written."""
+
+    type: EventType
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that one pass does for one job.
+
+    Deletions and creations do not depend on each other. What must wait for something else is left to a later pass.
+    """
+
+    deletions: tuple[Deletion, ...] = ()
+    services: tuple[Creation, ...] = ()
+    """Created before the pods."""
+    pods: tuple[Creation, ...] = ()
+    others: tuple[Creation, ...] = ()
+    """Whatever else the kind needs, created before services and pods."""
+    status: JsonObject | None = None
+    """The whole new status; None leaves it as it is."""
+    events: tuple[Event, ...] = ()
+    delete_job: bool = False
+    look_again_at: float | None = None
+    """When the next deadline is, in seconds since the epoch; None: nothing happens by itself."""

@@ -1,0 +1,119 @@
+"""One pass over one job: what is known goes in, a plan comes out. Everything else in this package is a part of it."""
+
+from __future__ import annotations
+
+from dlop.engine import events, restart
+from dlop.engine.accounting import Account, take_account
+from dlop.engine.case import Case, Stored, opened, stored_state
+from dlop.engine.cleanup import after_the_end
+from dlop.engine.deadline import missed, next_deadline
+from dlop.engine.limits import exceeded
+from dlop.engine.outcome import Job, Phase, Verdict
+from dlop.engine.plan import Plan
+from dlop.engine.record import Blocked, Record
+from dlop.engine.removal import deletions, next_overdue, outdated_and_written_off, overdue
+from dlop.engine.scaling import surplus_pods, surplus_services
+from dlop.engine.snapshot import Snapshot
+from dlop.engine.spec import SpecError
+from dlop.engine.starting import Creations, to_create
+from dlop.engine.status import changed_status, end_of, outcome_of, phase_of, refusal_of, started_at
+from dlop.engine.suspend import hold, to_take_away
+from dlop.engine.times import earliest
+from dlop.engine.waiting import find_block
+
+
+def plan(job: Job, snapshot: Snapshot, *, now: float) -> Plan:
+    """What is to be done about a job now. The same question always has the same answer."""
+    if job.managed_elsewhere or job.metadata.deletion_timestamp is not None:
+        return Plan()
+    stored = stored_state(job)
+    try:
+        case = opened(job, job.spec, snapshot, stored=stored, now=now)
+    except SpecError as error:
+        return _refuse(job, stored, error, now=now)
+    if stored.phase is not None and stored.phase.is_end:
+        return after_the_end(case)
+    if case.is_stale:
+        return Plan()
+    return _suspend(case) if case.policy.suspend else _run(case)
+
+
+def _refuse(job: Job, stored: Stored, error: SpecError, *, now: float) -> Plan:
+    """Say what is wrong, and leave everything as it is."""
+    if stored.phase is not None and stored.phase.is_end:
+        return Plan()
+    outcome = refusal_of(job, stored, message=str(error), now=now)
+    status = changed_status(job, outcome)
+    return Plan() if status is None else Plan(status=status, events=tuple(events.of_phase(stored.phase, outcome)))
+
+
+def _suspend(case: Case) -> Plan:
+    account = take_account(case)
+    progress = hold(account)
+    outcome = outcome_of(case, progress, _closed(case, account), phase=Phase.SUSPENDED, since=case.stored.started_at)
+    status = changed_status(case.job, outcome)
+    # A pod may have finished in the meantime: what it tells is written down before it goes.
+    gone = to_take_away(case) if status is None else ()
+    return Plan(
+        deletions=gone,
+        status=status,
+        events=(*events.of_phase(case.stored.phase, outcome), *events.of_deletions(gone)),
+        look_again_at=earliest(*next_overdue(case, case.snapshot.pods)),
+    )
+
+
+def _run(case: Case) -> Plan:
+    account = take_account(case)
+    blocked = find_block(case, account.progress)
+    since = started_at(case.stored, now=case.now)
+    verdict = _verdict(case, account, since=since, blocked=blocked)
+    if verdict is not None:
+        return _end(case, account, verdict, since=since)
+    restart.start_again(account.losses, account.ledger, scope=case.policy.restart_scope)
+    return _go_on(case, account, since=since, blocked=blocked)
+
+
+def _verdict(case: Case, account: Account, *, since: float, blocked: Blocked | None) -> Verdict | None:
+    """The kind goes first: a job that is done is done, however late. What then has to be started again uses up the limits."""
+    judged = case.job.judge(account.progress)
+    if judged is not None:
+        return judged
+    restart.count(account.losses, account.ledger, scope=case.policy.restart_scope)
+    return exceeded(case.policy, account.ledger) or missed(case, account.progress, started_at=since, blocked=blocked)
+
+
+def _end(case: Case, account: Account, verdict: Verdict, *, since: float) -> Plan:
+    """Write down the end, and nothing else: cleaning up begins when it is stored."""
+    outcome = end_of(case, account.progress, _closed(case, account), verdict=verdict, since=since)
+    return Plan(status=changed_status(case.job, outcome), events=tuple(events.of_phase(case.stored.phase, outcome)))
+
+
+def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | None) -> Plan:
+    progress = restart.started_again(account.progress, account.losses, scope=case.policy.restart_scope)
+    phase = phase_of(case, progress)
+    outcome = outcome_of(case, progress, _closed(case, account), phase=phase, since=since, blocked=blocked)
+    pods = (*outdated_and_written_off(case), *surplus_pods(case))
+    gone = deletions(pods, surplus_services(case)) + overdue(case, case.snapshot.pods)
+    # What was lost has to be written down before anything takes its place.
+    new = to_create(case, progress) if not account.losses else Creations()
+    return Plan(
+        deletions=gone,
+        services=new.services,
+        pods=new.pods,
+        others=new.others,
+        status=changed_status(case.job, outcome),
+        events=(
+            *events.of_phase(case.stored.phase, outcome),
+            *events.of_losses(account),
+            *events.of_block(case, outcome),
+            *events.of_deletions(gone),
+            *events.of_creations(case, new),
+        ),
+        look_again_at=earliest(
+            next_deadline(case, account.progress, started_at=since, blocked=blocked), *next_overdue(case, case.snapshot.pods)
+        ),
+    )
+
+
+def _closed(case: Case, account: Account) -> Record:
+    return account.ledger.close(living=(pod.metadata.uid for pod in case.snapshot.pods))

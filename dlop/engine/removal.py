@@ -1,0 +1,48 @@
+"""Which pods and services have to go, and when one has to go by force.
+
+Nothing is deleted that the stored record still counts on: see `record.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dlop.engine.case import Case
+from dlop.engine.plan import Deletion
+from dlop.kube.objects import KubeObject, Pod
+from dlop.kube.resources import PODS, SERVICES, Resource
+
+
+def outdated_and_written_off(case: Case) -> Iterator[Pod]:
+    """Pods that are to be replaced, now that their end has been written down."""
+    written_off = frozenset(case.stored.record.written_off)
+    yield from case.outdated
+    yield from (pod for pod in case.snapshot.pods if pod.metadata.uid in written_off and pod not in case.outdated)
+
+
+def deletions(pods: Iterable[Pod], services: Iterable[KubeObject] = ()) -> tuple[Deletion, ...]:
+    """To delete these, save those that are being deleted already."""
+    found = [*((PODS, pod) for pod in pods), *((SERVICES, service) for service in services)]
+    return tuple(_deletion(resource, each) for resource, each in found if each.metadata.deletion_timestamp is None)
+
+
+def overdue(case: Case, pods: Iterable[Pod]) -> tuple[Deletion, ...]:
+    """To remove by force those pods whose nodes do not say that they are gone, long after they should be."""
+    return tuple(_deletion(PODS, pod, grace_seconds=0) for pod in pods if (due := _due(case, pod)) is not None and case.now >= due)
+
+
+def next_overdue(case: Case, pods: Iterable[Pod]) -> Iterator[float]:
+    """When pods that are on their way out become overdue."""
+    return (due for pod in pods if (due := _due(case, pod)) is not None and case.now < due)
+
+
+def _due(case: Case, pod: Pod) -> float | None:
+    """None when the pod is not on its way out, or force was used already: what is left are finalizers of somebody else."""
+    leaving_until, patience = pod.metadata.deletion_timestamp, case.policy.node_lost_seconds
+    if leaving_until is None or patience is None or pod.metadata.deletion_grace_period_seconds == 0:
+        return None
+    return leaving_until.timestamp() + patience
+
+
+def _deletion(resource: Resource, found: KubeObject, *, grace_seconds: int | None = None) -> Deletion:
+    return Deletion(resource, found.metadata.name, found.metadata.uid, grace_seconds=grace_seconds)

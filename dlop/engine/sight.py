@@ -1,0 +1,156 @@
+"""What one pod tells of its replica, before any policy is asked: whether it waits, runs, has ended, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from dlop.engine.names import ATTEMPT_LABEL
+from dlop.engine.record import LastFailure
+from dlop.engine.spec import RoleSpec
+from dlop.engine.times import written
+from dlop.kube.objects import ContainerStatus, Pod, Terminated
+
+_TAKEN_AWAY = frozenset(
+    {"Evicted", "Preempting", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "NodeAffinity", "UnexpectedAdmissionError"}
+)
+"""Reasons of failed pods with which a node, and not the program, ended or refused the pod."""
+
+
+class Sight(Enum):
+    """What a look at a pod shows."""
+
+    WAITS = auto()
+    RUNS = auto()
+    LEAVES = auto()
+    """It is being deleted, and has not come to an end by itself before that."""
+    SUCCEEDED = auto()
+    FAILED = auto()
+    TAKEN_AWAY = auto()
+    """It has failed, and not by its own fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    succeeded: bool
+    at: float | None
+
+
+def look_at(pod: Pod, role: RoleSpec) -> Sight:
+    """What this pod shows."""
+    end = _end_of(pod, role)
+    if end is not None and end.succeeded and not _is_after(end.at, _told_to_leave_at(pod)):
+        return Sight.SUCCEEDED
+    if pod.metadata.deletion_timestamp is not None:
+        return Sight.LEAVES
+    if end is not None:
+        return Sight.TAKEN_AWAY if _was_taken_away(pod) else Sight.FAILED
+    return Sight.WAITS if pod.status.phase in ("", "Pending") else Sight.RUNS
+
+
+def attempt_of(pod: Pod) -> int:
+    """The attempt that a pod belongs to. A pod that does not say so was there before there were attempts."""
+    label = pod.metadata.labels.get(ATTEMPT_LABEL, "")
+    return int(label) if label.isdecimal() else 0
+
+
+def restarts_of(pod: Pod) -> int:
+    """How often the node has restarted containers of a pod."""
+    return sum(container.restart_count for container in _all_containers(pod))
+
+
+def failure_of(pod: Pod, role: RoleSpec, index: int, *, now: float) -> LastFailure:
+    """How a pod failed, or went, as far as it can tell."""
+    ended = _worst_end(pod, role)
+    finished_at = ended.finished_at.timestamp() if ended and ended.finished_at else now
+    return LastFailure(
+        pod=pod.metadata.name,
+        role=role.name,
+        index=index,
+        node=pod.spec.node_name,
+        exit_code=ended.exit_code if ended else None,
+        signal=_signal_of(ended),
+        reason=pod.status.reason or _disruption_reason(pod) or (ended.reason if ended else ""),
+        message=(pod.status.message or (ended.message if ended else "")).strip(),
+        time=written(finished_at),
+    )
+
+
+def main_container(pod: Pod, role: RoleSpec) -> ContainerStatus | None:
+    """What has become of the container whose end is the end of the replica."""
+    found = {container.name: container for container in pod.status.container_statuses}
+    if role.container in found or not found:
+        return found.get(role.container)
+    # Nodes list containers in the order of their names, not of the spec.
+    first = pod.spec.containers[0].name if pod.spec.containers else next(iter(found))
+    return found.get(first)
+
+
+def _end_of(pod: Pod, role: RoleSpec) -> _End | None:
+    """A pod ends with its main container: a side-car that goes on running does not keep the replica from ending."""
+    main = main_container(pod, role)
+    ended = main.state.terminated if main else None
+    at = ended.finished_at.timestamp() if ended and ended.finished_at else None
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return _End(pod.status.phase == "Succeeded" or _only_others_failed(pod, ended), at)
+    if ended is None or _comes_back(pod, ended):
+        return None
+    return _End(ended.exit_code == 0, at)
+
+
+def _only_others_failed(pod: Pod, ended: Terminated | None) -> bool:
+    """A failed pod whose main container did well: a side-car was torn down. A reason on the pod means more than that."""
+    return ended is not None and ended.exit_code == 0 and not pod.status.reason
+
+
+def _comes_back(pod: Pod, ended: Terminated) -> bool:
+    """Whether the node restarts the container by itself."""
+    return pod.spec.restart_policy in ("", "Always") or (pod.spec.restart_policy == "OnFailure" and ended.exit_code != 0)
+
+
+def _told_to_leave_at(pod: Pod) -> float | None:
+    """When the pod was asked to go: an end after that is not one of its own will, whatever its exit code."""
+    if pod.metadata.deletion_timestamp is None:
+        return None
+    return pod.metadata.deletion_timestamp.timestamp() - (pod.metadata.deletion_grace_period_seconds or 0)
+
+
+def _is_after(moment: float | None, limit: float | None) -> bool:
+    """In the same second counts as after: most likely the one is the cause of the other."""
+    return moment is not None and limit is not None and moment >= limit
+
+
+def _was_taken_away(pod: Pod) -> bool:
+    reason = pod.status.reason
+    return reason in _TAKEN_AWAY or reason.startswith("OutOf") or bool(_disruption_reason(pod))
+
+
+def _disruption_reason(pod: Pod) -> str:
+    found = (condition for condition in pod.status.conditions if condition.type == "DisruptionTarget" and condition.status == "True")
+    return next((condition.reason or condition.type for condition in found), "")
+
+
+def _worst_end(pod: Pod, role: RoleSpec) -> Terminated | None:
+    """The end that tells most: of the main container, else of another one that failed; ended now, else before its restart."""
+    main = main_container(pod, role)
+    ends = list(_ends(pod, first=main))
+    return next((end for end in ends if end.exit_code != 0), ends[0] if ends else None)
+
+
+def _ends(pod: Pod, *, first: ContainerStatus | None) -> Iterator[Terminated]:
+    for container in (*((first,) if first else ()), *_all_containers(pod)):
+        for state in (container.state, container.last_state):
+            if state.terminated is not None:
+                yield state.terminated
+
+
+def _all_containers(pod: Pod) -> tuple[ContainerStatus, ...]:
+    return pod.status.container_statuses + pod.status.init_container_statuses
+
+
+def _signal_of(ended: Terminated | None) -> int | None:
+    """Programs killed by signal N end with 128 + N."""
+    if ended is None:
+        return None
+    return ended.signal or (ended.exit_code - 128 if 128 < ended.exit_code < 160 else None)

@@ -1,0 +1,39 @@
+"""What is known of one job's children at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlop.kube.objects import PartialObject, Pod, Service
+from dlop.kube.resources import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A create that the server refused in an earlier pass: a quota, a webhook, missing rights."""
+
+    resource: Resource
+    name: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """An object that has a name which the job needs, and belongs to somebody else."""
+
+    resource: Resource
+    name: str
+    owner: str
+    """Who it belongs to, as a person would say it; empty when to nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The children of one job as the caches show them. Everything here belongs to the job by uid, save `foreign`."""
+
+    pods: tuple[Pod, ...] = ()
+    services: tuple[Service, ...] = ()
+    others: tuple[tuple[Resource, PartialObject], ...] = ()
+    foreign: tuple[Foreign, ...] = ()
+    refusals: tuple[Refusal, ...] = ()

@@ -1,0 +1,60 @@
+"""What has to be created now: what the kind needs besides, then services, then pods.
+
+A create that was refused is asked for again in every pass; when it is tried again is for the one who carries out the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlop.engine.case import Case
+from dlop.engine.plan import Creation
+from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState
+from dlop.kube.resources import PODS, SERVICES
+
+
+@dataclass(frozen=True, slots=True)
+class Creations:
+    """The three steps. Where a name of one step is taken by somebody else, the steps after it wait."""
+
+    others: tuple[Creation, ...] = ()
+    services: tuple[Creation, ...] = ()
+    pods: tuple[Creation, ...] = ()
+
+
+def to_create(case: Case, progress: Progress) -> Creations:
+    """Everything that is missing and may be there by now."""
+    others = tuple(creation for creation in case.other_objects if _is_free(case, creation))
+    if any(resource not in (PODS, SERVICES) for resource, _ in case.taken):
+        return Creations(others=others)
+    services = _services(case)
+    if any(resource == SERVICES for resource, _ in case.taken):
+        return Creations(others=others, services=services)
+    return Creations(others=others, services=services, pods=_pods(case, progress))
+
+
+def _is_free(case: Case, creation: Creation) -> bool:
+    place = (creation.resource, creation.name)
+    return not case.is_there(*place) and place not in case.taken
+
+
+def _services(case: Case) -> tuple[Creation, ...]:
+    missing = (replica for name, replica in case.service_names.items() if name not in case.services and (SERVICES, name) not in case.taken)
+    bodies = (case.job.make_service(replica.role, replica.index) for replica in missing)
+    return tuple(Creation(SERVICES, body) for body in bodies if body is not None)
+
+
+def _pods(case: Case, progress: Progress) -> tuple[Creation, ...]:
+    """A role starts when its turn has come and nothing of an earlier attempt is left."""
+    found: list[Creation] = []
+    for role in progress.roles:
+        missing = [replica for replica in role.replicas if _is_missing(replica)]
+        if missing and not case.has_outdated(role.spec) and case.job.may_start(role.spec, progress):
+            attempt = case.attempts[role.spec.name]
+            bodies = (case.job.make_pod(role.spec, replica.index, attempt=attempt) for replica in missing)
+            found += [pod for pod in (Creation(PODS, body) for body in bodies) if _is_free(case, pod)]
+    return tuple(found)
+
+
+def _is_missing(replica: ReplicaProgress) -> bool:
+    return replica.state is ReplicaState.MISSING and replica.pod is None

@@ -1,0 +1,87 @@
+"""From what a pass has found to the status that is written: the phase, the record, and the words of the kind."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dlop.engine.case import Case, Stored
+from dlop.engine.limits import told
+from dlop.engine.names import Reason
+from dlop.engine.outcome import Job, Outcome, Phase, Verdict
+from dlop.engine.progress import Progress, ReplicaState
+from dlop.engine.record import Blocked, Record, plain
+from dlop.engine.times import read, written
+from dlop.kube.errors import JsonObject
+
+_LOST = (ReplicaState.RESTARTING, ReplicaState.DISRUPTED)
+
+
+def started_at(stored: Stored, *, now: float) -> float:
+    """When the job was first started, or resumed last. Both are told to the second."""
+    if stored.started_at is None or stored.phase is Phase.SUSPENDED:
+        return float(int(now))
+    return stored.started_at
+
+
+def phase_of(case: Case, progress: Progress) -> Phase:
+    """Where a job stands that goes on. It is restarting until what was lost is gone and the job runs again."""
+    if any(role.count(*_LOST) for role in progress.roles):
+        return Phase.RESTARTING
+    if case.job.is_running(progress):
+        return Phase.RUNNING
+    before = case.stored.phase
+    return before if before in (Phase.RUNNING, Phase.RESTARTING) else Phase.CREATED
+
+
+def outcome_of(
+    case: Case, progress: Progress, record: Record, *, phase: Phase, since: float | None, blocked: Blocked | None = None
+) -> Outcome:
+    """What is told of a job that has not come to its end."""
+    record = _with(record, case.job, phase=phase, started=since, finished=None, blocked=blocked)
+    message = told(record.last_failure) if phase is Phase.RESTARTING and record.last_failure else ""
+    return _outcome(record, phase=phase, reason=phase.value, message=message, progress=progress, now=case.now)
+
+
+def end_of(case: Case, progress: Progress, record: Record, *, verdict: Verdict, since: float | None) -> Outcome:
+    """What is told of a job that has come to its end."""
+    phase = Phase.SUCCEEDED if verdict.succeeded else Phase.FAILED
+    record = _with(record, case.job, phase=phase, started=since, finished=case.now, blocked=None)
+    return _outcome(record, phase=phase, reason=verdict.reason, message=verdict.message, progress=progress, now=case.now)
+
+
+def refusal_of(job: Job, stored: Stored, *, message: str, now: float) -> Outcome:
+    """What is told of a job whose spec makes no sense. All that is known of it is kept for the day when the spec does."""
+    # A suspended job starts anew when it goes on: this phase does not tell that it was.
+    started = None if stored.phase is Phase.SUSPENDED else stored.started_at
+    record = _with(stored.record, job, phase=Phase.INVALID, started=started, finished=None, blocked=None)
+    return _outcome(record, phase=Phase.INVALID, reason=Reason.INVALID_SPEC, message=message, progress=Progress(roles=()), now=now)
+
+
+def changed_status(job: Job, outcome: Outcome) -> JsonObject | None:
+    """The status to write; None when it is stored already."""
+    status = {**job.write_status(outcome), "dlop": plain(outcome.record)}
+    return None if status == job.stored_status else status
+
+
+def _with(record: Record, job: Job, *, phase: Phase, started: float | None, finished: float | None, blocked: Blocked | None) -> Record:
+    return msgspec.structs.replace(
+        record,
+        observed_generation=job.metadata.generation,
+        phase=phase.value,
+        started_at="" if started is None else written(started),
+        finished_at="" if finished is None else written(finished),
+        blocked=blocked,
+    )
+
+
+def _outcome(record: Record, *, phase: Phase, reason: str, message: str, progress: Progress, now: float) -> Outcome:
+    return Outcome(
+        phase=phase,
+        reason=reason,
+        message=message,
+        progress=progress,
+        record=record,
+        now=now,
+        started_at=read(record.started_at),
+        finished_at=read(record.finished_at),
+    )

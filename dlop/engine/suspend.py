@@ -1,0 +1,29 @@
+"""A job that is to hold still: its pods and services go, what it has done so far stays written down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dlop.engine.accounting import Account
+from dlop.engine.case import Case
+from dlop.engine.plan import Deletion
+from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState
+from dlop.engine.removal import deletions, overdue
+
+_KEPT = (ReplicaState.SUCCEEDED, ReplicaState.FAILED)
+
+
+def hold(account: Account) -> Progress:
+    """Give up the claim to every pod, and say how far the job has come. Losses found now do not matter any more."""
+    account.ledger.let_go()
+    return Progress(roles=tuple(replace(role, replicas=tuple(map(_held, role.replicas))) for role in account.progress.roles))
+
+
+def to_take_away(case: Case) -> tuple[Deletion, ...]:
+    """All pods and the services of all replicas."""
+    services = (service for service in case.snapshot.services if service.metadata.name in case.service_names)
+    return deletions(case.snapshot.pods, services) + overdue(case, case.snapshot.pods)
+
+
+def _held(replica: ReplicaProgress) -> ReplicaProgress:
+    return replica if replica.state in _KEPT else replace(replica, state=ReplicaState.MISSING, failure=None)
