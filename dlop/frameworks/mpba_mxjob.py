@@ -1,0 +1,48 @@
+"""MXJob of mpba.fbk.eu/v1: MXNet with a scheduler, servers and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import RootModel
+
+from dlop import ContainerProperties, JobType, Replica, ReplicaType
+from dlop.api.models import OpenModel, PodTemplate, Replicas
+from dlop.frameworks.mpba import ListedJob
+
+
+class EntryModel(OpenModel):
+    """One role of the job."""
+
+    replicas: Replicas
+    replica_type: Literal["SCHEDULER", "SERVER", "WORKER"]
+    template: PodTemplate
+
+
+class MXJobModel(RootModel[list[EntryModel]]):
+    """The roles of an MXJob."""
+
+
+class MXJob(ListedJob):
+    """An MXNet job: a scheduler, servers and workers. It is done when the scheduler and all workers are."""
+
+    job_type = JobType(group="mpba.fbk.eu", version="v1", kind="MXJob")
+    replica_types = (
+        ReplicaType("SCHEDULER", minimum=1, maximum=1, required=True),
+        ReplicaType("SERVER", decides=False),
+        ReplicaType("WORKER"),
+    )
+    container_properties = ContainerProperties(name="", port=9000, port_name="dlport0")
+    spec_model = MXJobModel
+
+    def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
+        """What ps-lite reads: where the scheduler is, and how many servers and workers it is to wait for."""
+        return {
+            "DMLC_ROLE": replica.role.casefold(),
+            "DMLC_PS_ROOT_URI": self.host("SCHEDULER"),
+            "DMLC_PS_ROOT_PORT": str(self.port(self.spec.roles[0])),
+            "DMLC_NUM_SERVER": str(self.replicas("SERVER")),
+            "DMLC_NUM_WORKER": str(self.replicas("WORKER")),
+            "PS_VERBOSE": "2",
+        }

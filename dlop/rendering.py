@@ -1,0 +1,74 @@
+"""What a manifest would become: the pods, services and other objects of its jobs, without a cluster.
+
+Names may depend on the job's uid, which only a cluster can give. Rendered objects have a uid of zeros in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from dlop.declaration import Options
+from dlop.engine.spec import SpecError
+from dlop.job import DLJob
+from dlop.kube.errors import JsonObject
+from dlop.kube.objects import CustomObject, ObjectMeta
+from dlop.registry import Registry, RegistryError
+
+NO_UID = "00000000-0000-0000-0000-000000000000"
+
+
+class RenderError(Exception):
+    """A manifest cannot be rendered. The message has a line for each problem, with the path of the field."""
+
+
+def render(manifest: Any, registry: Registry, *, namespace: str = "default", options: Options | None = None) -> list[JsonObject]:
+    """The objects that a job would get, services before pods, as they are created.
+
+    Raises:
+        RenderError: the manifest is not one of a job, or its spec makes no sense.
+    """
+    job = job_of(manifest, registry, namespace=namespace, options=options)
+    try:
+        return list(_objects_of(job))
+    except SpecError as error:
+        raise RenderError("\n".join(f"{job.metadata.name}: {problem}" for problem in error.problems)) from error
+
+
+def job_of(manifest: Any, registry: Registry, *, namespace: str = "default", options: Options | None = None) -> DLJob:
+    """The job that a manifest describes, as if it had just been created.
+
+    Raises:
+        RenderError: the manifest is not one of a job.
+    """
+    if not isinstance(manifest, dict):
+        raise RenderError("a manifest must be an object with apiVersion, kind, metadata and spec.")
+    try:
+        kind = registry.get(str(manifest.get("apiVersion", "")), str(manifest.get("kind", "")))
+    except RegistryError as error:
+        raise RenderError(str(error)) from error
+    spec = msgspec.Raw(msgspec.json.encode(manifest.get("spec")))
+    found = CustomObject(metadata=_metadata(manifest.get("metadata"), namespace), spec=spec)
+    return kind(found, options=options)
+
+
+def _metadata(given: Any, namespace: str) -> ObjectMeta:
+    try:
+        metadata = msgspec.convert(given or {}, ObjectMeta)
+    except msgspec.ValidationError as error:
+        raise RenderError(f"metadata: {error}") from error
+    if not metadata.name:
+        raise RenderError("metadata.name: is missing.")
+    return msgspec.structs.replace(metadata, namespace=metadata.namespace or namespace, uid=metadata.uid or NO_UID)
+
+
+def _objects_of(job: DLJob) -> Iterator[JsonObject]:
+    replicas = list(job.all_replicas())
+    yield from (creation.body for creation in job.other_objects())
+    for replica in replicas:
+        if (service := job.make_service(replica.spec, replica.index)) is not None:
+            yield service
+    for replica in replicas:
+        yield job.make_pod(replica.spec, replica.index, attempt=0)

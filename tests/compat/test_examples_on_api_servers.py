@@ -1,0 +1,88 @@
+"""What the examples ask for and what is made of them is taken by an API server that checks every field, embedded and real."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from real_cluster import RealCluster
+
+from dlop.api.crd import definitions
+from dlop.kube.client import Client
+from dlop.kube.errors import InvalidError
+from dlop.kube.http import connect
+from dlop.kube.resources import PODS, SERVICES
+from dlop.local.cluster import EmbeddedCluster
+from dlop.manifests.applying import apply
+from dlop.registry import Registry, load_registry
+from dlop.rendering import render
+from tests.compat.manifests import example
+from tests.compat.test_custom_framework import RingJob
+
+REGISTRY = Registry([*load_registry(), RingJob])
+NAMES = ["01-mxnet-linear", "02-mxnet-poc", "03-mxnet-cifar-gpu", "04-custom-framework"]
+RESOURCES = {"Pod": PODS, "Service": SERVICES}
+
+
+@asynccontextmanager
+async def on_embedded() -> AsyncIterator[Client]:
+    async with EmbeddedCluster() as cluster:
+        client = cluster.client()
+        await apply(client, definitions(REGISTRY), say=lambda _: None)
+        yield client
+
+
+@asynccontextmanager
+async def on_real(cluster: RealCluster) -> AsyncIterator[Client]:
+    client = Client(await connect(str(cluster.kubeconfig_path)))
+    try:
+        await apply(client, definitions(REGISTRY), say=lambda _: None)
+        yield client
+    finally:
+        await client.close()
+
+
+async def check_taken(client: Client, name: str) -> None:
+    manifest = example(name)
+    job = REGISTRY.get(manifest["apiVersion"], manifest["kind"])
+    taken = await client.create(job.job_type.resource, manifest, namespace="default", dry_run=True, field_validation="Strict")
+    assert taken["spec"] == manifest["spec"]
+    for body in render(manifest, REGISTRY):
+        await client.create(RESOURCES[body["kind"]], body, namespace="default", dry_run=True, field_validation="Strict")
+
+
+def mxjob(*roles: str) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "mxnet", "image": "x"}]}}
+    spec = {"replicaSpecs": [{"mxReplicaType": role, "template": template} for role in roles]}
+    return {"apiVersion": "fioravanzo.org/v1alpha1", "kind": "MXJob", "metadata": {"name": "bad"}, "spec": spec}
+
+
+async def check_refused(client: Client) -> None:
+    resource = REGISTRY.get("fioravanzo.org/v1alpha1", "MXJob").job_type.resource
+    for roles in (["WORKER"], ["SCHEDULER", "SCHEDULER"], ["MASTER"]):
+        with pytest.raises(InvalidError, match="replicaSpecs"):
+            await client.create(resource, mxjob(*roles), namespace="default", dry_run=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_the_embedded_server_takes_the_example_and_all_that_is_made_of_it(name: str) -> None:
+    async with on_embedded() as client:
+        await check_taken(client, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_the_real_server_takes_the_example_and_all_that_is_made_of_it(name: str, real_cluster: RealCluster) -> None:
+    async with on_real(real_cluster) as client:
+        await check_taken(client, name)
+
+
+async def test_the_embedded_server_refuses_a_job_without_exactly_one_scheduler() -> None:
+    async with on_embedded() as client:
+        await check_refused(client)
+
+
+async def test_the_real_server_refuses_a_job_without_exactly_one_scheduler(real_cluster: RealCluster) -> None:
+    async with on_real(real_cluster) as client:
+        await check_refused(client)

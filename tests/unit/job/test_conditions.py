@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dlop import Outcome, Phase, Progress, ReplicaProgress, ReplicaState, ReplicaType, RoleProgress
+from dlop.engine.record import Blocked, Record
+from dlop.kube.errors import JsonObject
+from tests.unit.job.jobs import PairJob, make, pair, template
+
+
+def progress(**states: list[ReplicaState]) -> Progress:
+    spec = pair().spec
+    roles = []
+    for role in spec.roles:
+        found = states.get(role.name, [ReplicaState.MISSING] * role.replicas)
+        replicas = tuple(ReplicaProgress(role=role.name, index=index, state=state) for index, state in enumerate(found))
+        roles.append(RoleProgress(spec=role, replicas=replicas))
+    return Progress(roles=tuple(roles))
+
+
+def outcome(phase: Phase, *, now: float = 0.0, blocked: str = "", **more: Any) -> Outcome:
+    record = Record(blocked=Blocked(object="pod x", reason="ImagePullBackOff", message=blocked) if blocked else None)
+    given = {"reason": phase.value, "message": "", "progress": progress(), "started_at": 0.0, "finished_at": None} | more
+    return Outcome(phase=phase, record=record, now=now, **given)
+
+
+def history(*phases: Phase, **last: Any) -> JsonObject:
+    """The status of a job that went through these phases, a minute each."""
+    status: JsonObject = {}
+    for minute, phase in enumerate(phases):
+        more = last if minute == len(phases) - 1 else {}
+        status = pair(status=status).write_status(outcome(phase, now=60.0 * minute, **more))
+    return status
+
+
+def told(status: JsonObject) -> list[tuple[str, str, str]]:
+    return [(each["type"], each["status"], each["reason"]) for each in status["conditions"]]
+
+
+CREATED = ("Created", "True", "PairJobCreated")
+RUNNING = ("Running", "True", "PairJobRunning")
+
+
+@pytest.mark.parametrize(
+    ("phases", "expected"),
+    [
+        ([Phase.CREATED], [CREATED]),
+        ([Phase.CREATED, Phase.RUNNING], [CREATED, RUNNING]),
+        ([Phase.RUNNING, Phase.SUCCEEDED], [CREATED, ("Running", "False", "PairJobRunning"), ("Succeeded", "True", "PairJobSucceeded")]),
+        ([Phase.RUNNING, Phase.FAILED], [CREATED, ("Running", "False", "PairJobRunning"), ("Failed", "True", "PairJobFailed")]),
+        ([Phase.RUNNING, Phase.RESTARTING], [CREATED, ("Restarting", "True", "PairJobRestarting")]),
+        ([Phase.RUNNING, Phase.RESTARTING, Phase.RUNNING], [CREATED, RUNNING]),
+        ([Phase.RUNNING, Phase.SUSPENDED], [CREATED, ("Running", "False", "PairJobSuspended"), ("Suspended", "True", "PairJobSuspended")]),
+        ([Phase.SUSPENDED, Phase.RUNNING], [CREATED, ("Suspended", "False", "PairJobResumed"), RUNNING]),
+        ([Phase.RUNNING, Phase.SUSPENDED, Phase.RUNNING], [CREATED, ("Suspended", "False", "PairJobResumed"), RUNNING]),
+    ],
+)
+def test_the_conditions_of_a_way_through_the_phases(phases: list[Phase], expected: list[tuple[str, str, str]]) -> None:
+    assert told(history(*phases)) == expected
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_saying_the_same_twice_changes_nothing(phase: Phase) -> None:
+    status = history(Phase.RUNNING, phase)
+    assert pair(status=status).write_status(outcome(phase, now=9999.0)) == status
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.INVALID])
+def test_the_phase_can_be_read_back(phase: Phase) -> None:
+    assert pair().phase_in(history(Phase.CREATED, phase)) is phase
+
+
+def test_a_refused_spec_is_a_failure_with_a_reason_of_its_own_that_goes_when_the_spec_is_mended() -> None:
+    refused = history(Phase.CREATED, Phase.INVALID, reason="InvalidSpec", message="spec.replicaSpecs: is missing")
+    assert told(refused)[-1] == ("Failed", "True", "InvalidSpec")
+    assert pair().phase_in(refused) is Phase.INVALID
+    assert told(pair(status=refused).write_status(outcome(Phase.RUNNING))) == [CREATED, RUNNING]
+
+
+def test_a_limit_is_named_by_its_own_reason() -> None:
+    status = history(Phase.RUNNING, Phase.FAILED, reason="BackoffLimitExceeded", message="the backoff limit of 3 is exceeded")
+    assert (status["conditions"][-1]["reason"], status["conditions"][-1]["message"]) == (
+        "BackoffLimitExceeded",
+        "the backoff limit of 3 is exceeded",
+    )
+
+
+def test_what_is_in_the_way_is_the_last_word_while_it_is_there() -> None:
+    blocked = history(Phase.CREATED, blocked="pod train-leader-0 cannot pull its image")
+    assert told(blocked) == [CREATED, ("Blocked", "True", "ImagePullBackOff")]
+    assert (
+        pair(status=blocked).write_status(outcome(Phase.CREATED, now=500.0, blocked="pod train-leader-0 cannot pull its image")) == blocked
+    )
+    assert told(pair(status=blocked).write_status(outcome(Phase.RUNNING))) == [CREATED, RUNNING]
+
+
+def test_times_are_those_of_the_change() -> None:
+    status = history(Phase.CREATED, Phase.RUNNING, Phase.SUCCEEDED, finished_at=120.0)
+    assert [each["lastTransitionTime"] for each in status["conditions"]] == [
+        "1970-01-01T00:00:00Z",
+        "1970-01-01T00:01:00Z",
+        "1970-01-01T00:02:00Z",
+    ]
+    assert (status["startTime"], status["completionTime"]) == ("1970-01-01T00:00:00Z", "1970-01-01T00:02:00Z")
+
+
+def test_replicas_are_counted_by_role_and_zeros_left_out() -> None:
+    states = progress(Leader=[ReplicaState.RUNNING], Follower=[ReplicaState.SUCCEEDED, ReplicaState.RESTARTING])
+    status = pair().write_status(outcome(Phase.RUNNING, progress=states))
+    assert status["replicaStatuses"] == {
+        "Leader": {"active": 1, "selector": "dlop.dev/job-name=train,dlop.dev/replica-type=leader"},
+        "Follower": {"succeeded": 1, "failed": 1, "selector": "dlop.dev/job-name=train,dlop.dev/replica-type=follower"},
+    }
+
+
+@pytest.mark.parametrize("stored", [{"conditions": None}, {"conditions": "x"}, {"conditions": [1, {"type": 2}, {}]}, [], "x"])
+def test_a_status_that_makes_no_sense_is_written_anew(stored: Any) -> None:
+    job = pair(status=stored)
+    assert job.phase_in(job.stored_status) is None
+    assert told(job.write_status(outcome(Phase.CREATED))) == [CREATED]
+
+
+@pytest.mark.parametrize(
+    ("states", "succeeded"),
+    [
+        ({}, None),
+        ({"Leader": [ReplicaState.RUNNING]}, None),
+        ({"Leader": [ReplicaState.SUCCEEDED]}, True),
+        ({"Leader": [ReplicaState.RUNNING], "Follower": [ReplicaState.SUCCEEDED, ReplicaState.SUCCEEDED]}, None),
+        ({"Leader": [ReplicaState.RUNNING], "Follower": [ReplicaState.RUNNING, ReplicaState.FAILED]}, False),
+        ({"Leader": [ReplicaState.RESTARTING]}, None),
+    ],
+)
+def test_a_job_is_done_when_the_roles_that_decide_are_and_fails_with_any_replica(states: Any, succeeded: bool | None) -> None:
+    verdict = pair().judge(progress(**states))
+    assert (verdict.succeeded if verdict is not None else None) is succeeded
+
+
+def test_when_no_role_that_decides_is_there_all_of_them_do() -> None:
+    class LooseJob(PairJob):
+        replica_types = (ReplicaType("Leader"), ReplicaType("Follower", decides=False))
+
+    job = make(LooseJob, {"replicaSpecs": {"Follower": {"template": template()}}})
+    assert job.deciding_roles() == ("Follower",)

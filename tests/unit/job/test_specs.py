@@ -1,0 +1,164 @@
+"""Whatever a user writes is read, or refused with the path of the field and the way out. Nothing else ever comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlop import CleanPodPolicy, RestartPolicy, RestartScope, SpecError
+from tests.unit.job.jobs import PairJob, make, pair, pair_spec, template
+
+
+def problems(spec: Any) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        _ = make(PairJob, spec).spec
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_defaults_are_those_of_the_kind() -> None:
+    spec = pair(followers=3).spec
+    assert [(role.name, role.replicas, role.restart_policy) for role in spec.roles] == [
+        ("Leader", 1, RestartPolicy.ON_FAILURE),
+        ("Follower", 3, RestartPolicy.ON_FAILURE),
+    ]
+    assert (spec.run_policy.clean_pod_policy, spec.run_policy.restart_scope) == (CleanPodPolicy.RUNNING, RestartScope.REPLICA)
+
+
+def test_the_run_policy_is_read() -> None:
+    policy = pair(
+        run_policy={
+            "backoffLimit": 3,
+            "disruptionLimit": 4,
+            "activeDeadlineSeconds": 5,
+            "startDeadlineSeconds": 6,
+            "ttlSecondsAfterFinished": 0,
+            "cleanPodPolicy": "All",
+            "restartScope": "Job",
+            "suspend": True,
+        }
+    ).spec.run_policy
+    assert (policy.backoff_limit, policy.disruption_limit, policy.active_deadline_seconds, policy.start_deadline_seconds) == (3, 4, 5, 6)
+    assert (policy.ttl_seconds_after_finished, policy.clean_pod_policy, policy.restart_scope) == (0, CleanPodPolicy.ALL, RestartScope.JOB)
+    assert policy.suspend
+
+
+def test_roles_come_in_the_order_of_the_kind_whatever_the_order_and_case_of_the_manifest() -> None:
+    spec = {"replicaSpecs": {"follower": {"template": template()}, "LEADER": {"template": template()}}}
+    assert [role.name for role in make(PairJob, spec).spec.roles] == ["Leader", "Follower"]
+
+
+def test_null_is_the_same_as_nothing() -> None:
+    spec = {"runPolicy": None, "replicaSpecs": {"Leader": {"replicas": None, "restartPolicy": None, "template": template(env=None)}}}
+    assert make(PairJob, spec).spec.roles[0].replicas == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (None, "spec.replicaSpecs: must name at least one role with its replicas and its template"),
+        ([], "spec: must be an object, not a list"),
+        ({"replicaSpecs": "Leader"}, "spec.replicaSpecs: must be an object, not 'Leader'"),
+        (pair_spec() | {"runPolicy": []}, "spec.runPolicy: must be an object, not a list"),
+        (pair_spec(run_policy={"suspend": "yes"}), "spec.runPolicy.suspend: must be true or false, not 'yes'"),
+        (pair_spec(run_policy={"backoffLimit": -1}), "spec.runPolicy.backoffLimit: must be at least 0, not -1"),
+        (pair_spec(run_policy={"backoffLimit": True}), "spec.runPolicy.backoffLimit: must be a whole number, not True"),
+        (pair_spec(run_policy={"cleanPodPolicy": "Some"}), "spec.runPolicy.cleanPodPolicy: must be one of All, Running, None, not 'Some'"),
+        (pair_spec(followers=10**9), "spec.replicaSpecs.Follower.replicas: must be from 0 to 10000, not 1000000000"),
+        (pair_spec(image=""), "spec.replicaSpecs.Leader.template.spec.containers[0].image: is missing"),
+        (pair_spec(env=[{"value": "x"}]), "spec.replicaSpecs.Leader.template.spec.containers[0].env[0]: must have a name"),
+        (pair_spec(env={"A": "x"}), "spec.replicaSpecs.Leader.template.spec.containers[0].env: must be a list, not an object"),
+        (
+            pair_spec(ports=[{"containerPort": 0}]),
+            "spec.replicaSpecs.Leader.template.spec.containers[0].ports[0].containerPort: must be from 1 to 65535, not 0",
+        ),
+        (
+            {"replicaSpecs": {"Leader": {"template": template()}, "Wroker": {"template": template()}}},
+            "spec.replicaSpecs.Wroker: is not a role of this kind; write one of Leader, Follower",
+        ),
+        (
+            {"replicaSpecs": {"Leader": {"template": template()}, "leader": {"template": template()}}},
+            "spec.replicaSpecs.leader: is the role Leader a second time; keep one of the two",
+        ),
+        ({"replicaSpecs": {"Follower": {"template": template()}}}, "spec.replicaSpecs: must have the role Leader"),
+        ({"replicaSpecs": {"Leader": {}}}, "spec.replicaSpecs.Leader.template: is missing; write the pod template of this role"),
+        (
+            {"replicaSpecs": {"Leader": {"replicas": 2, "template": template()}}},
+            "spec.replicaSpecs.Leader.replicas: must be from 0 to 1, not 2",
+        ),
+        (
+            {"replicaSpecs": {"Leader": {"template": {"spec": {"containers": []}}}}},
+            "spec.replicaSpecs.Leader.template.spec.containers: must have at least one container",
+        ),
+        (
+            {"replicaSpecs": {"Leader": {"template": template() | {"metadata": {"labels": {"a": 1}}}}}},
+            "spec.replicaSpecs.Leader.template.metadata.labels.a: must be a text, not 1",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_path(spec: Any, problem: str) -> None:
+    assert problem in problems(spec)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    assert len(problems(pair_spec(followers=-1, run_policy={"backoffLimit": "3", "suspend": 1}))) == 3
+
+
+def test_a_job_says_the_same_each_time_it_is_asked() -> None:
+    job = make(PairJob, {})
+    first, second = problems_of(job), problems_of(job)
+    assert first == second != []
+
+
+def problems_of(job: PairJob) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        _ = job.spec
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_another_manager_is_seen_even_when_the_spec_makes_no_sense() -> None:
+    assert make(PairJob, {"runPolicy": {"managedBy": "example.org/other"}}).managed_elsewhere
+    assert not make(PairJob, {"runPolicy": {"managedBy": "dlop"}}).managed_elsewhere
+    assert not make(PairJob, []).managed_elsewhere
+
+
+NAMES = [
+    *("replicaSpecs", "runPolicy", "Leader", "Follower", "replicas", "template", "spec", "metadata", "labels", "annotations", "containers"),
+    *("name", "image", "env", "ports", "containerPort", "suspend", "backoffLimit", "restartPolicy", "volumeMounts", "finalizers"),
+]
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 70000) | st.text(max_size=5) | st.sampled_from(["Leader", "main", "OnFailure"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(json_values)
+def test_nothing_that_a_user_can_write_raises_anything_but_a_spec_error(spec: Any) -> None:
+    job = make(PairJob, spec)
+    assert isinstance(job.managed_elsewhere, bool)
+    try:
+        replicas = list(job.all_replicas())[:3]
+    except SpecError:
+        return
+    for replica in replicas:
+        assert replica.pod()["metadata"]["name"]
+        assert replica.service()["metadata"]["name"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.sampled_from(NAMES), json_values, max_size=5), st.dictionaries(st.sampled_from(NAMES), json_values, max_size=5))
+def test_a_template_with_anything_in_it_is_rendered_or_refused(container: dict[str, Any], pod: dict[str, Any]) -> None:
+    whole = {"name": "main", "image": "x"} | container
+    spec = {"replicaSpecs": {"Leader": {"template": {"spec": {**pod, "containers": [whole]}}}}}
+    job = make(PairJob, spec)
+    try:
+        replicas = list(job.all_replicas())
+    except SpecError:
+        return
+    for replica in replicas:
+        assert replica.pod()["spec"]["containers"][0]["env"]
+        assert replica.service()["spec"]["clusterIP"] == "None"
