@@ -1,0 +1,124 @@
+"""The parts that the specs of most kinds have in common, as pydantic models.
+
+`dlop.api.crd` makes the schemas of CRDs of them, so that the API server refuses what the operator would have to refuse.
+The operator reads the common parts without them (`dlop.dialect`), as fast as it can: a definition may be older than the
+operator, or somebody else's. Fields are optional where a kind has a default: nothing is written into the user's spec.
+
+Pod templates are described in part only. The rest is kept as the user wrote it, so a CRD stays small and a field that is
+newer than dlop reaches the pods.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from dlop.engine.spec import CleanPodPolicy, Problem, RestartPolicy, RestartScope
+
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""How many of something, or how many seconds."""
+Replicas = Annotated[int, Field(ge=0, le=10_000)]
+"""How many pods a role has. A slip of the finger must not fill the cluster."""
+Port = Annotated[int, Field(ge=1, le=65_535)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class ApiModel(BaseModel):
+    """A part of a custom resource: camelCase outside, docstrings that `kubectl explain` shows.
+
+    Fields that the model does not name are refused or dropped by the API server, as with built-in kinds.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=True,
+        # Building a validator takes milliseconds, and most commands need few of them.
+        defer_build=True,
+    )
+
+
+class OpenModel(ApiModel):
+    """A part that is described in part only: fields that the model does not name are kept as they are."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class RunPolicyModel(ApiModel):
+    """How a job is run, apart from what it runs."""
+
+    backoff_limit: Count | None = None
+    """How many restarts after failures there may be in all, over all roles. No limit when left out."""
+    disruption_limit: Count | None = None
+    """How many replacements after disruptions (evictions, lost nodes) there may be in all. No limit when left out."""
+    active_deadline_seconds: Count | None = None
+    """How long the job may run, from its start or its last resumption."""
+    start_deadline_seconds: Count | None = None
+    """How long the job may have pods that do not run yet."""
+    ttl_seconds_after_finished: Count | None = None
+    """How long a finished job is kept. For ever when left out."""
+    clean_pod_policy: CleanPodPolicy | None = None
+    """Which pods of a finished job are deleted."""
+    restart_scope: RestartScope | None = None
+    """What is restarted when one replica has to be: only that replica, its role, or the whole job."""
+    suspend: bool = False
+    """Whether the job is to have no pods for now."""
+    managed_by: Annotated[str, Field(max_length=63)] | None = None
+    """Who runs the job. dlop, when left out."""
+
+
+class ContainerModel(OpenModel):
+    """A container of a pod; whatever Kubernetes knows may stand here."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    image: Text
+
+
+class PodSpecModel(OpenModel):
+    """What a pod runs; whatever Kubernetes knows may stand here."""
+
+    containers: Annotated[list[ContainerModel], Field(min_length=1)]
+
+
+class TemplateMetadataModel(OpenModel):
+    """Labels and annotations for the pods."""
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class PodTemplate(OpenModel):
+    """The pod that each replica of a role is made of."""
+
+    metadata: TemplateMetadataModel | None = None
+    spec: PodSpecModel
+
+
+class ReplicaModel(ApiModel):
+    """One role of a job: how many replicas, and what each runs."""
+
+    replicas: Replicas | None = None
+    """How many pods the role has. The kind has a default."""
+    restart_policy: RestartPolicy | None = None
+    """What to do when a pod of the role fails. ExitCode: codes 1 to 127 are final, 128 to 255 are worth another try."""
+    template: PodTemplate
+    """The pod that each replica is made of."""
+
+
+def problems_of(error: ValidationError, *, under: str = "spec") -> tuple[Problem, ...]:
+    """What a model found wrong, field by field, as a path from the object's top."""
+    return tuple(Problem(_path(under, found["loc"]), _sentence(found["msg"])) for found in error.errors(include_url=False))
+
+
+def _path(under: str, location: tuple[int | str, ...]) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
+    return under + "".join(steps)
+
+
+def _sentence(message: str) -> str:
+    return message[:1].lower() + message[1:]

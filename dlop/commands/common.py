@@ -1,0 +1,123 @@
+"""What commands share: how arguments are read, where frameworks come from, how a cluster is reached."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, NoReturn
+
+from dlop.commands.errors import CommandError, UsageError
+
+if TYPE_CHECKING:
+    from dlop.api.crd import Kind
+    from dlop.kube.client import Client
+    from dlop.kube.errors import JsonObject
+    from dlop.registry import Registry
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads the arguments of one command. What is wrong with them is an error like any other, and not the end of the process."""
+
+    def __init__(self, name: str, description: str) -> None:
+        super().__init__(prog=f"dlop {name}", description=description, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse."""
+        raise UsageError(f"{message}. `{self.prog} --help` shows how it is called.")
+
+    def add_frameworks(self) -> None:
+        """Which kinds the command is about."""
+        self.add_argument(
+            "--framework",
+            "--frameworks",
+            dest="frameworks",
+            type=_names,
+            action="extend",
+            default=[],
+            metavar="MODULE:CLASS",
+            help="frameworks besides the installed ones, with commas between",
+        )
+        self.add_argument("--kinds", type=_names, default=(), metavar="NAMES", help="only these kinds, with commas between; default: all")
+
+    def add_cluster(self) -> None:
+        """Which cluster the command works on."""
+        self.add_argument("--kubeconfig", metavar="FILE", help="default: as kubectl finds it")
+        self.add_argument("--context", metavar="NAME", help="default: the current one of the kubeconfig")
+
+    def add_take_over(self) -> None:
+        """What to do with definitions of others."""
+        self.add_argument("--take-over", action="store_true", help="also replace definitions that somebody else has made")
+
+
+def say(text: str) -> None:
+    """Tell how it goes. Results go to the standard output, this does not."""
+    sys.stderr.write(f"{text}\n")
+
+
+def look_for_modules_here() -> None:
+    """A framework that is being written lies where the command is called."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+
+
+def load_kinds(options: argparse.Namespace) -> Registry:
+    """The kinds that the command is about.
+
+    Raises:
+        CommandError: one of them cannot be loaded or found.
+    """
+    from dlop.registry import RegistryError, load_registry  # noqa: PLC0415 - loads every framework there is
+
+    if options.frameworks:
+        look_for_modules_here()
+    try:
+        registry = load_registry(options.frameworks)
+        return registry.select(options.kinds) if options.kinds else registry
+    except RegistryError as error:
+        raise CommandError(str(error)) from error
+
+
+def definitions_of(kinds: Iterable[Kind]) -> list[JsonObject]:
+    """The custom resource definitions of these kinds.
+
+    Raises:
+        CommandError: a framework describes its spec in a way that a definition cannot say.
+    """
+    from dlop.api.crd import definitions  # noqa: PLC0415 - imports pydantic
+    from dlop.api.schema import SchemaError  # noqa: PLC0415
+
+    try:
+        return definitions(kinds)
+    except SchemaError as error:
+        raise CommandError(str(error)) from error
+
+
+def on_cluster(options: argparse.Namespace, deed: Callable[[Client], Awaitable[None]]) -> None:
+    """Do something with the cluster that the options name.
+
+    Raises:
+        CommandError: it cannot be reached, or refused.
+    """
+    from dlop.kube.errors import KubeError  # noqa: PLC0415
+
+    try:
+        asyncio.run(_connected(options, deed))
+    except KubeError as error:
+        raise CommandError(str(error)) from error
+
+
+async def _connected(options: argparse.Namespace, deed: Callable[[Client], Awaitable[None]]) -> None:
+    from dlop.kube.client import Client  # noqa: PLC0415
+    from dlop.kube.http import connect  # noqa: PLC0415 - imports aiohttp
+
+    client = Client(await connect(options.kubeconfig, context=options.context))
+    try:
+        await deed(client)
+    finally:
+        await client.close()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -1,0 +1,20 @@
+"""`dlop crds`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from dlop.commands.common import Parser, definitions_of, load_kinds
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the custom resource definitions."""
+    parser = Parser("crds", "Prints the custom resource definitions of all kinds, ready for `kubectl apply -f -`.")
+    parser.add_frameworks()
+    kinds = load_kinds(parser.parse_args(arguments))
+
+    from dlop.manifests.files import to_yaml  # noqa: PLC0415
+
+    sys.stdout.write(to_yaml(*definitions_of(kinds)))
+    return 0

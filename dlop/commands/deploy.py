@@ -1,0 +1,63 @@
+"""`dlop deploy`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dlop.commands.common import Parser, definitions_of, load_kinds, on_cluster, say
+
+if TYPE_CHECKING:
+    from dlop.kube.client import Client
+    from dlop.manifests.deployment import Deployed
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the operator in the cluster."""
+    parser = deployment_parser("deploy", "Brings the definitions, the rights and the operator into the cluster, or up to date.")
+    options = parser.parse_args(arguments)
+    kinds = tuple(load_kinds(options))
+
+    from dlop.manifests.applying import apply, ensure_namespace, without_foreign  # noqa: PLC0415
+    from dlop.manifests.deployment import namespace  # noqa: PLC0415
+    from dlop.manifests.whole import operator  # noqa: PLC0415
+
+    chosen = chosen_deployment(options)
+
+    async def deploy(client: Client) -> None:
+        await ensure_namespace(client, namespace(chosen.namespace), say=say)
+        # Definitions are replaced by `install --take-over` only: whoever deploys may not know of other operators.
+        await apply(client, await without_foreign(client, definitions_of(kinds), say=say), say=say)
+        await apply(client, operator(kinds, chosen), say=say)
+
+    on_cluster(options, deploy)
+    return 0
+
+
+def deployment_parser(name: str, description: str) -> Parser:
+    """The options that say which deployment is meant."""
+    parser = Parser(name, description)
+    parser.add_frameworks()
+    parser.add_cluster()
+    parser.add_argument("--namespace", metavar="NAME", help="where the operator runs; default: dlop-system")
+    parser.add_argument("--image", help="the image of the operator; default: dlop:latest")
+    parser.add_argument(
+        "--watch-namespace",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run jobs of this namespace only, with rights in it only; may be repeated; default: all namespaces",
+    )
+    return parser
+
+
+def chosen_deployment(options: argparse.Namespace) -> Deployed:
+    """The deployment that the options describe."""
+    from dlop.manifests.deployment import DEFAULT_IMAGE, DEFAULT_NAMESPACE, Deployed  # noqa: PLC0415
+
+    return Deployed(
+        namespace=options.namespace or DEFAULT_NAMESPACE,
+        image=options.image or DEFAULT_IMAGE,
+        watched_namespaces=tuple(options.watch_namespace),
+    )

@@ -1,0 +1,30 @@
+"""`dlop install`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dlop.commands.common import Parser, definitions_of, load_kinds, on_cluster, say
+
+if TYPE_CHECKING:
+    from dlop.kube.client import Client
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Bring the definitions into the cluster."""
+    parser = Parser("install", "Creates the custom resource definitions in the cluster, or brings them up to date.")
+    parser.add_frameworks()
+    parser.add_cluster()
+    parser.add_take_over()
+    options = parser.parse_args(arguments)
+    kinds = load_kinds(options)
+
+    from dlop.manifests.applying import apply, without_foreign  # noqa: PLC0415
+
+    async def install(client: Client) -> None:
+        found = definitions_of(kinds)
+        await apply(client, found if options.take_over else await without_foreign(client, found, say=say), say=say)
+
+    on_cluster(options, install)
+    return 0

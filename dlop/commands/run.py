@@ -1,0 +1,27 @@
+"""`dlop run`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from dlop.commands.common import Parser, look_for_modules_here
+from dlop.commands.errors import UsageError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the operator until it is told to stop."""
+    from dlop.settings import Settings, SettingsError, add_arguments  # noqa: PLC0415 - imports pydantic
+
+    parser = Parser("run", "Runs the operator. Each flag has a variable of the environment; a flag goes before its variable.")
+    add_arguments(parser)
+    try:
+        settings = Settings.read(vars(parser.parse_args(arguments)), os.environ)
+    except SettingsError as error:
+        raise UsageError(str(error)) from error
+    if settings.frameworks:
+        look_for_modules_here()
+
+    from dlop.process import run  # noqa: PLC0415 - imports everything
+
+    return run(settings)

@@ -1,0 +1,30 @@
+"""`dlop undeploy`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dlop.commands.common import load_kinds, on_cluster, say
+from dlop.commands.deploy import chosen_deployment, deployment_parser
+
+if TYPE_CHECKING:
+    from dlop.kube.client import Client
+
+
+def main(arguments: Sequence[str]) -> int:
+    """End the operator in the cluster."""
+    parser = deployment_parser(
+        "undeploy", "Deletes the operator and its rights from the cluster. Jobs, definitions and its namespace stay."
+    )
+    options = parser.parse_args(arguments)
+    kinds = tuple(load_kinds(options))
+
+    from dlop.manifests.applying import remove  # noqa: PLC0415
+    from dlop.manifests.whole import operator  # noqa: PLC0415
+
+    async def undeploy(client: Client) -> None:
+        await remove(client, operator(kinds, chosen_deployment(options)), say=say)
+
+    on_cluster(options, undeploy)
+    return 0

@@ -1,0 +1,21 @@
+"""`dlop version`."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from dlop.commands.common import Parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the version."""
+    Parser("version", "Prints the versions of dlop and of Python.").parse_args(arguments)
+    try:
+        own = version("dlop")
+    except PackageNotFoundError:
+        own = "(not installed)"
+    sys.stdout.write(f"dlop {own}, Python {platform.python_version()}\n")
+    return 0

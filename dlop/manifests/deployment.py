@@ -1,0 +1,119 @@
+"""The operator as objects of the cluster: its namespace, its account, its Deployment, the Service that metrics are read from.
+
+It runs as nobody, on a file system that it cannot write to, without any of the kernel's special powers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlop.engine.names import MANAGER
+from dlop.kube.errors import JsonObject
+from dlop.manifests.rbac import Account
+
+DEFAULT_NAMESPACE = "dlop-system"
+DEFAULT_IMAGE = "dlop:latest"
+PROBES_PORT = 8080
+
+# The user of that number in the image. Any other would do as well.
+_USER_ID = 65_532
+_LABELS = {"app.kubernetes.io/name": MANAGER}
+_SELECTOR = {**_LABELS, "app.kubernetes.io/component": "operator"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """What is to be chosen about a running operator."""
+
+    namespace: str = DEFAULT_NAMESPACE
+    image: str = DEFAULT_IMAGE
+    watched_namespaces: tuple[str, ...] = ()
+    """Where jobs are looked for; empty: everywhere."""
+
+    @property
+    def account(self) -> Account:
+        """The service account that it runs as."""
+        return Account(self.namespace)
+
+
+def namespace(name: str) -> JsonObject:
+    """A namespace that admits only pods that ask for nothing special."""
+    labels = {**_LABELS, "pod-security.kubernetes.io/enforce": "restricted"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def service_account(account: Account) -> JsonObject:
+    """The account that the operator runs as."""
+    metadata = {"name": account.name, "namespace": account.namespace, "labels": dict(_LABELS)}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+
+
+def metrics_service(chosen: Deployed) -> JsonObject:
+    """Where Prometheus finds the metrics."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": f"{MANAGER}-metrics", "namespace": chosen.namespace, "labels": dict(_SELECTOR)},
+        "spec": {
+            "selector": dict(_SELECTOR),
+            "ports": [{"name": "http", "port": PROBES_PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }
+
+
+def deployment(chosen: Deployed) -> JsonObject:
+    """The operator. Two may run at a time: the lease decides which of them works."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": MANAGER, "namespace": chosen.namespace, "labels": dict(_SELECTOR)},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": dict(_SELECTOR)},
+            "template": {"metadata": {"labels": dict(_SELECTOR)}, "spec": _pod(chosen)},
+        },
+    }
+
+
+def _pod(chosen: Deployed) -> JsonObject:
+    return {
+        "serviceAccountName": chosen.account.name,
+        # Long enough to end the passes that are under way and to give the lease back.
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER_ID,
+            "runAsGroup": _USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(chosen)],
+    }
+
+
+def _container(chosen: Deployed) -> JsonObject:
+    return {
+        "name": "operator",
+        "image": chosen.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["run"],
+        **_environment(chosen),
+        "ports": [{"name": "http", "containerPort": PROBES_PORT, "protocol": "TCP"}],
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 20, "timeoutSeconds": 5},
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}, "periodSeconds": 10, "timeoutSeconds": 5},
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def _environment(chosen: Deployed) -> JsonObject:
+    name = "DLOP_NAMESPACES"
+    if not chosen.watched_namespaces:
+        return {}
+    if chosen.watched_namespaces == (chosen.namespace,):
+        # Said like this, the manifest stays true when it is put into another namespace.
+        return {"env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}]}
+    return {"env": [{"name": name, "value": ",".join(chosen.watched_namespaces)}]}

@@ -1,0 +1,102 @@
+"""Kinds of every shape that a definition can be made of, for the tests of definitions on both API servers."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, RootModel
+
+from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType
+from dlop.api.crd import DEFAULT_COLUMNS, Column
+from dlop.api.models import ApiModel, OpenModel, PodTemplate, Replicas
+from dlop.api.schema import rule, with_rules
+
+
+class Ranked(DLJob, ABC):
+    """What they have in common."""
+
+    container_properties = ContainerProperties("main", port=7000)
+
+    def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
+        return {"RANK": str(replica.index)}
+
+
+class Plain(Ranked):
+    """A job that says nothing but what it must."""
+
+    job_type = JobType("crds.dlop.dev", "v1", "RingJob", short_names=("ring",), categories=("training",))
+    replica_types = (ReplicaType("Worker"),)
+
+
+class WithRules(Ranked):
+    """A job whose roles have limits."""
+
+    job_type = JobType("crds.dlop.dev", "v1", "ChiefJob")
+    replica_types = (
+        ReplicaType("Chief", minimum=1, maximum=1, required=True),
+        ReplicaType("Worker", minimum=2, default_replicas=2),
+        ReplicaType("Evaluator", maximum=3),
+    )
+
+
+class Entry(OpenModel):
+    """One role."""
+
+    role: Literal["LEADER", "FOLLOWER"] = "LEADER"
+    replicas: Replicas = 1
+    template: PodTemplate
+
+
+class ListInsideSpec(ApiModel):
+    """What a job asks for."""
+
+    model_config = ConfigDict(
+        json_schema_extra=with_rules(
+            rule(
+                "self.entries.filter(entry, !has(entry.role) || entry.role == 'LEADER').size() == 1",
+                "there must be exactly one LEADER",
+                field_path=".entries",
+            )
+        )
+    )
+
+    entries: Annotated[list[Entry], Field(min_length=1, max_length=16)]
+
+
+class ListInside(Ranked):
+    """A job whose roles are a list."""
+
+    job_type = JobType("crds.dlop.dev", "v1alpha1", "EntriesJob")
+    replica_types = (ReplicaType("LEADER"), ReplicaType("FOLLOWER"))
+    spec_model = ListInsideSpec
+    printer_columns = (Column("Phase", ".status.phase", description="Where it stands"), *DEFAULT_COLUMNS)
+
+
+class BareList(RootModel[Annotated[list[Entry], Field(min_length=1, max_length=16)]]):
+    """What a job asks for, role by role."""
+
+
+class ListAsSpec(Ranked):
+    """A job whose whole spec is a list."""
+
+    job_type = JobType("crds.dlop.dev", "v1", "BareListJob")
+    replica_types = (ReplicaType("LEADER"), ReplicaType("FOLLOWER"))
+    spec_model = BareList
+
+
+class Anything(Plain):
+    """A job whose spec nobody describes."""
+
+    job_type = JobType("crds.dlop.dev", "v1", "AnyJob")
+    spec_model = None
+
+
+class Newer(Plain):
+    """The plain job in a second version."""
+
+    job_type = JobType("crds.dlop.dev", "v2alpha1", "RingJob", short_names=("ring",), categories=("training",))
+
+
+KINDS: tuple[type[DLJob], ...] = (Plain, WithRules, ListInside, ListAsSpec, Anything, Newer)

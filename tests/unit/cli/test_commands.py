@@ -1,0 +1,240 @@
+"""The command line: what it prints, how it ends, and that what goes wrong is a sentence with a place."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dlop.cli import COMMANDS, main
+from dlop.kube.errors import JsonObject
+
+ROOT = Path(__file__).resolve().parents[3]
+FRAMEWORK = ("--framework", "tests.kinds_for_crds:WithRules")
+MANIFEST = """\
+apiVersion: crds.dlop.dev/v1
+kind: ChiefJob
+metadata:
+  name: first
+  annotations: {since: 2026-01-01}
+spec:
+  replicaSpecs:
+    Chief:
+      replicas: 1
+      template:
+        spec:
+          containers:
+            - name: main
+              image: trainer:1
+"""
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yaml"
+    path.write_text(MANIFEST)
+    return path
+
+
+def objects(text: str) -> list[JsonObject]:
+    return list(yaml.safe_load_all(text))
+
+
+# --- which command -------------------------------------------------------------------------------------------------------
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    for name, command in COMMANDS.items():
+        assert f"{name} " in printed
+        assert command.summary in printed
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_own_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: dlop {name}" in capsys.readouterr().out
+
+
+def test_a_misspelt_command_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rendr"]) == 2
+    assert capsys.readouterr().err == "dlop rendr: there is no such command; did you mean 'render'?\n"
+
+
+def test_without_a_command_the_operator_is_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--workers", "none"]) == 2
+    assert capsys.readouterr().err.startswith("dlop run: --workers is 'none'")
+
+
+def test_wrong_arguments_end_with_2_and_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crds", "--nonsense"]) == 2
+    assert capsys.readouterr().err == "dlop crds: unrecognized arguments: --nonsense. `dlop crds --help` shows how it is called.\n"
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("dlop 0.")
+
+
+# --- what is generated ---------------------------------------------------------------------------------------------------
+
+
+def test_crds_can_be_narrowed_down(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crds", *FRAMEWORK, "--kinds", "ChiefJob"]) == 0
+    (found,) = objects(capsys.readouterr().out)
+    assert found["metadata"]["name"] == "chiefjobs.crds.dlop.dev"
+
+
+def test_an_unknown_framework_is_told_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crds", "--framework", "no_such_module:Job"]) == 1
+    assert "the module 'no_such_module' of 'no_such_module:Job' cannot be imported" in capsys.readouterr().err
+
+
+def test_a_spec_model_that_fits_into_no_definition_is_told_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crds", "--framework", "tests.unit.cli.unsayable:EitherJob"]) == 1
+    assert "the spec_model of EitherJob does not fit into a definition: spec.value may be of several types" in capsys.readouterr().err
+
+
+def test_an_output_that_nobody_reads_to_its_end_is_no_error() -> None:
+    command = f"{sys.executable} -m dlop crds | head -n 1"
+    piped = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (piped.stdout, piped.stderr) == ("apiVersion: apiextensions.k8s.io/v1\n", "")
+
+
+def test_written_manifests_are_up_to_date_and_edited_ones_are_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["manifests", "--out", str(tmp_path)]) == 0
+    assert main(["manifests", "--check", str(tmp_path)]) == 0
+    edited = tmp_path / "cluster-wide" / "operator.yaml"
+    edited.write_text(edited.read_text().replace("dlop:latest", "dlop:mine"))
+    (tmp_path / "crds" / "mxjobs.fioravanzo.org.yaml").unlink()
+    capsys.readouterr()
+    assert main(["manifests", "--check", str(tmp_path)]) == 1
+    complaint = capsys.readouterr().err
+    assert "operator.yaml is not what would be generated now" in complaint
+    assert "mxjobs.fioravanzo.org.yaml is missing" in complaint
+
+
+def test_printed_manifests_are_one_stream_of_objects_for_kubectl(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["manifests", "--image", "dlop:mine"]) == 0
+    found = objects(capsys.readouterr().out)
+    kinds = [each["kind"] for each in found]
+    assert kinds.index("CustomResourceDefinition") < kinds.index("Namespace") < kinds.index("Deployment")
+    assert "Kustomization" not in kinds
+    assert found[-1]["spec"]["template"]["spec"]["containers"][0]["image"] == "dlop:mine"
+
+
+def test_a_kind_that_is_gone_leaves_no_file_and_files_of_other_people_stay(tmp_path: Path) -> None:
+    assert main(["manifests", *FRAMEWORK, "--out", str(tmp_path)]) == 0
+    (tmp_path / "mine.yaml").write_text("a: 1\n")
+    assert main(["manifests", "--out", str(tmp_path)]) == 0
+    assert not (tmp_path / "crds" / "chiefjobs.crds.dlop.dev.yaml").exists()
+    assert (tmp_path / "mine.yaml").exists()
+
+
+def test_the_manifests_of_the_repository_are_up_to_date() -> None:
+    assert main(["manifests", "--check", str(ROOT / "manifests")]) == 0
+
+
+# --- render --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_rendered_services_before_pods(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", *FRAMEWORK, str(manifest), "--namespace", "team"]) == 0
+    found = objects(capsys.readouterr().out)
+    assert [each["kind"] for each in found] == ["Service", "Pod"]
+    assert {each["metadata"]["namespace"] for each in found} == {"team"}
+
+
+def test_a_job_is_read_from_the_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(MANIFEST))
+    assert main(["render", *FRAMEWORK, "-"]) == 0
+    assert len(objects(capsys.readouterr().out)) == 2
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*/job.yaml")), ids=lambda path: path.parent.name)
+def test_every_example_is_rendered(example: Path) -> None:
+    words = [sys.executable, "-m", "dlop", "render", str(example)]
+    frameworks = [f"{path.stem}:{_class_in(path)}" for path in example.parent.glob("*.py") if not path.stem.startswith("test_")]
+    for framework in frameworks:
+        words += ["--framework", framework]
+    rendered = subprocess.run(words, cwd=example.parent, capture_output=True, text=True, timeout=60)
+    assert rendered.returncode == 0, rendered.stderr
+    assert "kind: Pod" in rendered.stdout
+
+
+def _class_in(path: Path) -> str:
+    line = next(line for line in path.read_text().splitlines() if line.startswith("class "))
+    return line.removeprefix("class ").partition("(")[0]
+
+
+def test_a_wrong_field_is_told_with_file_line_and_path(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest.write_text(MANIFEST.replace("replicas: 1", "replicas: 3").replace("name: main", "name: [main]"))
+    assert main(["render", *FRAMEWORK, str(manifest)]) == 1
+    complaint = capsys.readouterr().err
+    assert f"{manifest}:9: spec.replicaSpecs.Chief.replicas: must be exactly 1, not 3" in complaint
+    assert f"{manifest}:13: spec.replicaSpecs.Chief.template.spec.containers[0].name: " in complaint
+
+
+def test_a_missing_field_is_told_with_the_line_of_what_should_have_it(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest.write_text("---\n" + MANIFEST.replace("              image: trainer:1\n", ""))
+    assert main(["render", *FRAMEWORK, str(manifest)]) == 1
+    assert f"{manifest}:14: spec.replicaSpecs.Chief.template.spec.containers[0].image: is missing" in capsys.readouterr().err
+
+
+BAD_FILES = {
+    "no YAML": ("a: [1\nb: 2\n", ":2: this is no YAML: "),
+    "a tab": ("a:\n\tb: 1\n", ":2: this is no YAML: "),
+    "an unknown kind": ("\n\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", ":3: v1 Pod is not a kind that dlop knows."),
+    "no object": ("- 1\n", ":1: a manifest must be an object"),
+    "no name": (MANIFEST.replace("  name: first\n", ""), ":1: metadata.name: is missing."),
+    "itself inside itself": ("a: &a\n  b: *a\n", ":"),
+}
+
+
+@pytest.mark.parametrize(("text", "complaint"), BAD_FILES.values(), ids=BAD_FILES.keys())
+def test_a_bad_file_is_told_with_its_line(text: str, complaint: str, manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest.write_text(text)
+    assert main(["render", *FRAMEWORK, str(manifest)]) == 1
+    assert f"dlop render: {manifest}{complaint}" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_told_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["render", str(tmp_path / "none.yaml")]) == 1
+    assert capsys.readouterr().err == f"dlop render: {tmp_path / 'none.yaml'} cannot be read: No such file or directory.\n"
+
+
+# --- a new framework -----------------------------------------------------------------------------------------------------
+
+
+def test_a_new_framework_passes_its_test_and_is_rendered_as_it_is(tmp_path: Path) -> None:
+    assert main(["new-framework", "HoroscopeJob", "--group", "stars.example.com", "--out", str(tmp_path)]) == 0
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    for words in (
+        ["-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:asyncio"],
+        ["-m", "dlop", "render", "--framework", "horoscopejob:HoroscopeJob", "job.yaml"],
+    ):
+        run = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=100, env=environment)
+        assert run.returncode == 0, run.stdout + run.stderr
+    assert [each["kind"] for each in objects(run.stdout)] == ["Service", "Service", "Pod", "Pod"]
+
+
+def test_a_new_framework_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "job.yaml").write_text("mine")
+    assert main(["new-framework", "RingJob", "--out", str(tmp_path)]) == 1
+    assert "has job.yaml already, and nothing was written" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
+
+
+@pytest.mark.parametrize("name", ["ring", "Ring-Job", "None", "import", "Ring Job", "../Ring", "DLJob"])
+def test_a_name_that_is_no_kind_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new-framework", "--out", str(tmp_path), "--", name]) == 2
+    assert capsys.readouterr().err.startswith("dlop new-framework: ")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,21 @@
+"""A framework whose spec no definition can describe."""
+
+from __future__ import annotations
+
+from dlop import JobType, ReplicaType
+from dlop.api.models import ApiModel
+from tests.kinds_for_crds import Ranked
+
+
+class EitherSpec(ApiModel):
+    """A spec with a field of two types."""
+
+    value: list[int] | dict[str, int]
+
+
+class EitherJob(Ranked):
+    """A job that asks for this or that."""
+
+    job_type = JobType("crds.dlop.dev", "v1", "EitherJob")
+    replica_types = (ReplicaType("Worker"),)
+    spec_model = EitherSpec
