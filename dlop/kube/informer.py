@@ -48,7 +48,7 @@ class Pace:
     list_quiet_seconds: float = 30.0
     """The same while a streamed list is under way: then the server has something to say all the time."""
     short_watch_seconds: float = 1.0
-    """A watch that ends sooner is a failure: without a pause it would be opened and ended in a hot loop."""
+    """A watch that ends sooner and without news is a failure: without a pause it would be opened and ended in a hot loop."""
     first_pause_seconds: float = 0.8
     """How long to wait after a first failure; twice as long after each further one, and at random up to twice that."""
     longest_pause_seconds: float = 30.0
@@ -258,7 +258,9 @@ class Informer(Generic[T]):
             log.info("a watch has gone quiet, or a refresh is asked for: it is cut", resource=self.resource.qualified_name)
         finally:
             self._interruptible = None
-        if not self._refresh_is_due and loop.time() - began < self._pace.short_watch_seconds:
+        if self._refresh_is_due or self.cache.resource_version > self._version_before:
+            return  # a server that cannot keep up ends watches too; what has brought news may go on at once
+        if loop.time() - began < self._pace.short_watch_seconds:
             raise TransportError(f"the server ended the watch after {loop.time() - began:.3f} s")
 
     def _open(self, *, listing: bool) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:

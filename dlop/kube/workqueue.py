@@ -81,7 +81,8 @@ class WorkQueue(Generic[K]):
         self._heap: list[tuple[float, int, Item[K]]] = []
         self._delayed = 0
         self._order = itertools.count()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_rings_at = 0.0
         self._getters: deque[asyncio.Future[None]] = deque()
         self._slices = Slices()
         self._idle = asyncio.Event()
@@ -276,9 +277,11 @@ class WorkQueue(Generic[K]):
             return
         earliest = self._heap[0][0]
         if self._timer is not None:
-            if self._timer.when() <= earliest:
+            if self._timer_rings_at <= earliest:
                 return
             self._timer.cancel()
+        # Kept here, because uvloop's handle of a moment that is almost now cannot tell it.
+        self._timer_rings_at = earliest
         self._timer = self._loop.call_at(earliest, self._release_due)
 
     def _release_due(self) -> None:

@@ -1,0 +1,8 @@
+"""`python -m dlop`."""
+
+from __future__ import annotations
+
+from dlop.cli import exit_with_code
+
+if __name__ == "__main__":
+    exit_with_code()

@@ -1,0 +1,185 @@
+"""Carries out a plan: deletions, what the pods need, the pods, one status write, events. In this order.
+
+Creates go out in growing batches. The first that is refused ends them: the refusal is remembered, the job is looked at
+again at once so that its status tells why, and creating is put off. When something could not be done, the status is
+left for the next pass, which knows more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import structlog
+
+from dlop.control.batches import FIRST_BATCH, in_growing_batches
+from dlop.control.differences import merge_patch
+from dlop.control.events import EventRecorder
+from dlop.control.kinds import ManagedJob
+from dlop.control.memory import Memories
+from dlop.control.writing import Result, Writer, Written
+from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL, Reason
+from dlop.engine.plan import Creation, Deletion, Plan
+from dlop.engine.snapshot import Refusal
+from dlop.kube.client import Propagation
+from dlop.kube.errors import KubeError, NotFoundError, StatusError
+
+log = structlog.get_logger(__name__)
+
+# Labels that differ from one life of a job to the next.
+_PASSING_LABELS = (ATTEMPT_LABEL, JOB_UID_LABEL)
+# Events that would not be true if something was left out.
+_ABOUT_CREATES = (Reason.CREATED_PODS, Reason.CREATED_SERVICES)
+
+
+class Next(StrEnum):
+    """When to look at the job again, apart from what will happen to it."""
+
+    WHEN_SOMETHING_HAPPENS = "success"
+    AT_ONCE = "requeue"
+    AFTER_A_WHILE = "error"
+
+
+@dataclass(slots=True)
+class Applied:
+    """What has come of a plan."""
+
+    next: Next = Next.WHEN_SOMETHING_HAPPENS
+    pause_seconds: float | None = None
+    """When creating is to be tried again, if it was put off."""
+    left_out: int = 0
+    """How many objects were not created because their names are taken."""
+    error: KubeError | None = None
+
+    def worsen(self, step: Next, error: KubeError | None) -> None:
+        """Note what went wrong; the first error is the one to tell."""
+        if self.next is not Next.AFTER_A_WHILE:
+            self.next = step
+        self.error = self.error or error
+
+
+@dataclass(frozen=True, slots=True)
+class Applier:
+    """Carries out the plan of one job."""
+
+    writer: Writer
+    job: ManagedJob
+    memories: Memories
+    events: EventRecorder
+    parallel: int
+    applied: Applied = field(default_factory=Applied)
+
+    async def carry_out(self, plan: Plan) -> Applied:
+        """Do what the plan says.
+
+        Raises:
+            KubeError: the status could not be written, or the job not deleted.
+        """
+        if plan.deletions or plan.others or plan.services or plan.pods:
+            self.memories.of(self.writer.uid, self.writer.key)  # so that whoever resolves a doubt finds the job
+        if plan.deletions:
+            await in_growing_batches(plan.deletions, self._delete, first=self.parallel, parallel=self.parallel)
+        if plan.others or plan.services or plan.pods:
+            await self._create_all(plan)
+        if self.applied.next is not Next.WHEN_SOMETHING_HAPPENS:
+            return self.applied
+        if plan.delete_job:
+            await self._delete_job()
+        elif plan.status is not None:
+            await self._write_status(plan)
+        for event in plan.events:
+            if not (self.applied.left_out and event.reason in _ABOUT_CREATES):
+                self.events.tell(self.writer.key, self.job.metadata, event)
+        return self.applied
+
+    # --- deleting ----------------------------------------------------------------------------------------------------
+
+    async def _delete(self, deletion: Deletion) -> bool:
+        written = await self.writer.delete(deletion)
+        if written.result is Result.DONE:
+            return True
+        self.applied.worsen(Next.AFTER_A_WHILE, written.error)
+        return written.result is Result.STALE
+
+    async def _delete_job(self) -> None:
+        key = self.writer.key
+        try:
+            await self.writer.client.delete(
+                key.resource, key.name, namespace=key.namespace, uid=self.writer.uid, propagation=Propagation.BACKGROUND
+            )
+        except NotFoundError:
+            return
+
+    # --- creating ----------------------------------------------------------------------------------------------------
+
+    async def _create_all(self, plan: Plan) -> None:
+        """Others, services, pods: each lot only when the one before it is complete."""
+        memory = self.memories.of(self.writer.uid, self.writer.key)
+        now = asyncio.get_running_loop().time()
+        if memory.generation != self.job.metadata.generation:
+            memory.forget_refusals()
+        if now < memory.try_again_at:
+            self.applied.pause_seconds = memory.try_again_at - now
+            return
+        # After a refusal, one create finds out whether anything has changed.
+        first = 1 if memory.refusals else FIRST_BATCH
+        for lot in (plan.others, plan.services, plan.pods):
+            if not await self._create_lot(lot, first=first):
+                return
+        if memory.refusals:
+            memory.forget_refusals()
+            self.applied.worsen(Next.AT_ONCE, None)
+
+    async def _create_lot(self, lot: Sequence[Creation], *, first: int) -> bool:
+        return await in_growing_batches(lot, self._create, first=first, parallel=self.parallel)
+
+    async def _create(self, creation: Creation) -> bool:
+        written = await self.writer.create(creation)
+        match written.result:
+            case Result.DONE:
+                return True
+            case Result.REFUSED:
+                self._refused(creation, written)
+                return False
+            case Result.TAKEN:
+                return self._taken(creation)
+            case _:
+                self.applied.worsen(Next.AFTER_A_WHILE, written.error)
+                return False
+
+    def _refused(self, creation: Creation, written: Written) -> None:
+        memory = self.memories.of(self.writer.uid, self.writer.key)
+        error = written.error
+        reason = error.status_reason if isinstance(error, StatusError) else ""
+        log.warning("a create was refused", resource=creation.resource.qualified_name, child=creation.name, error=str(error))
+        if self.applied.pause_seconds is None:  # else another one of the same batch was refused before
+            memory.refusals.clear()
+            self.applied.pause_seconds = memory.put_off(now=asyncio.get_running_loop().time())
+        memory.refuse(Refusal(creation.resource, creation.name, reason, str(error)), generation=self.job.metadata.generation)
+        self.applied.worsen(Next.AT_ONCE, None)
+
+    def _taken(self, creation: Creation) -> bool:
+        """Somebody else's object is in the way of this one, and not of the others."""
+        self.applied.left_out += 1
+        labels = creation.body["metadata"].get("labels") or {}
+        own = {name: value for name, value in labels.items() if name not in _PASSING_LABELS}
+        memory = self.memories.of(self.writer.uid, self.writer.key)
+        if (creation.resource, creation.name) not in memory.taken:
+            self.memories.take_note(self.writer.uid, self.writer.key, creation.resource, creation.name, own)
+            self.applied.worsen(Next.AT_ONCE, None)
+        return True
+
+    # --- telling -----------------------------------------------------------------------------------------------------
+
+    async def _write_status(self, plan: Plan) -> None:
+        patch = merge_patch(self.job.stored_status, plan.status or {})
+        if not patch:
+            return
+        try:
+            await self.writer.patch_status(patch, resource_version=self.job.metadata.resource_version)
+        except NotFoundError as error:
+            if not error.details.get("name"):
+                log.error("the status cannot be written: has the custom resource definition no status subresource?", error=str(error))
+            raise

@@ -1,0 +1,129 @@
+"""From what the caches are told to what the workers look at: which job does a change concern, and how soon.
+
+Pods of one job tend to change together, so a change that can wait a moment waits for the others. What is under way for
+a job is settled here, as the caches show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dlop.control.kinds import JobKey, Kinds
+from dlop.control.memory import Memories
+from dlop.kube.cache import Change
+from dlop.kube.expectations import Child, Expectations
+from dlop.kube.handlers import Handler
+from dlop.kube.objects import CustomObject, KubeObject, Pod
+from dlop.kube.resources import Resource
+from dlop.kube.workqueue import WorkQueue
+
+# How long a change of a pod that calls for no deed waits for further ones.
+_CALM_SECONDS = 0.5
+# How long one waits that does.
+_BRISK_SECONDS = 0.02
+# How much longer for each pod: a pass over a thousand pods takes a while, and a thousand pods have a thousand changes.
+_SECONDS_A_POD = 0.0002
+
+
+class Arrivals:
+    """Makes the handlers of the informers."""
+
+    def __init__(
+        self,
+        queue: WorkQueue[JobKey],
+        *,
+        expectations: Expectations,
+        memories: Memories,
+        kinds: Kinds,
+        forget: Callable[[str], None],
+    ) -> None:
+        """`forget` is called with the uid of a job that is gone."""
+        self._queue = queue
+        self._forget = forget
+        self._expectations = expectations
+        self._memories = memories
+        self._kinds = kinds
+
+    def of_jobs(self, resource: Resource) -> Handler[CustomObject]:
+        """Told of the jobs of a kind."""
+
+        def told(change: Change[CustomObject]) -> None:
+            old, new = change.old, change.new
+            if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+                self._forget(old.metadata.uid)
+            metadata = change.object.metadata
+            key = JobKey(resource, metadata.namespace, metadata.name)
+            self._queue.add(key, initial=change.initial)
+
+        return told
+
+    def of_children(self, resource: Resource) -> Handler[Any]:
+        """Told of the objects that jobs own."""
+
+        def told(change: Change[KubeObject]) -> None:
+            old, new = change.old, change.new
+            if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+                self._gone(resource, old)
+                old = None
+            if new is not None:
+                self._there(resource, old, new, initial=change.initial)
+
+        return told
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _gone(self, resource: Resource, last: KubeObject) -> None:
+        metadata = last.metadata
+        waiting = self._memories.who_waits_for(resource, metadata.namespace, metadata.name)
+        if waiting is not None:
+            self._queue.add(waiting)
+        owner = metadata.controller
+        if owner is None:
+            return
+        if not self._expectations.are_met(owner.uid):
+            self._expectations.settle(owner.uid, Child(resource, metadata.namespace, metadata.name, metadata.uid))
+            self._expectations.settle(owner.uid, Child(resource, metadata.namespace, metadata.name))
+        self._look_at_owner(last, after_seconds=_BRISK_SECONDS)
+
+    def _there(self, resource: Resource, old: KubeObject | None, new: KubeObject, *, initial: bool) -> None:
+        metadata = new.metadata
+        waiting = self._memories.who_waits_for(resource, metadata.namespace, metadata.name)
+        if waiting is not None:
+            self._queue.add(waiting)
+        owner = metadata.controller
+        if old is not None and old.metadata.controller != owner:
+            self._look_at_owner(old, after_seconds=_BRISK_SECONDS)
+        if owner is None:
+            return
+        if not self._expectations.are_met(owner.uid):
+            self._expectations.settle(owner.uid, Child(resource, metadata.namespace, metadata.name))
+            if metadata.deletion_timestamp is not None:
+                self._expectations.settle(owner.uid, Child(resource, metadata.namespace, metadata.name, metadata.uid))
+        # The first list says nothing new: its jobs are on the list of jobs.
+        if not initial and (old is None or _matters(old, new)):
+            self._look_at_owner(new, after_seconds=_BRISK_SECONDS if _calls_for_deeds(new) else _CALM_SECONDS)
+
+    def _look_at_owner(self, child: KubeObject, *, after_seconds: float) -> None:
+        owner = child.metadata.controller
+        if owner is None or not self._expectations.are_met(owner.uid):
+            return  # the last of the expected ones will bring it up
+        kind = self._kinds.of_owner(api_version=owner.api_version, kind=owner.kind)
+        if kind is not None:
+            memory = self._memories.find(owner.uid)
+            size_seconds = 0.0 if memory is None else memory.pods * _SECONDS_A_POD
+            self._queue.add_after(JobKey(kind.resource, child.metadata.namespace, owner.name), after_seconds + size_seconds)
+
+
+def _matters(old: KubeObject, new: KubeObject) -> bool:
+    """Whether a job could care. Most changes of most objects are in fields that are not even kept."""
+    before, after = old.metadata, new.metadata
+    if before.deletion_timestamp != after.deletion_timestamp or before.owner_references != after.owner_references:
+        return True
+    if isinstance(old, Pod) and isinstance(new, Pod):
+        return old.status != new.status or old.spec.node_name != new.spec.node_name or before.labels != after.labels
+    return True
+
+
+def _calls_for_deeds(found: KubeObject) -> bool:
+    return found.metadata.deletion_timestamp is not None or (isinstance(found, Pod) and found.status.phase in ("Failed", "Succeeded"))

@@ -1,0 +1,174 @@
+"""The loop: a key comes off the queue, and one pass is made for its job.
+
+Three kinds of errors have three fates. A user's mistake is in the plan already, as a condition. A hiccup of the cluster
+is tried again, ever more patiently. Our own mistake is logged with its traceback, and stays this one job's trouble.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+from structlog.contextvars import bound_contextvars
+
+from dlop.control.adoption import adopt
+from dlop.control.apply import Applied, Applier, Next
+from dlop.control.events import EventRecorder
+from dlop.control.gather import gather
+from dlop.control.kinds import JobKey, Kind, Kinds, ManagedJob
+from dlop.control.memory import Memories
+from dlop.control.metrics import ControlMetrics
+from dlop.control.milestones import note_milestones
+from dlop.control.scope import Scope
+from dlop.control.writing import Writer
+from dlop.engine.plan import Plan
+from dlop.engine.snapshot import Snapshot
+from dlop.kube.client import Client
+from dlop.kube.errors import ConflictError, KubeError, NotFoundError, NotLeaderError
+from dlop.kube.expectations import Expectations
+from dlop.kube.objects import CustomObject
+from dlop.kube.workqueue import QueueShutDownError, WorkQueue
+
+log = structlog.get_logger(__name__)
+
+# A moment that has passed already, by the rounding of a clock, must not make a hot loop.
+_SOONEST_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all passes share."""
+
+    client: Client
+    queue: WorkQueue[JobKey]
+    expectations: Expectations
+    memories: Memories
+    kinds: Kinds
+    events: EventRecorder
+    metrics: ControlMetrics
+    clock: Callable[[], float]
+    parallel: int
+    """How many writes one job may have under way."""
+
+
+class Controller:
+    """The workers and their passes."""
+
+    def __init__(self, around: Surroundings, *, workers: int) -> None:
+        self._around = around
+        self._workers = workers
+        self._scopes: dict[str | None, Scope] = {}
+        self._is_stopping = False
+
+    def watch_over(self, scopes: Sequence[Scope]) -> None:
+        """What there is to look at."""
+        self._scopes = {scope.namespace: scope for scope in scopes}
+
+    async def run(self) -> None:
+        """Make passes until stopped or cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"worker {number}")
+
+    def stop(self) -> None:
+        """Finish the passes under way and begin no more; `run` then ends."""
+        self._is_stopping = True
+        self._around.queue.shutdown()
+
+    # --- one worker --------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        queue, metrics = self._around.queue, self._around.metrics
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                key = await queue.get()
+            except QueueShutDownError:
+                return
+            began = loop.time()
+            metrics.active += 1
+            try:
+                if not self._is_stopping:
+                    result = await self._safely(key)
+                    metrics.passed(key.resource, result, seconds=loop.time() - began)
+            finally:
+                metrics.active -= 1
+                queue.done(key)
+
+    async def _safely(self, key: JobKey) -> str:
+        with bound_contextvars(kind=key.resource.kind, namespace=key.namespace, job=key.name):
+            try:
+                return await self._pass(key)
+            except NotLeaderError:
+                return Next.AT_ONCE.value  # whoever leads now will see to it
+            except NotFoundError as error:
+                log.info("the job is gone", error=str(error))
+            except ConflictError as error:
+                log.info("the job has changed meanwhile", error=str(error))
+            except KubeError as error:
+                log.warning("the server has trouble with the job; it is tried again", error=str(error))
+            except Exception:  # one job's trouble must not become everybody's
+                log.exception("a pass failed: this is a mistake in dlop or in the framework")
+            self._around.queue.add_rate_limited(key)
+            return Next.AFTER_A_WHILE.value
+
+    # --- one pass ----------------------------------------------------------------------------------------------------
+
+    async def _pass(self, key: JobKey) -> str:
+        scope, kind, found = self._find(key)
+        if scope is None or kind is None or found is None:
+            self._around.queue.forget(key)
+            return "success"
+        around, uid = self._around, found.metadata.uid
+        if not around.expectations.are_met(uid):
+            return "success"  # whatever settles them brings the job up again
+        if not scope.gate.ready(uid, wake=lambda: around.queue.add(key)):
+            return "success"
+        writer = Writer(around.client, around.expectations, scope, key, uid)
+        gathered = gather(scope, kind, found, memories=around.memories)
+        if gathered.orphans and await adopt(writer, found, gathered.orphans):
+            around.queue.add(key)
+            return Next.AT_ONCE.value
+        job = kind.make_job(found)
+        now = around.clock()
+        plan = job.reconcile(gathered.snapshot, now)
+        applier = Applier(writer, job, around.memories, around.events, around.parallel)
+        applied = await applier.carry_out(plan)
+        return self._after(key, job, gathered.snapshot, plan, applied, now)
+
+    def _find(self, key: JobKey) -> tuple[Scope | None, Kind | None, CustomObject | None]:
+        scope = self._scopes.get(key.namespace) or self._scopes.get(None)
+        kind = self._around.kinds.of_resource(key.resource)
+        found = None if scope is None else scope.job(key.resource, namespace=key.namespace, name=key.name)
+        return scope, kind, found
+
+    def _after(self, key: JobKey, job: ManagedJob, snapshot: Snapshot, plan: Plan, applied: Applied, now: float) -> str:
+        around, queue = self._around, self._around.queue
+        if applied.next is Next.AFTER_A_WHILE:
+            log.info("something could not be done; it is tried again", error=str(applied.error))
+            queue.add_rate_limited(key)
+            return applied.next.value
+        queue.forget(key)
+        if applied.next is Next.AT_ONCE:
+            queue.add(key)
+            return applied.next.value
+        self._remember(job, snapshot)
+        note_milestones(around.metrics, around.memories, key=key, job=job, snapshot=snapshot, plan=plan, now=now)
+        waits = [] if plan.look_again_at is None else [max(_SOONEST_SECONDS, plan.look_again_at - now)]
+        waits += [] if applied.pause_seconds is None else [applied.pause_seconds]
+        if not waits:
+            return applied.next.value
+        queue.add_after(key, min(waits))
+        return "requeue_after"
+
+    def _remember(self, job: ManagedJob, snapshot: Snapshot) -> None:
+        """How large the job is; nothing at all of one that has ended."""
+        memory = self._around.memories.find(job.metadata.uid)
+        if memory is None:
+            return
+        memory.pods = len(snapshot.pods)
+        phase = job.phase_in(job.stored_status)
+        if phase is not None and phase.is_end and self._around.expectations.are_met(job.metadata.uid):
+            self._around.memories.forget(job.metadata.uid)

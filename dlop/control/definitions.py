@@ -1,0 +1,139 @@
+"""Which kinds the server serves: custom resource definitions, watched so that a kind may arrive later or go away.
+
+Where these may not be watched (a namespaced operator has no such right), discovery is asked instead, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from random import Random
+
+import msgspec
+import structlog
+
+from dlop.control.kinds import Kind
+from dlop.kube.backoff import Backoff
+from dlop.kube.cache import Change
+from dlop.kube.client import Client
+from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError, UnauthorizedError
+from dlop.kube.informer import Informer, Pace
+from dlop.kube.objects import Condition, ObjectMeta
+from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+
+log = structlog.get_logger(__name__)
+
+Listener = Callable[[Kind], None]
+
+
+class _Slim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """As the structs of `dlop.kube.objects`: what is not named is never kept. Definitions are large."""
+
+
+class _Version(_Slim, frozen=True):
+    name: str = ""
+    served: bool = False
+
+
+class _Spec(_Slim, frozen=True):
+    group: str = ""
+    versions: tuple[_Version, ...] = ()
+
+
+class _Status(_Slim, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class Definition(_Slim, frozen=True):
+    """A custom resource definition, as far as it says what is served."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    def serves(self, version: str) -> bool:
+        """Whether objects of this version can be read now."""
+        established = any(condition.type == "Established" and condition.status == "True" for condition in self.status.conditions)
+        return established and any(found.name == version and found.served for found in self.spec.versions)
+
+
+class Definitions:
+    """Tells when a kind begins and ceases to be served."""
+
+    def __init__(self, client: Client, kinds: Iterable[Kind], *, rng: Random, pace: Pace, arrived: Listener, departed: Listener) -> None:
+        self._client = client
+        self._kinds: dict[str, list[Kind]] = {}
+        for kind in kinds:
+            self._kinds.setdefault(kind.resource.qualified_name, []).append(kind)
+        self._arrived = arrived
+        self._departed = departed
+        self._served: set[Kind] = set()
+        self._backoff = Backoff(rng=rng, first_seconds=1.0, cap_seconds=30.0, reset_after_seconds=120.0)
+        self._known = asyncio.Event()
+        self.informer: Informer[Definition] = Informer(
+            client, CUSTOM_RESOURCE_DEFINITIONS, Definition, rng=rng, handlers=[self._told], pace=pace
+        )
+        self.is_watching = False
+
+    async def run(self) -> None:
+        """Follow the definitions until cancelled; where that is not allowed, ask discovery and end."""
+        if await self._may_watch():
+            self.is_watching = True
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.informer.run(), name="definitions")
+                await self.informer.wait_synced()
+                self._known.set()
+        else:
+            await self._discover()
+            self._known.set()
+
+    async def wait_known(self) -> None:
+        """Wait until it is known what is served now."""
+        await self._known.wait()
+
+    async def _may_watch(self) -> bool:
+        """Only a clear no is a no: a server that cannot be reached is waited for, by the informer."""
+        try:
+            await self._client.call("GET", CUSTOM_RESOURCE_DEFINITIONS.path(), query=(("limit", "1"),), accept=_METADATA_ONLY)
+        except (ForbiddenError, UnauthorizedError) as error:
+            log.warning(
+                "custom resource definitions may not be watched: kinds that are installed now are looked after, "
+                "kinds that are installed later only after a restart",
+                error=str(error),
+            )
+            return False
+        except KubeError as error:
+            log.info("custom resource definitions cannot be listed yet", error=str(error))
+        return True
+
+    async def _discover(self) -> None:
+        for kind in [kind for kinds in self._kinds.values() for kind in kinds]:
+            while True:
+                try:
+                    if await self._is_discovered(kind):
+                        self._arrived(kind)
+                    break
+                except KubeError as error:
+                    log.warning("discovery does not answer", kind=kind.resource.qualified_name, error=str(error))
+                    await asyncio.sleep(self._backoff.delay_seconds(now=asyncio.get_running_loop().time()))
+
+    async def _is_discovered(self, kind: Kind) -> bool:
+        path = f"/apis/{kind.resource.group}/{kind.resource.version}"
+        try:
+            found = msgspec.json.decode((await self._client.call("GET", path)).body)
+        except NotFoundError:
+            return False
+        return any(resource.get("name") == kind.resource.plural for resource in found.get("resources") or [])
+
+    def _told(self, change: Change[Definition]) -> None:
+        for kind in self._kinds.get(change.object.metadata.name, ()):
+            serves = change.new is not None and change.new.serves(kind.resource.version)
+            if serves and kind not in self._served:
+                self._served.add(kind)
+                self._arrived(kind)
+            elif not serves and kind in self._served:
+                self._served.remove(kind)
+                self._departed(kind)
+
+
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"

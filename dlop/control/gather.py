@@ -1,0 +1,112 @@
+"""From the caches to a snapshot: all that is known of one job's children. It costs as much as the job is large.
+
+What belongs to a job is decided by the uid of the controller reference alone. An object without a controller that bears
+the job's labels is an orphan: it is adopted, after a look at the server that the job is still there. An object of
+somebody else with a name that the job needs is reported and left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dlop.control.kinds import Kind
+from dlop.control.memory import JobMemory, Memories
+from dlop.control.scope import Scope
+from dlop.engine.names import JOB_UID_LABEL
+from dlop.engine.snapshot import Foreign, Snapshot
+from dlop.kube.objects import CustomObject, KubeObject, OwnerReference, PartialObject
+from dlop.kube.resources import PODS, SERVICES, Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """An object that seems to be the job's and says so no more."""
+
+    resource: Resource
+    found: KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a pass begins with."""
+
+    snapshot: Snapshot
+    orphans: tuple[Orphan, ...]
+
+
+def gather(scope: Scope, kind: Kind, found: CustomObject, *, memories: Memories) -> Gathered:
+    """Everything that is known of a job's children."""
+    uid = found.metadata.uid
+    memory = memories.find(uid)
+    foreign, orphans = ((), ()) if memory is None else _taken_names(scope, found, memory, memories)
+    snapshot = Snapshot(
+        pods=tuple(scope.pods.owned_by(uid)),
+        services=tuple(scope.services.owned_by(uid)),
+        others=_others(scope, kind, uid),
+        foreign=foreign,
+        refusals=() if memory is None else tuple(memory.refusals.values()),
+    )
+    return Gathered(snapshot, (*orphans, *_labelled_orphans(scope, kind, found)))
+
+
+def _others(scope: Scope, kind: Kind, uid: str) -> tuple[tuple[Resource, PartialObject], ...]:
+    owned: list[tuple[Resource, PartialObject]] = []
+    for resource in kind.other_resources:
+        cache = scope.cache(resource)
+        owned += [] if cache is None else [(resource, child) for child in cache.owned_by(uid)]
+    return tuple(owned)
+
+
+def _labelled_orphans(scope: Scope, kind: Kind, found: CustomObject) -> tuple[Orphan, ...]:
+    if found.metadata.deletion_timestamp is not None:
+        return ()
+    orphans: list[Orphan] = []
+    for resource in (PODS, SERVICES, *kind.other_resources):
+        cache = scope.cache(resource)
+        if cache is None:
+            continue
+        labelled = cache.labelled(JOB_UID_LABEL, found.metadata.uid, namespace=found.metadata.namespace)
+        orphans += [Orphan(resource, child) for child in labelled if _is_ownerless(child)]
+    return tuple(orphans)
+
+
+# --- names that are taken ------------------------------------------------------------------------------------------------
+
+
+def _taken_names(
+    scope: Scope, found: CustomObject, memory: JobMemory, memories: Memories
+) -> tuple[tuple[Foreign, ...], tuple[Orphan, ...]]:
+    foreign: list[Foreign] = []
+    orphans: list[Orphan] = []
+    for (resource, name), labels in list(memory.taken.items()):
+        child = scope.child(resource, namespace=found.metadata.namespace, name=name)
+        owner = None if child is None else child.metadata.controller
+        if child is None or (owner is not None and owner.uid == found.metadata.uid):
+            memories.is_free(found.metadata.uid, resource, name)
+        elif owner is None and _is_ownerless(child) and _bears(child, labels):
+            orphans.append(Orphan(resource, child))
+        elif owner is None or not _is_predecessor(owner, found):
+            foreign.append(Foreign(resource, name, _described(owner)))
+    return tuple(foreign), tuple(orphans)
+
+
+def _is_ownerless(child: KubeObject) -> bool:
+    return child.metadata.controller is None and child.metadata.deletion_timestamp is None
+
+
+def _bears(child: KubeObject, labels: Mapping[str, str]) -> bool:
+    return bool(labels) and all(child.metadata.labels.get(name) == value for name, value in labels.items())
+
+
+def _is_predecessor(owner: OwnerReference, found: CustomObject) -> bool:
+    """Whether the object is left over from a deleted job of the same name: the garbage collector is about to fetch it."""
+    return (owner.kind, owner.name) == (found.kind, found.metadata.name) and _group(owner.api_version) == _group(found.api_version)
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+def _described(owner: OwnerReference | None) -> str:
+    return "" if owner is None else f"{owner.kind} {owner.name}"

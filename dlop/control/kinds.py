@@ -1,0 +1,66 @@
+"""What the loop needs to know of a kind of job, and of one job. `dlop.job.DLJob` is behind both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from dlop.engine.outcome import Job
+from dlop.engine.plan import Plan
+from dlop.engine.snapshot import Snapshot
+from dlop.kube.objects import CustomObject
+from dlop.kube.resources import Resource
+
+
+class ManagedJob(Job, Protocol):
+    """One job in one pass."""
+
+    def reconcile(self, snapshot: Snapshot, now: float) -> Plan:
+        """What to do for it now. Pure."""
+        ...
+
+
+class JobKey(NamedTuple):
+    """Which job to look at: the key of the work queue."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of job."""
+
+    resource: Resource
+    make_job: Callable[[CustomObject], ManagedJob]
+    """Makes a job of what the cache holds. Never fails because of what a user wrote."""
+    other_resources: tuple[Resource, ...] = ()
+    """What its jobs own besides pods and services. Such objects bear the label JOB_UID_LABEL, by which they are watched."""
+
+
+class Kinds:
+    """The kinds that are looked after now."""
+
+    def __init__(self) -> None:
+        self._by_resource: dict[Resource, Kind] = {}
+        self._by_group_and_kind: dict[tuple[str, str], Kind] = {}
+
+    def add(self, kind: Kind) -> None:
+        """Look after this kind from now on."""
+        self._by_resource[kind.resource] = kind
+        self._by_group_and_kind[kind.resource.group, kind.resource.kind] = kind
+
+    def remove(self, kind: Kind) -> None:
+        """Look after this kind no more."""
+        self._by_resource.pop(kind.resource, None)
+        self._by_group_and_kind.pop((kind.resource.group, kind.resource.kind), None)
+
+    def of_resource(self, resource: Resource) -> Kind | None:
+        """The kind whose objects are this resource."""
+        return self._by_resource.get(resource)
+
+    def of_owner(self, *, api_version: str, kind: str) -> Kind | None:
+        """The kind that an owner reference names, whatever version it was written with."""
+        return self._by_group_and_kind.get((api_version.rpartition("/")[0], kind))

@@ -1,0 +1,134 @@
+"""All parts of the loop, put together: queue, expectations, scopes, workers, events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from dlop.control.arrivals import Arrivals
+from dlop.control.controller import Controller, Surroundings
+from dlop.control.events import EventRecorder
+from dlop.control.kinds import JobKey, Kinds
+from dlop.control.memory import Memories
+from dlop.control.metrics import ControlMetrics
+from dlop.control.scope import Scope
+from dlop.kube.client import Client
+from dlop.kube.errors import NotFoundError
+from dlop.kube.expectations import Child, Expectations, Resolved
+from dlop.kube.informer import Informer, Pace
+from dlop.kube.metrics import Metrics
+from dlop.kube.workqueue import WorkQueue
+from dlop.settings import Settings
+
+QUEUE_NAME = "dlop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What the loop works with."""
+
+    reading: Client
+    """For informers: goes on without leadership."""
+    writing: Client
+    telling: Client
+    """For events, with places of its own: real writes never wait for them."""
+    clock: Callable[[], float]
+    rng: Random
+    identity: str
+    pace: Pace
+    metrics: Metrics
+
+
+class Machinery:
+    """The loop of one operator."""
+
+    def __init__(self, settings: Settings, means: Means) -> None:
+        self.queue: WorkQueue[JobKey] = WorkQueue(rng=means.rng, observer=means.metrics.queue(QUEUE_NAME))
+        self.kinds = Kinds()
+        self._writing = means.writing
+        self._memories = Memories()
+        self._expectations = Expectations(look=self._look, on_resolved=self._resolved)
+        self._events = EventRecorder(means.telling, instance=means.identity, clock=means.clock, rng=means.rng)
+        counts = ControlMetrics(workers=settings.workers, dropped_events=lambda: self._events.counts.dropped)
+        means.metrics.registry.register(counts)
+        self.controller = self._make_controller(settings, means, counts)
+        self.scopes = self._make_scopes(settings, means)
+        self.controller.watch_over(self.scopes)
+
+    def background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Everything that goes on beside the workers, with its name. To be run from the beginning to the end."""
+        yield "expectations", self._expectations.run()
+        yield "events", self._events.run()
+        for scope in self.scopes:
+            yield "gate", scope.gate.run()
+            for informer in scope.informers:
+                yield f"informer of {informer.resource.plural}", informer.run()
+
+    def forget(self, uid: str) -> None:
+        """A job is gone."""
+        self._expectations.forget(uid)
+        self._memories.forget(uid)
+        for scope in self.scopes:
+            scope.gate.forget(uid)
+
+    @property
+    def remembered_jobs(self) -> int:
+        """How many jobs something is kept in memory for, besides the caches."""
+        return max(len(self._memories), len(self._expectations), *(len(scope.gate) for scope in self.scopes))
+
+    def informers(self) -> list[Informer[Any]]:
+        """All informers, as of now."""
+        return [informer for scope in self.scopes for informer in scope.informers]
+
+    # --- wiring ------------------------------------------------------------------------------------------------------
+
+    def _make_controller(self, settings: Settings, means: Means, counts: ControlMetrics) -> Controller:
+        around = Surroundings(
+            client=means.writing,
+            queue=self.queue,
+            expectations=self._expectations,
+            memories=self._memories,
+            kinds=self.kinds,
+            events=self._events,
+            metrics=counts,
+            clock=means.clock,
+            # One large job leaves places for the others.
+            parallel=max(1, settings.writes_in_flight // 2),
+        )
+        return Controller(around, workers=settings.workers)
+
+    def _make_scopes(self, settings: Settings, means: Means) -> list[Scope]:
+        arrivals = Arrivals(self.queue, expectations=self._expectations, memories=self._memories, kinds=self.kinds, forget=self.forget)
+        namespaces: tuple[str | None, ...] = settings.namespaces or (None,)
+        return [
+            Scope(
+                means.reading,
+                namespace=namespace,
+                rng=means.rng,
+                pace=means.pace,
+                on_child=arrivals.of_children,
+                on_job=arrivals.of_jobs,
+            )
+            for namespace in namespaces
+        ]
+
+    # --- doubts ------------------------------------------------------------------------------------------------------
+
+    async def _look(self, child: Child) -> str | None:
+        try:
+            found = await self._writing.get(child.resource, child.name, namespace=child.namespace)
+        except NotFoundError:
+            return None
+        return str(found["metadata"]["resourceVersion"])
+
+    def _resolved(self, resolved: Resolved) -> None:
+        memory = self._memories.find(resolved.owner_uid)
+        if memory is None:
+            return
+        if resolved.resource_version is not None:
+            for scope in self.scopes:
+                if scope.namespace in (None, resolved.child.namespace):
+                    scope.gate.wrote(resolved.owner_uid, resolved.child.resource, resolved.resource_version)
+        self.queue.add(memory.key)

@@ -1,0 +1,101 @@
+"""What the operator remembers of a job between passes and can do without: it is found out again after a restart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dlop.control.kinds import JobKey
+from dlop.engine.snapshot import Refusal
+from dlop.kube.resources import Resource
+
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 120.0
+
+Place = tuple[Resource, str, str]
+"""Where an object is: resource, namespace, name."""
+
+
+@dataclass(slots=True)
+class JobMemory:
+    """One job."""
+
+    key: JobKey
+    refusals: dict[tuple[Resource, str], Refusal] = field(default_factory=dict)
+    """Creates that the server refused last time."""
+    taken: dict[tuple[Resource, str], Mapping[str, str]] = field(default_factory=dict)
+    """Names that somebody else's object has, with the labels by which an orphan of this job would be known."""
+    generation: int = 0
+    """Of the spec that was refused."""
+    refused_times: int = 0
+    try_again_at: float = 0.0
+    """The moment, on the loop's clock, before which nothing is created."""
+    pods: int = 0
+    """How many pods it had when it was looked at last: what a pass costs."""
+    has_run: bool = False
+    """Its first pod was seen to begin to run."""
+    awaits_all_running: bool = False
+    """Its first pod was seen to run, and the last one was not yet."""
+
+    def refuse(self, refusal: Refusal, *, generation: int) -> None:
+        """The server does not take an object."""
+        self.refusals[refusal.resource, refusal.name] = refusal
+        self.generation = generation
+
+    def put_off(self, *, now: float) -> float:
+        """Create nothing for a while, longer each time. Says for how many seconds."""
+        pause = min(_LONGEST_PAUSE_SECONDS, math.ldexp(_FIRST_PAUSE_SECONDS, min(self.refused_times, 10)))
+        self.refused_times += 1
+        self.try_again_at = now + pause
+        return pause
+
+    def forget_refusals(self) -> None:
+        """The server takes objects again, or another spec is asked for."""
+        self.refusals.clear()
+        self.refused_times = 0
+        self.try_again_at = 0.0
+
+
+class Memories:
+    """All jobs that there is something to remember of."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, JobMemory] = {}
+        self._waiting: dict[Place, JobKey] = {}
+
+    def find(self, uid: str) -> JobMemory | None:
+        """What is remembered of a job, if anything."""
+        return self._jobs.get(uid)
+
+    def of(self, uid: str, key: JobKey) -> JobMemory:
+        """What is remembered of a job, from now on if nothing was."""
+        found = self._jobs.get(uid)
+        if found is None:
+            found = self._jobs[uid] = JobMemory(key)
+        return found
+
+    def take_note(self, uid: str, key: JobKey, resource: Resource, name: str, labels: Mapping[str, str]) -> None:
+        """A name that the job needs is taken."""
+        self.of(uid, key).taken[resource, name] = labels
+        self._waiting[resource, key.namespace, name] = key
+
+    def is_free(self, uid: str, resource: Resource, name: str) -> None:
+        """A name is no longer taken."""
+        memory = self._jobs.get(uid)
+        if memory is not None and memory.taken.pop((resource, name), None) is not None:
+            self._waiting.pop((resource, memory.key.namespace, name), None)
+
+    def who_waits_for(self, resource: Resource, namespace: str, name: str) -> JobKey | None:
+        """The job that needs this name, if one does."""
+        return self._waiting.get((resource, namespace, name)) if self._waiting else None
+
+    def forget(self, uid: str) -> None:
+        """The job is gone."""
+        memory = self._jobs.pop(uid, None)
+        if memory is not None:
+            for resource, name in memory.taken:
+                self._waiting.pop((resource, memory.key.namespace, name), None)
+
+    def __len__(self) -> int:
+        return len(self._jobs)

@@ -1,0 +1,110 @@
+"""What Prometheus is told of the loop: passes under controller-runtime's names, and jobs by kind and namespace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from dlop.kube.metrics import Tally
+from dlop.kube.resources import Resource
+
+# controller-runtime's own steps, and steps for what takes a cluster seconds to hours.
+_PASS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.5, 2.0, 5.0, 10.0)
+_START_BUCKETS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+_RESULTS = ("success", "error", "requeue", "requeue_after")
+
+_JOB_COUNTERS = {
+    "created": "How many jobs were seen for the first time.",
+    "succeeded": "How many jobs have succeeded.",
+    "failed": "How many jobs have failed.",
+    "invalid": "How many specs could not be run.",
+    "restarted": "How many restarts after failures there were.",
+    "disrupted": "How many replacements after disruptions there were.",
+}
+
+
+class ControlMetrics(Collector):
+    """Everything that the loop counts."""
+
+    def __init__(self, *, workers: int, dropped_events: Callable[[], int]) -> None:
+        self._workers = workers
+        self._dropped_events = dropped_events
+        self.active = 0
+        """How many workers have a job in hand."""
+        self._results: Counter[tuple[str, str]] = Counter()
+        self._times: dict[str, Tally] = {}
+        self._jobs: Counter[tuple[str, str, str]] = Counter()
+        self._first_running: dict[str, Tally] = {}
+        self._all_running: dict[str, Tally] = {}
+
+    def passed(self, resource: Resource, result: str, *, seconds: float) -> None:
+        """A pass has ended."""
+        name = resource.qualified_name
+        self._results[name, result] += 1
+        _tally(self._times, name, _PASS_BUCKETS).observe(seconds)
+
+    def job(self, what: str, resource: Resource, namespace: str, *, times: int = 1) -> None:
+        """Something that is worth a counter has happened to a job: one of the names of `_JOB_COUNTERS`."""
+        self._jobs[what, resource.qualified_name, namespace] += times
+
+    def first_pod_runs(self, resource: Resource, *, seconds: float) -> None:
+        """So long after its creation the first pod of a job was seen running."""
+        _tally(self._first_running, resource.qualified_name, _START_BUCKETS).observe(seconds)
+
+    def all_pods_run(self, resource: Resource, *, seconds: float) -> None:
+        """So long after its creation all pods of a job were seen running."""
+        _tally(self._all_running, resource.qualified_name, _START_BUCKETS).observe(seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        """The families, as of now."""
+        yield from self._passes()
+        yield from self._job_counters()
+        yield _histogram(
+            "dlop_job_first_pod_running_seconds", "From a job's creation until its first pod ran.", self._first_running, "kind"
+        )
+        yield _histogram("dlop_job_all_pods_running_seconds", "From a job's creation until all its pods ran.", self._all_running, "kind")
+        dropped = CounterMetricFamily("dlop_events_dropped", "How many events about jobs were not sent.")
+        dropped.add_metric([], self._dropped_events())
+        yield dropped
+
+    def _passes(self) -> Iterator[Metric]:
+        total = CounterMetricFamily("controller_runtime_reconcile", "How many passes there were.", labels=["controller", "result"])
+        errors = CounterMetricFamily("controller_runtime_reconcile_errors", "How many passes failed.", labels=["controller"])
+        for name in list(self._times):
+            for result in _RESULTS:
+                total.add_metric([name, result], self._results[name, result])
+            errors.add_metric([name], self._results[name, "error"])
+        yield total
+        yield errors
+        yield _histogram("controller_runtime_reconcile_time_seconds", "How long passes took.", self._times, "controller")
+        most = GaugeMetricFamily("controller_runtime_max_concurrent_reconciles", "How many workers there are.", labels=["controller"])
+        active = GaugeMetricFamily("controller_runtime_active_workers", "How many workers have a job in hand.", labels=["controller"])
+        most.add_metric(["dlop"], self._workers)
+        active.add_metric(["dlop"], self.active)
+        yield most
+        yield active
+
+    def _job_counters(self) -> Iterator[Metric]:
+        for what, meaning in _JOB_COUNTERS.items():
+            family = CounterMetricFamily(f"dlop_jobs_{what}", meaning, labels=["kind", "namespace"])
+            for (found, kind, namespace), count in list(self._jobs.items()):
+                if found == what:
+                    family.add_metric([kind, namespace], count)
+            yield family
+
+
+def _tally(tallies: dict[str, Tally], name: str, buckets: tuple[float, ...]) -> Tally:
+    found = tallies.get(name)
+    if found is None:
+        found = tallies[name] = Tally(buckets)
+    return found
+
+
+def _histogram(name: str, meaning: str, tallies: dict[str, Tally], label: str) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(name, meaning, labels=[label])
+    for value, tally in list(tallies.items()):
+        tally.add_to(family, [value])
+    return family

@@ -1,0 +1,63 @@
+"""What a pass means for the counters: which turn has a job taken, and how long did it take to run."""
+
+from __future__ import annotations
+
+from dlop.control.kinds import JobKey, ManagedJob
+from dlop.control.memory import Memories
+from dlop.control.metrics import ControlMetrics
+from dlop.engine.outcome import Phase
+from dlop.engine.plan import Plan
+from dlop.engine.snapshot import Snapshot
+from dlop.engine.spec import SpecError
+from dlop.kube.errors import JsonObject
+
+_FINAL_COUNTERS = {Phase.SUCCEEDED: "succeeded", Phase.FAILED: "failed", Phase.INVALID: "invalid"}
+_GROWING = {"restarts": "restarted", "disruptions": "disrupted"}
+
+
+def note_milestones(
+    metrics: ControlMetrics, memories: Memories, *, key: JobKey, job: ManagedJob, snapshot: Snapshot, plan: Plan, now: float
+) -> None:
+    """Count what the status that was just written tells for the first time."""
+    if plan.status is None:
+        return
+    before, after = job.phase_in(job.stored_status), job.phase_in(plan.status)
+    if before is None and after is not None:
+        metrics.job("created", key.resource, key.namespace)
+    if after is not None and after is not before and after in _FINAL_COUNTERS:
+        metrics.job(_FINAL_COUNTERS[after], key.resource, key.namespace)
+    for name, counter in _GROWING.items():
+        grown = _total(plan.status, name) - _total(job.stored_status, name)
+        if grown > 0:
+            metrics.job(counter, key.resource, key.namespace, times=grown)
+    _note_start(metrics, memories, key=key, job=job, snapshot=snapshot, started=after is Phase.RUNNING and before is not after, now=now)
+
+
+def _note_start(
+    metrics: ControlMetrics, memories: Memories, *, key: JobKey, job: ManagedJob, snapshot: Snapshot, started: bool, now: float
+) -> None:
+    """A job that ran before this process came is not measured: nobody saw when."""
+    created = job.metadata.creation_timestamp
+    memory = memories.find(job.metadata.uid)
+    if created is None or memory is None:
+        return
+    seconds = max(0.0, now - created.timestamp())
+    if started and not memory.has_run:
+        memory.has_run = memory.awaits_all_running = True
+        metrics.first_pod_runs(key.resource, seconds=seconds)
+    if memory.awaits_all_running and _all_run(job, snapshot):
+        memory.awaits_all_running = False
+        metrics.all_pods_run(key.resource, seconds=seconds)
+
+
+def _all_run(job: ManagedJob, snapshot: Snapshot) -> bool:
+    try:
+        wanted = sum(role.replicas for role in job.spec.roles)
+    except SpecError:
+        return False
+    return sum(1 for pod in snapshot.pods if pod.status.phase == "Running") >= wanted
+
+
+def _total(status: JsonObject, name: str) -> int:
+    counts = (status.get("dlop") or {}).get(name) or {}
+    return sum(count for count in counts.values() if isinstance(count, int))

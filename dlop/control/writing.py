@@ -1,0 +1,174 @@
+"""Writes for one job, each with all that belongs to it.
+
+A create or delete is expected before it is sent; the version that the server answers with is noted, so that no pass
+looks at the job before the caches show it. What the server answers is told as one of a few results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import msgspec
+import structlog
+
+from dlop.control.kinds import JobKey
+from dlop.control.scope import Scope
+from dlop.engine.names import JOB_UID_LABEL
+from dlop.engine.plan import Creation, Deletion
+from dlop.kube.client import FIELD_MANAGER, Client
+from dlop.kube.errors import (
+    AlreadyExistsError,
+    AmbiguousWriteError,
+    BadRequestError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    JsonObject,
+    KubeError,
+    NotFoundError,
+    RequestTooLargeError,
+    StatusError,
+)
+from dlop.kube.expectations import Child, Expectations
+from dlop.kube.objects import PartialObject, reader
+from dlop.kube.resources import PODS, SERVICES, Resource
+
+log = structlog.get_logger(__name__)
+
+_read_partial = reader(PartialObject)
+_QUERY = (("fieldManager", FIELD_MANAGER),)
+_REFUSALS = (BadRequestError, ForbiddenError, InvalidError, RequestTooLargeError)
+
+
+class Result(Enum):
+    """What has become of a write."""
+
+    DONE = "done"
+    REFUSED = "the server does not take the object"
+    TAKEN = "the name belongs to another object"
+    STALE = "the caches are behind: what was asked for is there, or gone, already"
+    UNKNOWN = "the server has trouble, or its answer was lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The result of one write."""
+
+    result: Result
+    error: KubeError | None = None
+
+
+DONE = Written(Result.DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes for one job."""
+
+    client: Client
+    expectations: Expectations
+    scope: Scope
+    key: JobKey
+    uid: str
+
+    async def create(self, creation: Creation) -> Written:
+        """Create an object, unless the cache shows that its name is taken."""
+        child = Child(creation.resource, self.key.namespace, creation.name)
+        if self.scope.child(creation.resource, namespace=self.key.namespace, name=creation.name) is not None:
+            return Written(Result.TAKEN)
+        self._expect(child)
+        try:
+            path = creation.resource.path(namespace=self.key.namespace)
+            answer = await self.client.call("POST", path, query=_QUERY, body=self._visible(creation))
+        except AmbiguousWriteError as error:
+            self.expectations.doubt(self.uid, child)
+            return Written(Result.UNKNOWN, error)
+        except KubeError as error:
+            self.expectations.settle(self.uid, child)
+            return await self._not_created(creation, error)
+        self._note(creation.resource, answer.body)
+        return DONE
+
+    async def delete(self, deletion: Deletion) -> Written:
+        """Delete an object, if it is still the same."""
+        child = Child(deletion.resource, self.key.namespace, deletion.name, deletion.uid)
+        self._expect(child)
+        try:
+            await self.client.delete(
+                deletion.resource,
+                deletion.name,
+                namespace=self.key.namespace,
+                uid=deletion.uid,
+                grace_seconds=deletion.grace_seconds,
+            )
+        except (NotFoundError, ConflictError) as error:
+            self.expectations.settle(self.uid, child)
+            return Written(Result.STALE, error)
+        except AmbiguousWriteError as error:
+            self.expectations.doubt(self.uid, child)
+            return Written(Result.UNKNOWN, error)
+        except KubeError as error:
+            self.expectations.settle(self.uid, child)
+            return Written(Result.UNKNOWN, error)
+        return DONE
+
+    async def patch_status(self, patch: Mapping[str, Any], *, resource_version: str) -> None:
+        """Change the job's status, if nobody has changed the job since.
+
+        Raises:
+            KubeError: it was not changed, or nobody knows.
+        """
+        body = {"metadata": {"uid": self.uid, "resourceVersion": resource_version}, "status": patch}
+        path = self.key.resource.path(namespace=self.key.namespace, name=self.key.name, subresource="status")
+        content_type = "application/merge-patch+json"
+        answer = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=content_type)
+        self._note(self.key.resource, answer.body)
+
+    async def _not_created(self, creation: Creation, error: KubeError) -> Written:
+        if isinstance(error, AlreadyExistsError):
+            return await self._taken_by(creation, error)
+        return Written(Result.REFUSED if isinstance(error, _REFUSALS) and not _is_passing(error) else Result.UNKNOWN, error)
+
+    async def _taken_by(self, creation: Creation, conflict: AlreadyExistsError) -> Written:
+        """The server says that the name is taken, and the cache does not show it: perhaps the object is the job's own."""
+        path = creation.resource.path(namespace=self.key.namespace, name=creation.name)
+        try:
+            answer = await self.client.call("GET", path)
+        except NotFoundError as error:
+            return Written(Result.STALE, error)
+        except KubeError as error:
+            return Written(Result.UNKNOWN, error)
+        owner = _read_partial(answer.body).metadata.controller
+        is_own = owner is not None and owner.uid == self.uid
+        if not self.scope.sees_all(creation.resource):  # then no cache will ever show who has the name
+            return DONE if is_own else Written(Result.REFUSED, conflict)
+        self._note(creation.resource, answer.body)
+        return Written(Result.STALE if is_own else Result.TAKEN)
+
+    def _visible(self, creation: Creation) -> JsonObject:
+        """The body, with the label without which the cache would never show the object."""
+        if creation.resource in (PODS, SERVICES) or self.scope.cache(creation.resource) is None:
+            return creation.body
+        metadata = creation.body["metadata"]
+        return {**creation.body, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), JOB_UID_LABEL: self.uid}}}
+
+    def _expect(self, child: Child) -> None:
+        # Without a cache nothing would ever show that it has happened.
+        if self.scope.cache(child.resource) is not None:
+            self.expectations.expect(self.uid, child)
+
+    def _note(self, resource: Resource, body: bytes) -> None:
+        try:
+            version = _read_partial(body).metadata.resource_version
+        except msgspec.DecodeError:
+            log.warning("the answer to a write is no object", resource=resource.qualified_name)
+            return
+        self.scope.gate.wrote(self.uid, resource, version)
+
+
+def _is_passing(error: StatusError) -> bool:
+    """Whether a refusal is about the moment and not about the object."""
+    return error.status_code == 403 and "status unknown for quota" in str(error)

@@ -1,0 +1,51 @@
+"""What a kubelet and Prometheus ask: `/healthz`, `/readyz` and `/metrics`, served over plain HTTP.
+
+Healthy is an operator that hears from the API server; a restart may help one that does not. Ready is one whose caches are
+complete, whether it leads or stands by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from dlop.operator import Operator
+
+_FAILING = 503
+
+
+@asynccontextmanager
+async def serving_probes(operator: Operator, *, host: str, port: int, watch_age_limit_seconds: float) -> AsyncIterator[tuple[str, int]]:
+    """Answer probes while the context lasts; gives the address, which has a port of its own where none (0) was asked for."""
+    runner = web.AppRunner(_application(operator, watch_age_limit_seconds), access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        address = runner.addresses[0]
+        yield str(address[0]), int(address[1])
+    finally:
+        await runner.cleanup()
+
+
+def _application(operator: Operator, watch_age_limit_seconds: float) -> web.Application:
+    async def healthz(_: web.Request) -> web.Response:
+        age = operator.watch_age_seconds()
+        if age <= watch_age_limit_seconds:
+            return web.Response(text="ok\n")
+        reasons = "\n".join([f"the API server was last heard of {age:.0f} seconds ago", *operator.complaints()])
+        return web.Response(status=_FAILING, text=f"{reasons}\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        if not operator.is_synced:
+            return web.Response(status=_FAILING, text="\n".join(["the caches are not complete", *operator.complaints()]) + "\n")
+        return web.Response(text="ok: leads\n" if operator.is_working else "ok: stands by\n")
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(operator.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    application = web.Application()
+    application.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
+    return application

@@ -1,0 +1,204 @@
+"""How the operator is to run: read once, from flags and the environment, and never changed.
+
+A flag goes before its variable, a variable before the default. `table` lists them all, for `--help` and the documentation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
+
+PREFIX = "DLOP_"
+NO_ADDRESS = "off"
+_PORT = 8080
+
+
+class SettingsError(Exception):
+    """A flag or variable makes no sense. The message names it and says what to write."""
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    AUTO = "auto"
+    """For people at a terminal, else for machines."""
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class LogLevel(StrEnum):
+    """What is worth a line."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Settings(BaseModel):
+    """Everything that can be set. Lists are separated by commas."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kubeconfig: str = Field(
+        default="", description="the kubeconfig file; by default KUBECONFIG, the pod's service account or ~/.kube/config"
+    )
+    context: str = Field(default="", description="the context of the kubeconfig; by default its current one")
+    namespaces: tuple[str, ...] = Field(default=(), description="the namespaces to look after; by default all")
+    kinds: tuple[str, ...] = Field(
+        default=(), description="the kinds to look after, as MXJob or mxjobs.example.org; by default all installed ones"
+    )
+    frameworks: tuple[str, ...] = Field(
+        default=(), description="further frameworks, as module:Class; installed ones are found by themselves"
+    )
+    workers: int = Field(default=32, ge=1, description="how many jobs are worked on at once")
+    writes_in_flight: int = Field(default=64, ge=2, description="how many writes the API server gets at once")
+    reads_in_flight: int = Field(default=16, ge=1, description="how many reads the API server gets at once")
+    leader_election: bool | None = Field(default=None, description="whether only the holder of a lease works; by default in a cluster")
+    lease_name: str = Field(default="dlop", min_length=1, description="the name of the lease")
+    lease_namespace: str = Field(default="", description="the namespace of the lease; by default that of the pod or the context")
+    lease_duration_seconds: int = Field(default=15, ge=1, description="how long others wait for a leader that is silent")
+    renew_deadline_seconds: float = Field(default=10.0, gt=0, description="how long a leader goes on without renewing the lease")
+    retry_period_seconds: float = Field(default=2.0, gt=0, description="how often the lease is renewed")
+    bind_address: str = Field(
+        default="",
+        description=f"where /healthz, /readyz and /metrics are, or {NO_ADDRESS}; default: port {_PORT}, outside a cluster on loopback",
+    )
+    log_format: LogFormat = Field(default=LogFormat.AUTO, description="auto, json or console")
+    log_level: LogLevel = Field(default=LogLevel.INFO, description="debug, info, warning or error")
+    node_lost_seconds: int = Field(
+        default=60, ge=0, description="how long after its time a pod that does not end counts as lost with its node"
+    )
+    controller_config_file: str = Field(default="", description="a YAML file with the accelerators of the cluster")
+    cluster_domain: str = Field(default="", description="the DNS domain of the cluster; empty leaves it to the search path of the pods")
+    drain_seconds: float = Field(default=20.0, ge=0, description="how long work under way may take to end after SIGTERM")
+    watch_age_limit_seconds: float = Field(
+        default=600.0, gt=0, description="how long without a sign from the API server until /healthz says no"
+    )
+
+    @field_validator("namespaces", "kinds", "frameworks", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        texts = [value] if isinstance(value, str) else value
+        return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
+
+    @field_validator("log_format", "log_level", mode="before")
+    @classmethod
+    def _lower(cls, value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _times_fit(self) -> Self:
+        if self.lease_duration_seconds <= self.renew_deadline_seconds:
+            raise ValueError("lease_duration_seconds must be more than renew_deadline_seconds")
+        if self.renew_deadline_seconds <= 1.2 * self.retry_period_seconds:
+            raise ValueError("renew_deadline_seconds must be more than 1.2 times retry_period_seconds")
+        return self
+
+    @classmethod
+    def read(cls, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Self:
+        """The settings that flags (by field name, None where not given) and the environment make.
+
+        Raises:
+            SettingsError: one of them makes no sense.
+        """
+        given: dict[str, Any] = {}
+        origins: dict[str, str] = {}
+        for row in table():
+            if row.variable in environ:
+                given[row.field], origins[row.field] = environ[row.variable], row.variable
+            if flags.get(row.field) is not None:
+                given[row.field], origins[row.field] = flags[row.field], row.flag
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            raise SettingsError(_explained(error, origins)) from None
+
+    def address(self, *, in_cluster: bool) -> tuple[str, int] | None:
+        """Where to serve probes and metrics; None: nowhere.
+
+        Raises:
+            SettingsError: when it is no address.
+        """
+        if self.bind_address == NO_ADDRESS:
+            return None
+        host, _, port = self.bind_address.rpartition(":")
+        if not self.bind_address:
+            return ("0.0.0.0" if in_cluster else "127.0.0.1"), _PORT  # noqa: S104 - probes come from the node
+        if not port.isdecimal() or int(port) > 65535:
+            raise SettingsError(f"--bind-address is {self.bind_address!r}; write host:port, :port or {NO_ADDRESS}")
+        return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - no host was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting, for people to read."""
+
+    field: str
+    flag: str
+    variable: str
+    default: str
+    meaning: str
+
+
+def table() -> list[Row]:
+    """All settings."""
+    return [
+        Row(name, f"--{name.replace('_', '-')}", f"{PREFIX}{name.upper()}", _default(field), field.description or "")
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A flag for every setting. What is not given is None, so that the environment has its say."""
+    for row in table():
+        default = f"; default {row.default}" if row.default else ""
+        meaning = f"{row.meaning} [{row.variable}{default}]".replace("%", "%%")
+        parser.add_argument(*_flags(row), dest=row.field, default=None, metavar=_metavar(row.field), help=meaning, **_manner(row.field))
+
+
+def _flags(row: Row) -> tuple[str, ...]:
+    """A list may also be given one by one: `--framework a:B --framework c:D`."""
+    return (row.flag, row.flag.removesuffix("s")) if _is_list(row.field) else (row.flag,)
+
+
+def _manner(field: str) -> dict[str, Any]:
+    if _is_list(field):
+        return {"action": "append"}
+    return {"nargs": "?", "const": "true"} if _is_switch(Settings.model_fields[field]) else {}
+
+
+def _is_list(field: str) -> bool:
+    return bool(Settings.model_fields[field].default == ())
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    return str(value) if value not in (None, "", ()) else ""
+
+
+def _is_switch(field: FieldInfo) -> bool:
+    kinds = get_args(field.annotation) if isinstance(field.annotation, types.UnionType) else (field.annotation,)
+    return bool in kinds
+
+
+def _metavar(field: str) -> str:
+    if _is_switch(Settings.model_fields[field]):
+        return "true|false"
+    return "SECONDS" if field.endswith("_seconds") else "VALUE"
+
+
+def _explained(error: ValidationError, origins: Mapping[str, str]) -> str:
+    lines = []
+    for problem in error.errors():
+        field = str(problem["loc"][0]) if problem["loc"] else ""
+        said = f" is {problem['input']!r}" if field else ""
+        lines.append(f"{origins.get(field, field)}{said}: {problem['msg']}".lstrip(": "))
+    return "; ".join(lines)

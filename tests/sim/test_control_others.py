@@ -1,0 +1,66 @@
+"""What a kind needs besides pods and services: made first, seen by its label, and never somebody else's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+from dlop.engine.names import JOB_UID_LABEL
+from dlop.engine.plan import Creation
+from dlop.kube.resources import CONFIG_MAPS, Resource
+from tests.sim.control_world import NAMESPACE, RingJob, World, a_while, ring, world
+from tests.virtual_time import virtual_time
+
+
+class HostsJob(RingJob):
+    """A ring that reads its peers from a file."""
+
+    other_resources: ClassVar[tuple[Resource, ...]] = (CONFIG_MAPS,)
+
+    def other_objects(self) -> tuple[Creation, ...]:
+        metadata = self.owned(f"{self.metadata.name}-hosts")
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"hosts": "\n".join(self.addresses("Worker"))}}
+        return (Creation(CONFIG_MAPS, body),)
+
+
+@asynccontextmanager
+async def hosts_world() -> AsyncIterator[World]:
+    async with world() as w, w.operating(job_class=HostsJob):
+        yield w
+
+
+@virtual_time
+async def test_other_objects_come_before_services_and_pods_and_once() -> None:
+    async with hosts_world() as w:
+        job = await w.submit(ring())
+        await a_while()
+        posts = [request.path.rsplit("/", 1)[1] for request in w.writes(method="POST")]
+        assert posts == ["configmaps"] + ["services"] * 3 + ["pods"] * 3
+        found = await w.client.get(CONFIG_MAPS, "ring-hosts", namespace=NAMESPACE)
+        assert found["metadata"]["labels"][JOB_UID_LABEL] == job["metadata"]["uid"]
+
+
+@virtual_time
+async def test_an_other_object_that_somebody_deletes_comes_back() -> None:
+    async with hosts_world() as w:
+        await w.submit(ring())
+        await a_while()
+        await w.client.delete(CONFIG_MAPS, "ring-hosts", namespace=NAMESPACE)
+        await a_while()
+        assert await w.client.get(CONFIG_MAPS, "ring-hosts", namespace=NAMESPACE)
+
+
+@virtual_time
+async def test_somebody_else_s_object_of_that_name_is_told_and_left_alone() -> None:
+    async with hosts_world() as w:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ring-hosts"}, "data": {"mine": "yes"}}
+        before = await w.client.create(CONFIG_MAPS, body, namespace=NAMESPACE)
+        await w.submit(ring())
+        await a_while(600)
+        assert await w.client.get(CONFIG_MAPS, "ring-hosts", namespace=NAMESPACE) == before
+        assert "ring-hosts" in str(await w.status())
+        assert w.creates("configmaps") < 20
+        await w.client.delete(CONFIG_MAPS, "ring-hosts", namespace=NAMESPACE)
+        await a_while(300)
+        assert len(await w.pods()) == 3

@@ -1,0 +1,47 @@
+"""A patch of the difference turns the old status into the new one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlop.control.differences import merge_patch
+
+_LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
+# A status has no nulls in its objects: a server would take them for something to remove.
+_VALUES = st.recursive(
+    _LEAVES.filter(lambda leaf: leaf is not None),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=4),
+    max_leaves=12,
+)
+_STATUSES = st.dictionaries(st.sampled_from("abcde"), _VALUES, max_size=5)
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """RFC 7386, in its own words."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+@given(old=_STATUSES, new=_STATUSES)
+def test_the_patch_turns_the_old_into_the_new(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert merged(old, merge_patch(old, new)) == new
+
+
+@given(status=_STATUSES)
+def test_nothing_changed_makes_an_empty_patch(status: dict[str, Any]) -> None:
+    assert merge_patch(status, status) == {}
+
+
+def test_only_what_changed_is_sent() -> None:
+    old = {"a": {"x": 1, "y": 2}, "b": [1, 2], "gone": 1}
+    assert merge_patch(old, {"a": {"x": 1, "y": 3}, "b": [1, 2]}) == {"a": {"y": 3}, "gone": None}
