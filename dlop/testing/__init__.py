@@ -1,0 +1,1 @@
+"""The public testing kit: operator, embedded cluster, scripted kubelet and virtual time."""

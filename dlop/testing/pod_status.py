@@ -1,0 +1,77 @@
+"""The statuses that a kubelet reports, as plain data. Nothing here talks to anybody."""
+
+from __future__ import annotations
+
+from dlop.kube.errors import JsonObject
+from dlop.kube.objects import ContainerStatus, Pod
+
+POD_ADDRESS = "10.244.0.2"
+
+
+def condition(kind: str, *, now: str, status: str = "True", reason: str = "", message: str = "") -> JsonObject:
+    """One condition of a pod."""
+    made: JsonObject = {"type": kind, "status": status, "lastTransitionTime": now}
+    return made | {name: value for name, value in (("reason", reason), ("message", message)) if value}
+
+
+def running_status(pod: Pod, *, now: str) -> JsonObject:
+    """Every container runs and is ready."""
+    containers = [_container(pod, name, {"running": {"startedAt": now}}) for name in _names(pod)]
+    return _status(pod, "Running", containers, now=now, ready="True")
+
+
+def waiting_status(pod: Pod, *, reason: str, message: str, now: str) -> JsonObject:
+    """No container can be started."""
+    state = {"waiting": {"reason": reason, "message": message}}
+    return _status(pod, "Pending", [_container(pod, name, state) for name in _names(pod)], now=now, ready="False")
+
+
+def finished_status(pod: Pod, *, exit_code: int, reason: str, message: str, container: str, now: str) -> JsonObject:
+    """Every container has ended: the one that is named with this exit code, the others with none."""
+    main = container or _names(pod)[0]
+    ended = _terminated(exit_code, reason=reason, message=message, now=now)
+    fine = _terminated(0, reason="Completed", message="", now=now)
+    containers = [_container(pod, name, ended if name == main else fine) for name in _names(pod)]
+    return _status(pod, "Failed" if exit_code else "Succeeded", containers, now=now, ready="False")
+
+
+def restarted_status(pod: Pod, *, exit_code: int, reason: str, message: str, container: str, now: str) -> JsonObject:
+    """One container has ended and runs again, in the same pod."""
+    main = container or _names(pod)[0]
+    ended = _terminated(exit_code, reason=reason, message=message, now=now)
+    running = {"running": {"startedAt": now}}
+    containers = [_container(pod, name, running, restarted_after=ended if name == main else None) for name in _names(pod)]
+    return _status(pod, "Running", containers, now=now, ready="True")
+
+
+def _names(pod: Pod) -> list[str]:
+    return [container.name for container in pod.spec.containers]
+
+
+def _terminated(exit_code: int, *, reason: str, message: str, now: str) -> JsonObject:
+    return {"terminated": {"exitCode": exit_code, "reason": reason, "message": message, "startedAt": now, "finishedAt": now}}
+
+
+def _container(pod: Pod, name: str, state: JsonObject, *, restarted_after: JsonObject | None = None) -> JsonObject:
+    before = next((found for found in pod.status.container_statuses if found.name == name), ContainerStatus())
+    status: JsonObject = {
+        "name": name,
+        "image": "scripted",
+        "imageID": "",
+        "ready": "running" in state,
+        "restartCount": before.restart_count + (1 if restarted_after else 0),
+        "state": state,
+    }
+    return status | ({"lastState": restarted_after} if restarted_after else {})
+
+
+def _status(pod: Pod, phase: str, containers: list[JsonObject], *, now: str, ready: str) -> JsonObject:
+    kinds = ("Initialized", "Ready", "ContainersReady")
+    status: JsonObject = {
+        "phase": phase,
+        "conditions": [condition(kind, now=now, status="True" if kind == "Initialized" else ready) for kind in kinds],
+        "containerStatuses": containers,
+        "podIP": POD_ADDRESS,
+        "podIPs": [{"ip": POD_ADDRESS}],
+    }
+    return status if pod.status.start_time else {**status, "startTime": now}

@@ -1,0 +1,71 @@
+"""The folder `manifests/` is what a person with kubectl needs, and examples are taken once it is applied."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes_build import require_assets
+from real_cluster import RealCluster
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN_EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*/job.yaml")) if not list(path.parent.glob("*.py"))]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RealCluster]:
+    with RealCluster.started() as found:
+        yield found
+
+
+@pytest.fixture
+def kubectl(cluster: RealCluster, tmp_path: Path) -> Kubectl:
+    return Kubectl(cluster, tmp_path)
+
+
+class Kubectl:
+    """An unmodified kubectl on the real API server."""
+
+    def __init__(self, cluster: RealCluster, folder: Path) -> None:
+        self._words = [str(require_assets(("kubectl",))["kubectl"]), "--kubeconfig", str(cluster.kubeconfig_path)]
+        self._environment = {"HOME": str(folder), "KUBECACHEDIR": str(folder)}
+
+    def __call__(self, *words: str) -> str:
+        said = subprocess.run([*self._words, *words], capture_output=True, text=True, timeout=60, env=self._environment)
+        assert said.returncode == 0, said.stderr
+        return said.stdout
+
+
+def test_a_cluster_wide_operator_is_applied_and_applied_again(kubectl: Kubectl) -> None:
+    kubectl("apply", "-k", str(ROOT / "manifests" / "cluster-wide"))
+    again = kubectl("apply", "-k", str(ROOT / "manifests" / "cluster-wide"))
+    assert [line for line in again.splitlines() if not line.endswith("unchanged")] == []
+
+
+def test_an_operator_of_one_namespace_is_applied_where_the_overlay_says(kubectl: Kubectl, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    base = ROOT / "manifests" / "one-namespace" / "operator.yaml"
+    (tmp_path / "mine" / "operator.yaml").write_text(base.read_text())
+    (tmp_path / "mine" / "kustomization.yaml").write_text("namespace: team\nresources: [operator.yaml]\n")
+    kubectl("create", "namespace", "team")
+    applied = kubectl("apply", "-k", str(tmp_path / "mine"))
+    assert "clusterrole" not in applied
+    subjects = kubectl("get", "rolebindings", "-n", "team", "-o", "jsonpath={.items[*].subjects[*].namespace}")
+    assert set(subjects.split()) == {"team"}
+
+
+@pytest.mark.parametrize("example", OWN_EXAMPLES, ids=lambda path: path.parent.name)
+def test_an_example_is_taken_and_listed(kubectl: Kubectl, example: Path) -> None:
+    kubectl("apply", "-k", str(ROOT / "manifests" / "crds"))
+    kubectl("wait", "--for", "condition=Established", "crd", "--all", "--timeout=30s")
+    assert kubectl("apply", "-f", str(example)).splitlines()[-1].endswith(("created", "unchanged"))
+    assert "AGE" in kubectl("get", "-f", str(example))
+
+
+def test_the_schema_is_explained(kubectl: Kubectl) -> None:
+    kubectl("apply", "-k", str(ROOT / "manifests" / "crds"))
+    kubectl("wait", "--for", "condition=Established", "crd", "--all", "--timeout=30s")
+    explained = kubectl("explain", "mxjobs.spec.replicaSpecs.mxPort", "--api-version", "fioravanzo.org/v1alpha1")
+    assert "9000 when left out" in explained
