@@ -377,3 +377,24 @@ async def test_thousands_of_passes_that_await_nothing_let_other_tasks_run() -> N
         group.create_task(other())
         await work_off(queue)
     assert turns >= 5
+
+
+def test_delays_work_on_uvloop_too_however_short() -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def in_a_row() -> list[str]:
+        queue: WorkQueue[str] = WorkQueue(rng=random.Random(1))
+        queue.add_after("soon", 1e-9)
+        queue.add_after("sooner", 1e-10)
+        queue.add_after("later", 0.01)
+        found = []
+        for _ in range(3):
+            key = await queue.get()
+            queue.done(key)
+            found.append(key)
+        return found
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        found = runner.run(in_a_row())
+    assert set(found) == {"sooner", "soon", "later"}
+    assert found[-1] == "later"
