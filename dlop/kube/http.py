@@ -123,6 +123,9 @@ class HttpTransport:
         try:
             yield StreamResponse(response.status, response.headers, chunks)
         finally:
+            # Without TLS's goodbye: nobody would wait for it, and a loop that ends now would leave the socket open.
+            if response.connection is not None and response.connection.transport is not None:
+                response.connection.transport.abort()
             response.close()
             await chunks.aclose()
 

@@ -5,7 +5,6 @@ Called as a program. With `--check` it writes nothing, and fails when a table is
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -24,12 +23,11 @@ def settings_markdown() -> str:
 def with_tables(page: str) -> str:
     """The page with its tables as they are now."""
     for name, text in (("settings", settings_markdown()), ("truth table", truth_table_markdown())):
-        block = f"<!-- {name}: made by hack/generate -->\n{text.strip()}\n<!-- end -->"
-        page, found = re.subn(
-            rf"<!-- {name}: made by hack/generate -->\n.*?<!-- end -->", lambda _, block=block: block, page, flags=re.DOTALL
-        )
-        if found != 1:
+        begin, end = f"<!-- {name}: made by hack/generate -->\n", "\n<!-- end -->"
+        before, found, rest = page.partition(begin)
+        if not found:
             raise SystemExit(f"README.md has no place for the {name}")
+        page = before + begin + text.strip() + end + rest.partition(end)[2]
     return page
 
 

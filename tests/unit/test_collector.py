@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dlop.kube.errors import JsonObject
-from dlop.kube.resources import CLUSTER_ROLES, CONFIG_MAPS, CORE_EVENTS, NAMESPACES, PODS, Resource
+from dlop.kube.resources import CLUSTER_ROLES, CONFIG_MAPS, CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
 from dlop.local.apiserver.controllers.owners import Owners
 from dlop.local.apiserver.options import DeleteOptions, Propagation
 from dlop.local.apiserver.store import Key, Store
@@ -242,3 +242,23 @@ async def test_a_large_namespace_is_emptied_in_slices(world: World) -> None:
         counts.append(world.cluster.store.count("configmaps"))
     assert max(before - after for before, after in pairwise(counts)) <= 100
     assert counts[-1] == 0
+
+
+async def test_children_go_when_the_definition_of_their_owner_takes_it_along(world: World) -> None:
+    trinkets = Resource("collector.dlop.dev", "v1", "trinkets", "Trinket")
+    await install(world, trinkets)
+    parent = world.create(trinkets, "parent", kind="Trinket", apiVersion=trinkets.api_version)
+    world.create(CONFIG_MAPS, "child", owner(parent))
+    world.delete(CUSTOM_RESOURCE_DEFINITIONS, trinkets.qualified_name)
+    await world.settle()
+    assert world.cluster.registry.find(trinkets.group, trinkets.version, trinkets.plural) is None
+    assert world.find(CONFIG_MAPS, "child") is None
+
+
+async def install(world: World, resource: Resource) -> None:
+    names = {"plural": resource.plural, "singular": "trinket", "kind": resource.kind, "listKind": f"{resource.kind}List"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": resource.version, "served": True, "storage": True, "schema": schema}
+    spec = {"group": resource.group, "names": names, "scope": "Namespaced", "versions": [version]}
+    world.create(CUSTOM_RESOURCE_DEFINITIONS, resource.qualified_name, spec=spec)
+    await world.settle()

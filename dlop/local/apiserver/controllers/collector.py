@@ -137,7 +137,9 @@ class GarbageCollector:
     def _owner(self, key: Key, reference: JsonObject) -> Key | None:
         """Where the owner is, or None when it does not exist. What cannot be told counts as existing."""
         owner_type = self._registry.by_kind(reference["apiVersion"], reference["kind"])
-        if owner_type is None or (owner_type.resource.namespaced and not key.namespace):
+        if owner_type is None:
+            return None if self._owners.is_gone(reference["uid"]) else key
+        if owner_type.resource.namespaced and not key.namespace:
             return key
         namespace = key.namespace if owner_type.resource.namespaced else ""
         place = Key(owner_type.storage, namespace, reference["name"])

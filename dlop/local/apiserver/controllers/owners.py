@@ -36,6 +36,12 @@ class Owners:
     def __init__(self) -> None:
         self._living: dict[str, Key] = {}
         self._dependents: dict[str, dict[Key, None]] = {}
+        # Owners that have gone and still have dependents: once their definition is gone too, nothing else tells.
+        self._gone: set[str] = set()
+
+    def is_gone(self, uid: str) -> bool:
+        """Whether an object with this uid is known to have been there and to be there no more."""
+        return uid in self._gone
 
     def living(self, uid: str) -> Key | None:
         """Where the object with this uid is, or None when there is none."""
@@ -50,6 +56,8 @@ class Owners:
         uid = change.after.body["metadata"]["uid"]
         if change.type is ChangeType.DELETED:
             self._living.pop(uid, None)
+            if uid in self._dependents:
+                self._gone.add(uid)
             self._forget(change.key, change.after.body)
             return
         self._living[uid] = change.key
@@ -70,3 +78,4 @@ class Owners:
                 known.pop(key, None)
                 if not known:
                     del self._dependents[reference["uid"]]
+                    self._gone.discard(reference["uid"])
