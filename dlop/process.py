@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import signal
 import socket
@@ -21,6 +20,7 @@ from dlop.accelerators import read_accelerators
 from dlop.declaration import Accelerator, Options
 from dlop.engine.spec import SpecError
 from dlop.kube.errors import ConfigurationError
+from dlop.kube.garbage import tune_garbage_collection
 from dlop.kube.http import HttpTransport, connect
 from dlop.kube.lease import LeadershipLostError
 from dlop.log_lines import set_up_logging
@@ -31,15 +31,12 @@ from dlop.settings import Settings, SettingsError
 
 log = structlog.get_logger(__name__)
 
-# The collector would look at thousands of cached objects again and again, and find nothing.
-_GC_THRESHOLDS = (50_000, 50, 100)
 _MISTAKES = (ConfigurationError, RegistryError, SettingsError)
 
 
 def run(settings: Settings, *, environ: Mapping[str, str] = os.environ) -> int:
     """Run the operator until it is told to stop. Returns the exit code of the process."""
     set_up_logging(settings.log_format, settings.log_level)
-    gc.set_threshold(*_GC_THRESHOLDS)
     try:
         with asyncio.Runner(loop_factory=_loop) as runner:
             runner.run(_serve(settings, environ=environ))
@@ -73,11 +70,8 @@ async def _serve(settings: Settings, *, environ: Mapping[str, str]) -> None:
         if address is not None:
             await _serve_probes(operator, stack, address=address, watch_age_limit_seconds=settings.watch_age_limit_seconds)
         stack.enter_context(_stopping_on_signals(operator))
-        freezing = asyncio.create_task(_freeze_when_synced(operator), name="freeze")
-        try:
-            await operator.run()
-        finally:
-            freezing.cancel()
+        tune_garbage_collection()
+        await operator.run()
 
 
 async def _serve_probes(operator: Operator, stack: AsyncExitStack, *, address: tuple[str, int], watch_age_limit_seconds: float) -> None:
@@ -130,10 +124,3 @@ def _stopping_on_signals(operator: Operator) -> Iterator[None]:
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
-
-
-async def _freeze_when_synced(operator: Operator) -> None:
-    """What the first lists have brought stays for long: the collector need not look at it any more."""
-    await operator.wait_synced()
-    gc.collect()
-    gc.freeze()

@@ -9,6 +9,7 @@ import sys
 
 import uvloop
 
+from dlop.kube.garbage import tune_garbage_collection
 from dlop.local.cluster import EmbeddedCluster
 
 
@@ -16,6 +17,7 @@ async def serve() -> None:
     """Print where the server is, then serve."""
     async with EmbeddedCluster() as cluster:
         front = await cluster.serve(tls=False)
+        tune_garbage_collection()
         print(json.dumps({"url": front.url, "token": front.token, "pid": os.getpid()}), flush=True)
         await asyncio.to_thread(sys.stdin.read)
 

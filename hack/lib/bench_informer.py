@@ -20,6 +20,7 @@ import uvloop
 
 from dlop.kube.cache import Change
 from dlop.kube.client import Client
+from dlop.kube.garbage import tune_garbage_collection
 from dlop.kube.http import connect
 from dlop.kube.informer import Informer
 from dlop.kube.objects import Pod
@@ -66,6 +67,7 @@ async def _client(kubeconfig: Path) -> AsyncIterator[Client]:
     try:
         # The first call loads code and opens a connection, which is no part of any figure.
         await client.call("GET", PODS.path(), query=(("limit", "1"),))
+        tune_garbage_collection()  # as the operator does
         yield client
     finally:
         await client.close()
