@@ -16,7 +16,8 @@ from kubernetes_build import AssetsError
 from real_cluster import RealCluster
 
 # A limit in real time for each example fails on a busy machine and says nothing about the code.
-hypothesis.settings.register_profile("dlop", deadline=None)
+# In CI the examples are the same each time: there the change is judged, and new examples are looked for elsewhere.
+hypothesis.settings.register_profile("dlop", deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("dlop")
 
 _WITHOUT_CLUSTER = pytest.StashKey[list[str]]()
