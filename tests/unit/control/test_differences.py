@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlop.control.differences import merge_patch
+from dlop.local.apiserver.patches.patch import merge
 
 # A status has no nulls in its objects: a server would take them for something to remove.
 _VALUES = st.recursive(
@@ -18,22 +19,9 @@ _VALUES = st.recursive(
 _STATUSES = st.dictionaries(st.sampled_from("abcde"), _VALUES, max_size=5)
 
 
-def merged(target: Any, patch: Any) -> Any:
-    """RFC 7386, in its own words."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result
-
-
 @given(old=_STATUSES, new=_STATUSES)
 def test_the_patch_turns_the_old_into_the_new(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert merged(old, merge_patch(old, new)) == new
+    assert merge(old, merge_patch(old, new)) == new
 
 
 @given(status=_STATUSES)
