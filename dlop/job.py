@@ -32,6 +32,7 @@ from dlop.engine.spec import CleanPodPolicy, JobSpec, Problem, RestartPolicy, Re
 from dlop.generated import default_columns, default_scale_paths, default_spec_model, problems_by_model
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, ObjectMeta
+from dlop.kube.resources import Resource
 from dlop.naming import dns_label, label_value
 from dlop.reading import Field
 from dlop.readings import Reading, Readings
@@ -75,6 +76,8 @@ class DLJob(ABC):
     """What `kubectl get` shows."""
     scale_paths: ClassVar[ScalePaths | None] = default_scale_paths()
     """Where `kubectl scale` looks; by default kinds with a single role can be scaled."""
+    other_resources: ClassVar[tuple[Resource, ...]] = ()
+    """What kinds of objects `other_objects` makes: they are watched like pods and services."""
     extra_rules: ClassVar[tuple[JsonObject, ...]] = ()
     """RBAC rules that the operator needs for this kind beyond pods, services and events."""
 

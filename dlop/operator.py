@@ -228,7 +228,7 @@ def _kind(job_class: type[DLJob], options: Options) -> Kind:
     return Kind(
         resource=job_class.job_type.resource,
         make_job=lambda found: job_class(found, options=options),
-        other_resources=tuple(getattr(job_class, "other_resources", ())),
+        other_resources=job_class.other_resources,
     )
 
 
