@@ -10,7 +10,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from random import Random
 
 import structlog
@@ -22,6 +21,7 @@ from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, KubeError, NotFoundError, NotLeaderError
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import EVENTS
+from dlop.kube.timestamps import to_the_microsecond
 
 log = structlog.get_logger(__name__)
 
@@ -159,7 +159,7 @@ class EventRecorder:
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"name": telling.name, "namespace": telling.key.namespace},
-            "eventTime": _micro_time(telling.first_at),
+            "eventTime": to_the_microsecond(telling.first_at),
             "reportingController": MANAGER,
             "reportingInstance": self._instance,
             "action": "Reconcile",
@@ -202,11 +202,7 @@ class _Allowance:
 
 
 def _series(telling: _Telling) -> JsonObject:
-    return {"count": telling.count, "lastObservedTime": _micro_time(telling.last_at)}
-
-
-def _micro_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {"count": telling.count, "lastObservedTime": to_the_microsecond(telling.last_at)}
 
 
 def _shortened(note: str) -> str:

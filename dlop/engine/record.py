@@ -93,18 +93,6 @@ def plain(record: Record) -> JsonObject:
     return data
 
 
-def read_record(status: bytes | msgspec.Raw) -> Record:
-    """The record in a job's status. What makes no sense is read as a new record: it is then written anew."""
-    try:
-        return msgspec.json.decode(status, type=_Status).dlop
-    except msgspec.DecodeError:
-        return Record()
-
-
-class _Status(msgspec.Struct):
-    dlop: Record = Record()
-
-
 def indexes_of(ranges: str) -> frozenset[int]:
     """`0-3,7` as a set of numbers; what is no such text is an empty set."""
     if not _RANGES.fullmatch(ranges):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
+
+from dlop.kube.timestamps import to_the_second
 
 
 def written(moment: float) -> str:
     """A moment as text, to the second, which is as fine as Kubernetes writes it."""
-    return datetime.fromtimestamp(int(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return to_the_second(moment)
 
 
 def read(text: object) -> float | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import LEASES
+from dlop.kube.timestamps import to_the_microsecond
 
 
 class MalformedLeaseError(Exception):
@@ -97,7 +97,7 @@ class LeaseWriter:
 
     def _now(self) -> str:
         """MicroTime, as Kubernetes writes it."""
-        return datetime.fromtimestamp(self.wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return to_the_microsecond(self.wall_clock())
 
 
 def _text(value: object) -> str:

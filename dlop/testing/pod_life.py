@@ -14,9 +14,9 @@ from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import ConflictError, JsonObject, NotFoundError
 from dlop.kube.objects import Pod, reader
 from dlop.kube.resources import PODS
+from dlop.kube.timestamps import to_the_second
 from dlop.testing.pod_status import finished_status
 from dlop.testing.steps import KILLED_BY_SIGTERM, Step
-from dlop.testing.times import written_time
 
 _read_pod = reader(Pod)
 _FINAL_PHASES = ("Succeeded", "Failed")
@@ -82,7 +82,7 @@ class PodLife:
 
     def now(self) -> str:
         """The moment, as the API writes it."""
-        return written_time(self._around.clock())
+        return to_the_second(self._around.clock())
 
     async def bind(self) -> None:
         """Put the pod on a node, if it is not on one."""

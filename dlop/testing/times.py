@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 
 DEFAULT_START = 1_750_000_000.0
 """When tests begin, in seconds since the epoch."""
@@ -19,8 +18,3 @@ class LoopClock:
     def __call__(self) -> float:
         """The moment now."""
         return self._offset + asyncio.get_running_loop().time()
-
-
-def written_time(seconds: float) -> str:
-    """A moment as the API writes it."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -203,10 +203,6 @@ class Store:
         """How many objects there are."""
         return len(self._shelf(storage).objects)
 
-    def storages(self) -> tuple[str, ...]:
-        """Every storage that has ever held an object."""
-        return tuple(self._shelves)
-
     def create(self, key: Key, body: JsonObject) -> Stored:
         """Store a new object. The key must be free."""
         place = (key.namespace, key.name)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import datetime
 
+from dlop.kube.timestamps import to_the_second
 from dlop.local.apiserver.types import Moment
 
 _RFC_3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -32,13 +32,7 @@ def parse_time(text: str) -> float:
 
 def format_time(moment: Moment) -> str:
     """A moment to the second, as in creationTimestamp."""
-    return _format(int(moment.seconds))
-
-
-@lru_cache(maxsize=64)
-def _format(seconds: int) -> str:
-    # Kept, because all that happens within a second has the same text.
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return to_the_second(moment.seconds)
 
 
 def age(timestamp: str | None, moment: Moment) -> str:

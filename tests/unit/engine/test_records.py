@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlop.engine.ledger import Ledger
-from dlop.engine.record import Blocked, LastFailure, Record, indexes_of, plain, ranges_of, read_record, record_in
+from dlop.engine.record import Blocked, LastFailure, Record, indexes_of, plain, ranges_of, record_in
 from dlop.engine.spec import JobSpec, RoleSpec
 from dlop.engine.times import earliest, read, written
 
@@ -43,10 +43,6 @@ def test_an_empty_record_takes_no_room() -> None:
 @pytest.mark.parametrize("status", [{}, {"dlop": None}, {"dlop": 7}, {"dlop": {"attempt": "two"}}, {"dlop": {"restarts": [1]}}])
 def test_a_record_that_makes_no_sense_is_none(status: dict[str, object]) -> None:
     assert record_in(status) is None
-
-
-def test_a_status_that_makes_no_sense_is_read_as_a_new_record() -> None:
-    assert read_record(b'{"dlop": {"attempt": "two"}}') == Record()
 
 
 def test_the_attempt_of_a_role_is_that_of_the_job_and_its_own() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import msgspec
 
 from dlop.kube.errors import JsonObject
+from dlop.kube.timestamps import to_the_second
 from dlop.local.apiserver.builtin.shapes import struct, underlying
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -162,7 +162,7 @@ def _time(value: bytes) -> str | None:
     parts = dict(_fields(value))
     if not parts:
         return None
-    return datetime.fromtimestamp(_signed(parts.get(1, 0)), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return to_the_second(_signed(parts.get(1, 0)))
 
 
 def _micro_time(value: bytes) -> str | None:
