@@ -17,7 +17,8 @@ import msgspec
 
 from dlop.kube.errors import JsonObject
 
-_RANGES = re.compile(r"(\d+(-\d+)?)(,\d+(-\d+)?)*")
+# Six digits: no job has a million replicas, and a status that somebody has written by hand must not fill the memory.
+_RANGES = re.compile(r"(\d{1,6}(-\d{1,6})?)(,\d{1,6}(-\d{1,6})?)*")
 
 
 class LastFailure(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
