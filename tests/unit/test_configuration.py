@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -280,3 +281,24 @@ def test_the_client_can_be_imported_without_the_slow_libraries() -> None:
 def test_the_http_transport_can_be_imported_without_kubernetes_asyncio() -> None:
     program = "import sys, dlop.kube.http; print('kubernetes_asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_reading_a_kubeconfig_brings_none_of_the_models_of_kubernetes_asyncio_and_leaves_it_whole_for_others(tmp_path: Path) -> None:
+    program = """
+import asyncio, sys
+from dlop.kube.access.configuration import load
+asyncio.run(load(sys.argv[1]))
+assert not [name for name in sys.modules if name.startswith("kubernetes_asyncio")]
+from kubernetes_asyncio import client, config
+assert client.V1Pod and config.kube_config.ApiClient is client.ApiClient
+"""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "clusters": [{"name": "here", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "me", "user": {"token": "secret"}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "config")], check=True)

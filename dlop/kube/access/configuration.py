@@ -15,6 +15,7 @@ from typing import Any
 from dlop.kube.access.connection import Connection
 from dlop.kube.access.credentials import KubeconfigCredentials, ServiceAccountCredentials
 from dlop.kube.access.kubeconfig import read_kubeconfig
+from dlop.kube.access.loaders import loaders
 from dlop.kube.access.proxies import proxy_from_environment
 from dlop.kube.errors import ConfigurationError
 
@@ -58,16 +59,13 @@ async def _from_kubeconfig(paths: str, *, context: str | None, environ: Mapping[
 
 
 def _in_cluster(folder: Path, *, environ: Mapping[str, str], clock: Callable[[], float]) -> Connection:
-    from kubernetes_asyncio.client import Configuration  # noqa: PLC0415 - importing kubernetes_asyncio costs 700 ms
-    from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415
-    from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader  # noqa: PLC0415
-
     # One of its own: loaders that are given none change the default of the whole process.
-    found: Any = Configuration()
+    found: Any = loaders().Configuration()
     token, authorities = folder / "token", folder / "ca.crt"
     try:
-        InClusterConfigLoader(str(token), str(authorities), try_refresh_token=False, environ=dict(environ)).load_and_set(found)
-    except (ConfigException, OSError) as error:
+        loader = loaders().InClusterConfigLoader(str(token), str(authorities), try_refresh_token=False, environ=dict(environ))
+        loader.load_and_set(found)
+    except (loaders().ConfigException, OSError) as error:
         raise ConfigurationError(
             f"this pod has no usable service account in {folder} ({error}): mount one (automountServiceAccountToken), or set KUBECONFIG"
         ) from error

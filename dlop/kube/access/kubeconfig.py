@@ -16,6 +16,7 @@ import msgspec
 import yaml
 
 from dlop.kube.access.exec_plugin import ExecPlugin, ExecSource
+from dlop.kube.access.loaders import loaders
 from dlop.kube.access.proxies import checked_proxy, is_http_address
 from dlop.kube.access.tls import TlsMaterial
 from dlop.kube.errors import ConfigurationError, JsonObject
@@ -46,18 +47,17 @@ async def read_kubeconfig(paths: str, *, context: str | None) -> Kubeconfig:
         ConfigurationError: when that gives no usable cluster.
     """
     _check_readable(paths)
+    loaders()  # here, and not in the thread: imports are for one at a time
     # In a thread, because a large file takes the YAML parser long enough to be felt.
     merged = await asyncio.to_thread(_merge, paths)
     name = context or merged.config.value.get("current-context")
     if not name:
         raise ConfigurationError(f"kubeconfig {paths} has no current-context: name one, or run kubectl config use-context")
     origin = f"kubeconfig {paths}, context {name}"
-    from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415 - importing kubernetes_asyncio costs 700 ms
-
     try:
         _check_context(merged, paths, name)
         return await _resolve(merged, name, origin)
-    except (ConfigException, AssertionError, AttributeError, TypeError, KeyError, ValueError, OSError) as error:
+    except (loaders().ConfigException, AssertionError, AttributeError, TypeError, KeyError, ValueError, OSError) as error:
         raise ConfigurationError(f"{origin} is not usable: {error}; mend the file or get a new one") from error
 
 
@@ -73,10 +73,8 @@ def _check_readable(paths: str) -> None:
 
 
 def _merge(paths: str) -> Any:
-    from kubernetes_asyncio.config.kube_config import KubeConfigMerger  # noqa: PLC0415 - costs 700 ms
-
     try:
-        return KubeConfigMerger(paths)
+        return loaders().KubeConfigMerger(paths)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         problem = " ".join(str(error).split())
         raise ConfigurationError(f"kubeconfig {paths} is not YAML ({problem}): mend it or choose another one") from error
@@ -94,9 +92,6 @@ def _check_context(merged: Any, paths: str, name: str) -> None:
 
 
 async def _resolve(merged: Any, name: str, origin: str) -> Kubeconfig:
-    from kubernetes_asyncio.client import Configuration  # noqa: PLC0415 - costs 700 ms
-    from kubernetes_asyncio.config.kube_config import KubeConfigLoader  # noqa: PLC0415
-
     context = merged.config["contexts"].get_with_name(name)["context"]
     cluster = merged.config["clusters"].get_with_name(context["cluster"])["cluster"]
     user = _user(merged, context)
@@ -104,11 +99,11 @@ async def _resolve(merged: Any, name: str, origin: str) -> Kubeconfig:
     if user is None and server.startswith("https:"):
         raise ConfigurationError(f"{origin} names no user that the file has: add one, or choose another context")
     exec_source, token_file = _taken_over(user, cluster, origin) if user is not None else (None, None)
-    loader = KubeConfigLoader(
+    loader = loaders().KubeConfigLoader(
         config_dict=merged.config, active_context=name, config_base_path=None, config_persister=lambda _: merged.save_changes()
     )
     # One of its own: loaders that are given none change the default of the whole process.
-    found = Configuration()
+    found = loaders().Configuration()
     await loader.load_and_set(found)
     authorization = found.api_key.get("BearerToken")
     return Kubeconfig(
