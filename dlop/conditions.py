@@ -1,7 +1,7 @@
 """The common dialect of status: conditions, `replicaStatuses`, `startTime` and `completionTime`, as Kubeflow's clients read them.
 
     phase        what is set                                        what it does to the others
-    Created      Created=True
+    Created      Created=True                                       Running=False; Restarting goes
     Running      Running=True                                       Restarting goes; Suspended=False
     Restarting   Restarting=True                                    Running goes; Suspended=False
     Suspended    Suspended=True                                     Running=False; Restarting goes
@@ -11,7 +11,8 @@
     (any)        Blocked=True while something is in the way         always the last one while it is there
 
 The order of conditions is that of their last change, so the last one tells the state. A condition whose status and reason
-stay the same is left as it is: writing the same outcome twice changes nothing.
+stay the same is left as it is: writing the same outcome twice changes nothing. Only what is wrong with a spec is always told
+as it is now.
 """
 
 from __future__ import annotations
@@ -46,7 +47,13 @@ def write_conditions(outcome: Outcome, *, stored: JsonObject, kind: str, name: s
     conditions.set("Created", reason=f"{kind}Created", message=f"{kind} {name} is created.")
     _make_room(conditions, outcome.phase, kind=kind, name=name)
     if outcome.phase is not Phase.CREATED:
-        conditions.set(_TYPES.get(outcome.phase, outcome.phase.value), reason=_reason(outcome, kind), message=_message(outcome, kind, name))
+        conditions.set(
+            _TYPES.get(outcome.phase, outcome.phase.value),
+            reason=_reason(outcome, kind),
+            message=_message(outcome, kind, name),
+            # Who has mended one mistake and made another must not read of the first.
+            to_the_letter=outcome.phase is Phase.INVALID,
+        )
     blocked = outcome.record.blocked
     if blocked is not None and not outcome.phase.is_final:
         conditions.put_back(BLOCKED, stored=_read(stored), reason=blocked.reason or BLOCKED, message=blocked.message)
@@ -60,8 +67,11 @@ def _make_room(conditions: _Conditions, phase: Phase, *, kind: str, name: str) -
         conditions.turn_off("Running", reason=f"{kind}Suspended", message=f"{kind} {name} is suspended.")
     else:
         conditions.turn_off("Suspended", reason=f"{kind}Resumed", message=f"{kind} {name} is resumed.")
-    if phase is Phase.RUNNING:
+    if phase in (Phase.CREATED, Phase.RUNNING):
         conditions.drop("Restarting")
+    if phase is Phase.CREATED:
+        # A job that runs gets back here only when it is edited to ask for nothing.
+        conditions.turn_off("Running", reason=Reason.NO_REPLICAS, message=f"{kind} {name} asks for no replicas.")
     elif phase is Phase.RESTARTING:
         conditions.drop("Running")
     elif phase.is_final:
@@ -86,10 +96,11 @@ class _Conditions:
         self.found = found
         self._now = now
 
-    def set(self, kind: str, *, reason: str, message: str, status: str = "True") -> None:
-        """Say something. Nothing happens when it has been said already."""
+    def set(self, kind: str, *, reason: str, message: str, status: str = "True", to_the_letter: bool = False) -> None:
+        """Say something. Nothing happens when it has been said already, be it in other words unless it is `to_the_letter`."""
         old = self._get(kind)
-        if old is not None and (old.get("status"), old.get("reason")) == (status, reason):
+        wanted = {"status": status, "reason": reason} | ({"message": message} if to_the_letter else {})
+        if old is not None and wanted.items() <= old.items():
             return
         since = old.get("lastTransitionTime") if old is not None and old.get("status") == status else None
         new = {"type": kind, "status": status, "reason": reason, "message": message}

@@ -124,7 +124,7 @@ class Operator:
     # --- running -----------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Finish what is under way, give the lease back, and end."""
+        """Finish what is under way, tell of it, give the lease back, and end."""
         self._stopping.set()
 
     async def run(self) -> None:
@@ -187,6 +187,7 @@ class Operator:
         working = asyncio.create_task(self._machinery.controller.run(), name="workers")
         try:
             await asyncio.shield(working)
+            await self._machinery.say_the_rest()
         except asyncio.CancelledError:
             last_resort = self._arm_last_resort()
             await _cancelled(working)

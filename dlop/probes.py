@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from dlop.operator import Operator
 
+_WELL = 200
 _FAILING = 503
 
 
@@ -30,18 +32,35 @@ async def serving_probes(operator: Operator, *, host: str, port: int, watch_age_
         await runner.cleanup()
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a probe is told."""
+
+    is_well: bool
+    text: str
+
+
+def health(operator: Operator, *, watch_age_limit_seconds: float) -> Answer:
+    """Whether the operator still hears from the API server; if not, since when, and why."""
+    age = operator.watch_age_seconds()
+    if age <= watch_age_limit_seconds:
+        return Answer(is_well=True, text="ok")
+    return Answer(is_well=False, text="\n".join([f"the API server was last heard of {age:.0f} seconds ago", *operator.complaints()]))
+
+
+def readiness(operator: Operator) -> Answer:
+    """Whether the caches are complete; if not, why."""
+    if not operator.is_synced:
+        return Answer(is_well=False, text="\n".join(["the caches are not complete", *operator.complaints()]))
+    return Answer(is_well=True, text="ok: leads" if operator.is_working else "ok: stands by")
+
+
 def _application(operator: Operator, watch_age_limit_seconds: float) -> web.Application:
     async def healthz(_: web.Request) -> web.Response:
-        age = operator.watch_age_seconds()
-        if age <= watch_age_limit_seconds:
-            return web.Response(text="ok\n")
-        reasons = "\n".join([f"the API server was last heard of {age:.0f} seconds ago", *operator.complaints()])
-        return web.Response(status=_FAILING, text=f"{reasons}\n")
+        return _response(health(operator, watch_age_limit_seconds=watch_age_limit_seconds))
 
     async def readyz(_: web.Request) -> web.Response:
-        if not operator.is_synced:
-            return web.Response(status=_FAILING, text="\n".join(["the caches are not complete", *operator.complaints()]) + "\n")
-        return web.Response(text="ok: leads\n" if operator.is_working else "ok: stands by\n")
+        return _response(readiness(operator))
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(operator.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
@@ -49,3 +68,7 @@ def _application(operator: Operator, watch_age_limit_seconds: float) -> web.Appl
     application = web.Application()
     application.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
     return application
+
+
+def _response(answer: Answer) -> web.Response:
+    return web.Response(status=_WELL if answer.is_well else _FAILING, text=f"{answer.text}\n")

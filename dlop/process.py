@@ -109,8 +109,10 @@ def _options(settings: Settings) -> Options:
 def _accelerators(path: Path) -> Mapping[str, Accelerator]:
     try:
         return read_accelerators(yaml.safe_load(path.read_text()))
-    except (OSError, yaml.YAMLError, SpecError) as error:
-        raise SettingsError(f"--controller-config-file {path}: {error}") from error
+    except OSError as error:
+        raise SettingsError(f"--controller-config-file: {path} cannot be read: {error.strerror or error}") from error
+    except (UnicodeDecodeError, yaml.YAMLError, SpecError) as error:
+        raise SettingsError(f"--controller-config-file: {path} makes no sense: {error}") from error
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from dlop.dialect import training_container
 from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL
 from dlop.engine.progress import ReplicaProgress, ReplicaState
 from dlop.engine.spec import RoleSpec
+from dlop.engine.stamp import stamped
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta, Pod
 
@@ -141,7 +142,7 @@ class Replica:
         if annotations := _part(given, "annotations"):
             metadata["annotations"] = dict(annotations)
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": self._pod_spec(_part(template, "spec"))}
-        return self._job.customize_pod(self, pod)
+        return stamped(self._job.customize_pod(self, pod), generation=self._job.metadata.generation)
 
     def service(self) -> JsonObject:
         """Its service, ready to be created. It has no address of its own: its name leads to the pod, ready or not."""

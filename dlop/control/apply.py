@@ -1,8 +1,8 @@
 """Carries out a plan: deletions, what the pods need, the pods, one status write, events. In this order.
 
-Creates go out in growing batches. The first that is refused ends them: the refusal is remembered, the job is looked at
-again at once so that its status tells why, and creating is put off. When something could not be done, the status is
-left for the next pass, which knows more.
+Creates go out in growing batches. The first that is refused ends them, or the first few where each object was found
+invalid by itself: the refusals are remembered, the job is looked at again at once so that its status tells why, and
+creating is put off. When something could not be done, the status is left for the next pass, which knows more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL, Reason
 from dlop.engine.plan import Creation, Deletion, Plan
 from dlop.engine.snapshot import Refusal
 from dlop.kube.client import Propagation
-from dlop.kube.errors import KubeError, NotFoundError, StatusError
+from dlop.kube.errors import InvalidError, KubeError, NotFoundError, StatusError
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +49,8 @@ class Applied:
     next: Next = Next.WHEN_SOMETHING_HAPPENS
     pause_seconds: float | None = None
     """When creating is to be tried again, if it was put off."""
+    writes: int = 0
+    """How many writes have changed something."""
     left_out: int = 0
     """How many objects were not created because their names are taken."""
     error: KubeError | None = None
@@ -99,6 +101,7 @@ class Applier:
     async def _delete(self, deletion: Deletion) -> bool:
         written = await self.writer.delete(deletion)
         if written.result is Result.DONE:
+            self.applied.writes += 1
             return True
         self.applied.worsen(Next.AFTER_A_WHILE, written.error)
         return written.result is Result.STALE
@@ -133,23 +136,25 @@ class Applier:
             self.applied.worsen(Next.AT_ONCE, None)
 
     async def _create_lot(self, lot: Sequence[Creation], *, first: int) -> bool:
-        return await in_growing_batches(lot, self._create, first=first, parallel=self.parallel)
+        """Says whether the lot is complete."""
+        return await in_growing_batches(lot, self._create, first=first, parallel=self.parallel) and self.applied.pause_seconds is None
 
     async def _create(self, creation: Creation) -> bool:
         written = await self.writer.create(creation)
         match written.result:
             case Result.DONE:
+                self.applied.writes += 1
                 return True
             case Result.REFUSED:
-                self._refused(creation, written)
-                return False
+                return self._refused(creation, written)
             case Result.TAKEN:
                 return self._taken(creation)
             case _:
                 self.applied.worsen(Next.AFTER_A_WHILE, written.error)
                 return False
 
-    def _refused(self, creation: Creation, written: Written) -> None:
+    def _refused(self, creation: Creation, written: Written) -> bool:
+        """Says whether to go on with the others: what is wrong with one object need not be with the next. A few show it."""
         memory = self.memories.of(self.writer.uid, self.writer.key)
         error = written.error
         reason = error.status_reason if isinstance(error, StatusError) else ""
@@ -159,6 +164,7 @@ class Applier:
             self.applied.pause_seconds = memory.put_off(now=asyncio.get_running_loop().time())
         memory.refuse(Refusal(creation.resource, creation.name, reason, str(error)), generation=self.job.metadata.generation)
         self.applied.worsen(Next.AT_ONCE, None)
+        return isinstance(error, InvalidError) and len(memory.refusals) < FIRST_BATCH
 
     def _taken(self, creation: Creation) -> bool:
         """Somebody else's object is in the way of this one, and not of the others."""
@@ -177,8 +183,12 @@ class Applier:
         patch = merge_patch(self.job.stored_status, plan.status or {})
         if not patch:
             return
+        memory = self.memories.find(self.writer.uid)
+        if memory is not None and plan.is_complete:
+            memory.said = plan.status
         try:
             await self.writer.patch_status(patch, resource_version=self.job.metadata.resource_version)
+            self.applied.writes += 1
         except NotFoundError as error:
             if not error.details.get("name"):
                 log.error("the status cannot be written: has the custom resource definition no status subresource?", error=str(error))

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from dlop.control.kinds import JobKey, Kinds
 from dlop.control.memory import Memories
 from dlop.kube.cache import Change
 from dlop.kube.expectations import Child, Expectations
 from dlop.kube.handlers import Handler
-from dlop.kube.objects import CustomObject, KubeObject, Pod
+from dlop.kube.objects import CustomObject, KubeObject, ObjectMeta, Pod, PodStatus
 from dlop.kube.resources import Resource
 from dlop.kube.workqueue import WorkQueue
 
@@ -24,6 +26,7 @@ _CALM_SECONDS = 0.5
 _BRISK_SECONDS = 0.02
 # How much longer for each pod: a pass over a thousand pods takes a while, and a thousand pods have a thousand changes.
 _SECONDS_A_POD = 0.0002
+_NEW_POD = PodStatus(phase="Pending")
 
 
 class Arrivals:
@@ -52,6 +55,8 @@ class Arrivals:
             old, new = change.old, change.new
             if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
                 self._forget(old.metadata.uid)
+            elif old is not None and new is not None and self._is_echo(old, new):
+                return
             metadata = change.object.metadata
             key = JobKey(resource, metadata.namespace, metadata.name)
             self._queue.add(key, initial=change.initial)
@@ -96,23 +101,63 @@ class Arrivals:
             self._look_at_owner(old, after_seconds=_BRISK_SECONDS)
         if owner is None:
             return
-        if not self._expectations.are_met(owner.uid):
-            self._expectations.settle(owner.uid, Child(resource, metadata.namespace, metadata.name))
-            if metadata.deletion_timestamp is not None:
-                self._expectations.settle(owner.uid, Child(resource, metadata.namespace, metadata.name, metadata.uid))
+        was_expected = self._settle(owner.uid, resource, new)
         # The first list says nothing new: its jobs are on the list of jobs.
-        if not initial and (old is None or _matters(old, new)):
+        if initial or (old is not None and not _matters(old, new)):
+            return
+        if was_expected and old is None and _is_as_it_was_made(new):
+            self._look_if_there_is_news(owner.uid)
+        else:
             self._look_at_owner(new, after_seconds=_BRISK_SECONDS if _calls_for_deeds(new) else _CALM_SECONDS)
+
+    def _settle(self, owner_uid: str, resource: Resource, new: KubeObject) -> bool:
+        """Whether the object was expected to appear."""
+        if self._expectations.are_met(owner_uid):
+            return False
+        metadata = new.metadata
+        created = Child(resource, metadata.namespace, metadata.name)
+        was_expected = self._expectations.expects(owner_uid, created)
+        self._expectations.settle(owner_uid, created)
+        if metadata.deletion_timestamp is not None:
+            self._expectations.settle(owner_uid, Child(resource, metadata.namespace, metadata.name, metadata.uid))
+        return was_expected
+
+    def _look_if_there_is_news(self, owner_uid: str) -> None:
+        memory = self._memories.find(owner_uid)
+        if memory is not None and memory.has_news and self._expectations.are_met(owner_uid):
+            self._queue.add(memory.key)
 
     def _look_at_owner(self, child: KubeObject, *, after_seconds: float) -> None:
         owner = child.metadata.controller
-        if owner is None or not self._expectations.are_met(owner.uid):
-            return  # the last of the expected ones will bring it up
+        if owner is None:
+            return
+        memory = self._memories.find(owner.uid)
+        if memory is not None and not self._expectations.are_met(owner.uid):
+            memory.has_news = True  # the last of the expected ones will bring it up
+            return
         kind = self._kinds.of_owner(api_version=owner.api_version, kind=owner.kind)
         if kind is not None:
-            memory = self._memories.find(owner.uid)
             size_seconds = 0.0 if memory is None else memory.pods * _SECONDS_A_POD
             self._queue.add_after(JobKey(kind.resource, child.metadata.namespace, owner.name), after_seconds + size_seconds)
+
+    def _is_echo(self, old: CustomObject, new: CustomObject) -> bool:
+        """Whether all that is new of a job is the status that was just written for it, and nobody waits to see it there."""
+        memory = self._memories.find(new.metadata.uid)
+        if memory is None or memory.said is None:
+            return False
+        said, memory.said = memory.said, None
+        return _differ_in_status_alone(old.metadata, new.metadata) and msgspec.json.decode(new.status) == said
+
+
+def _differ_in_status_alone(old: ObjectMeta, new: ObjectMeta) -> bool:
+    return msgspec.structs.replace(old, resource_version=new.resource_version) == new
+
+
+def _is_as_it_was_made(found: KubeObject) -> bool:
+    """Whether nothing has happened to an object since it was created."""
+    if found.metadata.deletion_timestamp is not None:
+        return False
+    return not isinstance(found, Pod) or (found.status == _NEW_POD and not found.spec.node_name)
 
 
 def _matters(old: KubeObject, new: KubeObject) -> bool:

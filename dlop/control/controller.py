@@ -123,9 +123,15 @@ class Controller:
             return "success"
         around, uid = self._around, found.metadata.uid
         if not around.expectations.are_met(uid):
-            return "success"  # whatever settles them brings the job up again
+            around.memories.of(uid, key).has_news = True  # whatever settles them brings the job up again
+            return "success"
         if not scope.gate.ready(uid, wake=lambda: around.queue.add(key)):
             return "success"
+        if not scope.hindsight.ready(found, wake=lambda: around.queue.add(key)):
+            return "success"
+        memory = around.memories.find(uid)
+        if memory is not None:
+            memory.has_news = False
         writer = Writer(around.client, around.expectations, scope, key, uid)
         gathered = gather(scope, kind, found, memories=around.memories)
         if gathered.orphans and await adopt(writer, found, gathered.orphans):
@@ -154,6 +160,8 @@ class Controller:
         if applied.next is Next.AT_ONCE:
             queue.add(key)
             return applied.next.value
+        if applied.writes and not plan.is_complete:
+            self._follow_up(key, job.metadata.uid)
         self._remember(job, snapshot)
         note_milestones(around.metrics, around.memories, key=key, job=job, snapshot=snapshot, plan=plan, now=now)
         waits = [] if plan.look_again_at is None else [max(_SOONEST_SECONDS, plan.look_again_at - now)]
@@ -162,6 +170,13 @@ class Controller:
             return applied.next.value
         queue.add_after(key, min(waits))
         return "requeue_after"
+
+    def _follow_up(self, key: JobKey, uid: str) -> None:
+        """See to it that another pass is made when the caches show what was done in this one."""
+        if self._around.expectations.are_met(uid):
+            self._around.queue.add(key)
+        else:
+            self._around.memories.of(uid, key).has_news = True
 
     def _remember(self, job: ManagedJob, snapshot: Snapshot) -> None:
         """How large the job is; nothing at all of one that has ended."""

@@ -1,7 +1,8 @@
 """Tells people what happens to their jobs: events of events.k8s.io/v1.
 
 Events never hold up a pass and never compete with real writes: they wait in a bounded line and one task sends them. The
-same event said again soon becomes a series of the first one. When the line is full, events are dropped and counted.
+same event said again soon becomes a series of the first one. When the line is full, events are dropped and counted. An
+operator that leaves sends what still waits, for a short while.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ class EventRecorder:
         self._line: asyncio.Queue[_Telling] = asyncio.Queue(maxsize=budget.line_length)
         self._stories: OrderedDict[_Story, _Telling] = OrderedDict()
         self._allowance = _Allowance(per_second=budget.per_second, burst=budget.burst)
+        self._is_leaving = False
 
     def tell(self, key: JobKey, job: ObjectMeta, event: Event) -> None:
         """Say something about a job. Returns at once."""
@@ -111,9 +113,26 @@ class EventRecorder:
         """Send events until cancelled."""
         while True:
             telling = await self._line.get()
-            await self._allowance.wait()
-            telling.is_waiting = False
-            await self._send(telling)
+            try:
+                if not self._is_leaving:
+                    await self._allowance.wait()
+                telling.is_waiting = False
+                await self._send(telling)
+            finally:
+                self._line.task_done()
+
+    async def drain(self, *, within_seconds: float) -> None:
+        """Send all that waits, as fast as the server takes it, for there are no other writes left. The rest is dropped.
+
+        Sending is the work of `run`, which must go on meanwhile.
+        """
+        self._is_leaving = True
+        try:
+            async with asyncio.timeout(within_seconds):
+                await self._line.join()
+        except TimeoutError:
+            self.counts.dropped += self._line.qsize()
+            log.info("events were left unsaid", events=self._line.qsize())
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ from dlop.kube.workqueue import WorkQueue
 from dlop.settings import Settings
 
 QUEUE_NAME = "dlop"
+# How long an operator that stops goes on telling what it has done.
+_LAST_WORDS_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +68,17 @@ class Machinery:
             for informer in scope.informers:
                 yield f"informer of {informer.resource.plural}", informer.run()
 
+    async def say_the_rest(self) -> None:
+        """Send the events that still wait. To be called when the workers have ended, and before leadership does."""
+        await self._events.drain(within_seconds=_LAST_WORDS_SECONDS)
+
     def forget(self, uid: str) -> None:
         """A job is gone."""
         self._expectations.forget(uid)
         self._memories.forget(uid)
         for scope in self.scopes:
             scope.gate.forget(uid)
+            scope.hindsight.forget(uid)
 
     @property
     def remembered_jobs(self) -> int:

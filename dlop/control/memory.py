@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from dlop.control.kinds import JobKey
 from dlop.engine.snapshot import Refusal
+from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
 
 _FIRST_PAUSE_SECONDS = 1.0
@@ -31,6 +32,10 @@ class JobMemory:
     refused_times: int = 0
     try_again_at: float = 0.0
     """The moment, on the loop's clock, before which nothing is created."""
+    has_news: bool = False
+    """Something has happened that no pass has looked at yet: one is due as soon as all that is under way has shown."""
+    said: JsonObject | None = None
+    """The status that is being written, when seeing it stored calls for nothing."""
     pods: int = 0
     """How many pods it had when it was looked at last: what a pass costs."""
     has_run: bool = False

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+from dlop.control.hindsight import Hindsight
 from dlop.control.kinds import Kind
 from dlop.engine.names import JOB_UID_LABEL
 from dlop.kube.cache import Cache
@@ -39,6 +40,7 @@ class Scope:
         self._caches: dict[Resource, VersionedCache] = {}
         self._partly_seen: set[Resource] = set()
         self.gate = ReadYourWrites(self._caches, refresh=self._refresh)
+        self.hindsight = Hindsight(self.gate)
         self.pods = self._follow(PODS, Pod, on_child(PODS)).cache
         self.services = self._follow(SERVICES, Service, on_child(SERVICES)).cache
 

@@ -102,6 +102,7 @@ class Writer:
                 deletion.name,
                 namespace=self.key.namespace,
                 uid=deletion.uid,
+                resource_version=deletion.resource_version,
                 grace_seconds=deletion.grace_seconds,
             )
         except (NotFoundError, ConflictError) as error:
@@ -167,6 +168,8 @@ class Writer:
             log.warning("the answer to a write is no object", resource=resource.qualified_name)
             return
         self.scope.gate.wrote(self.uid, resource, version)
+        if resource == self.key.resource:
+            self.scope.hindsight.wrote(self.uid, version)
 
 
 def _is_passing(error: StatusError) -> bool:

@@ -10,7 +10,7 @@ from dlop.engine.names import Reason
 from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.engine.record import LastFailure
 from dlop.engine.restart import Loss, after_failure
-from dlop.engine.sight import Sight, attempt_of, failure_of, look_at, restarts_of
+from dlop.engine.sight import Sight, failure_of, look_at, restarts_of
 from dlop.engine.times import written
 from dlop.kube.objects import Pod
 
@@ -38,6 +38,8 @@ class _Accountant:
     def __init__(self, case: Case) -> None:
         self._case = case
         self._ledger = Ledger(case.stored.record, case.spec)
+        if case.is_edited:
+            self._ledger.retries.clear()
         self._losses: list[Loss] = []
         self._restarted: list[LastFailure] = []
 
@@ -50,7 +52,7 @@ class _Accountant:
 
     def _replica(self, replica: ReplicaId, name: str) -> ReplicaProgress:
         """A replica that has come to its end stays there, whatever has become of its pod."""
-        pod = self._current(replica, name)
+        pod = self._current(name)
         if pod is not None:
             self._count_restarts(replica, pod)
         if replica.index in self._ledger.completed[replica.role.name]:
@@ -59,10 +61,9 @@ class _Accountant:
             return self._failed(replica, pod)
         return self._without_pod(replica, name) if pod is None else self._with_pod(replica, pod)
 
-    def _current(self, replica: ReplicaId, name: str) -> Pod | None:
+    def _current(self, name: str) -> Pod | None:
         """The pod of a replica, if it belongs to the attempt that counts."""
-        pod = self._case.pods.get(name)
-        return pod if pod is not None and attempt_of(pod) == self._case.attempts[replica.role.name] else None
+        return None if name in self._case.outdated_names else self._case.pods.get(name)
 
     def _without_pod(self, replica: ReplicaId, name: str) -> ReplicaProgress:
         if not self._is_claimed(replica):

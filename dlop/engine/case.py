@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
+from dlop.engine.lazy import lazy
 from dlop.engine.outcome import Job, Phase
 from dlop.engine.plan import Creation
-from dlop.engine.record import Record, record_in
+from dlop.engine.record import Record, indexes_of, record_in
 from dlop.engine.sight import attempt_of
 from dlop.engine.snapshot import Snapshot
 from dlop.engine.spec import JobSpec, RestartScope, RoleSpec, RunPolicy
@@ -23,8 +23,6 @@ class Stored:
     phase: Phase | None
     """None: nobody has looked at the job yet."""
     record: Record
-    is_known: bool
-    """Whether dlop wrote this. A job that another operator has run, or whose status was wiped out, is taken as it is."""
     started_at: float | None
     finished_at: float | None
 
@@ -52,38 +50,38 @@ class Case:
         """How the job is to be run."""
         return self.spec.run_policy
 
-    @cached_property
+    @lazy
     def names(self) -> dict[str, ReplicaId]:
         """The name of every pod that the job asks for."""
         return {self.job.replica_name(role, index): ReplicaId(role, index) for role in self.spec.roles for index in range(role.replicas)}
 
-    @cached_property
+    @lazy
     def pods(self) -> dict[str, Pod]:
         """The job's pods by name."""
         return {pod.metadata.name: pod for pod in self.snapshot.pods}
 
-    @cached_property
+    @lazy
     def service_names(self) -> dict[str, ReplicaId]:
         """The name of every service that the replicas ask for."""
         asked = ((self.job.service_name(replica.role, replica.index), replica) for replica in self.names.values())
         return {name: replica for name, replica in asked if name is not None}
 
-    @cached_property
+    @lazy
     def other_objects(self) -> tuple[Creation, ...]:
         """Whatever else the job asks for."""
         return self.job.other_objects()
 
-    @cached_property
+    @lazy
     def services(self) -> frozenset[str]:
         """The names of the job's services that are there."""
         return frozenset(service.metadata.name for service in self.snapshot.services)
 
-    @cached_property
+    @lazy
     def others(self) -> frozenset[tuple[Resource, str]]:
         """The job's other objects that are there."""
         return frozenset((resource, found.metadata.name) for resource, found in self.snapshot.others)
 
-    @cached_property
+    @lazy
     def taken(self) -> frozenset[tuple[Resource, str]]:
         """The names that somebody else's objects have, among those that the job needs."""
         return frozenset(
@@ -101,17 +99,32 @@ class Case:
             return True
         return any((creation.resource, creation.name) == (resource, name) for creation in self.other_objects)
 
-    @cached_property
+    @lazy
     def outdated(self) -> tuple[Pod, ...]:
         """Pods of attempts that are over."""
         return tuple(pod for pod, age in self._ages if age > 0)
 
-    @cached_property
-    def is_stale(self) -> bool:
-        """Whether the pods are ahead of the record: then it is an old copy, and deciding has to wait for the new one."""
-        return self.stored.is_known and any(age < 0 for _, age in self._ages)
+    @lazy
+    def outdated_names(self) -> frozenset[str]:
+        """The names of those."""
+        return frozenset(pod.metadata.name for pod in self.outdated)
 
-    @cached_property
+    @property
+    def is_edited(self) -> bool:
+        """Whether the spec is another one than that of the record."""
+        return self.stored.record.observed_generation != self.job.metadata.generation
+
+    @lazy
+    def is_idle(self) -> bool:
+        """Whether the job asks for no replica of a role that decides, and none has finished: there is nothing to judge."""
+        if all(role.replicas for role in self.spec.roles):
+            return False  # as nearly always
+        roles = frozenset(self.job.deciding_roles())
+        if any(role.replicas for role in self.spec.roles if role.name in roles):
+            return False
+        return not any(indexes_of(self.stored.record.completed.get(role, "")) for role in roles)
+
+    @lazy
     def surplus(self) -> tuple[Pod, ...]:
         """Pods that the spec does not ask for."""
         return tuple(pod for pod in self.snapshot.pods if pod.metadata.name not in self.names)
@@ -125,35 +138,27 @@ class Case:
             return bool(self.outdated)
         return any(self.names[pod.metadata.name].role.name == role.name for pod in self.outdated)
 
-    @cached_property
+    @lazy
     def attempts(self) -> dict[str, int]:
         """The attempt that counts, by role."""
         return {role.name: self.stored.record.attempt_of(role.name) for role in self.spec.roles}
 
-    @cached_property
+    @lazy
     def _ages(self) -> tuple[tuple[Pod, int], ...]:
         """How many attempts each pod that is asked for lags behind."""
-        found = ((pod, self.names.get(pod.metadata.name)) for pod in self.snapshot.pods)
-        return tuple((pod, self.attempts[replica.role.name] - attempt_of(pod)) for pod, replica in found if replica is not None)
+        names, attempts = self.names, self.attempts
+        found = ((pod, names.get(pod.metadata.name)) for pod in self.snapshot.pods)
+        return tuple((pod, attempts[replica.role.name] - attempt_of(pod)) for pod, replica in found if replica is not None)
 
-
-def opened(job: Job, spec: JobSpec, snapshot: Snapshot, *, stored: Stored, now: float) -> Case:
-    """The case of one pass. Where there is no record, the pods tell which attempt it is."""
-    case = Case(job, spec, snapshot, stored, now)
-    return case if stored.is_known else Case(job, spec, snapshot, _caught_up(case), now)
-
-
-def _caught_up(case: Case) -> Stored:
-    attempts: dict[str, int] = {}
-    for pod in case.snapshot.pods:
-        replica = case.names.get(pod.metadata.name)
-        if replica is not None:
-            attempts[replica.role.name] = max(attempts.get(replica.role.name, 0), attempt_of(pod))
-    if case.policy.restart_scope is RestartScope.JOB:
-        record = Record(attempt=max(attempts.values(), default=0))
-    else:
-        record = Record(role_attempts={role: attempt for role, attempt in attempts.items() if attempt})
-    return replace(case.stored, record=record)
+    @lazy
+    def missed_attempts(self) -> dict[str, int]:
+        """How many attempts that there are pods of the record does not know of, by role."""
+        missed: dict[str, int] = {}
+        for pod, age in self._ages:
+            if age < 0:
+                role = self.names[pod.metadata.name].role.name
+                missed[role] = max(missed.get(role, 0), -age)
+        return missed
 
 
 def stored_state(job: Job) -> Stored:
@@ -162,8 +167,8 @@ def stored_state(job: Job) -> Stored:
     record = record_in(status)
     phase = _phase(record.phase) if record and record.phase else job.phase_in(status)
     if record is not None:
-        return Stored(phase, record, is_known=True, started_at=read(record.started_at), finished_at=read(record.finished_at))
-    return Stored(phase, Record(), is_known=False, started_at=read(status.get("startTime")), finished_at=read(status.get("completionTime")))
+        return Stored(phase, record, started_at=read(record.started_at), finished_at=read(record.finished_at))
+    return Stored(phase, Record(), started_at=read(status.get("startTime")), finished_at=read(status.get("completionTime")))
 
 
 def _phase(text: str) -> Phase | None:

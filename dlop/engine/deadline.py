@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dlop.engine.case import Case
 from dlop.engine.names import Reason
 from dlop.engine.outcome import Verdict
-from dlop.engine.progress import Progress
+from dlop.engine.progress import Progress, ReplicaState
 from dlop.engine.record import Blocked
 from dlop.engine.times import earliest, read
 from dlop.engine.waiting import waiting_pods, why_waiting
@@ -46,6 +46,8 @@ def _start_deadlines(case: Case, progress: Progress, *, started_at: float, block
     for pod in waiting_pods(progress):
         created = pod.metadata.creation_timestamp
         yield max(started_at, created.timestamp() if created else started_at) + seconds, _described(pod)
+    if any(each.state is ReplicaState.PENDING and each.pod is None for role in progress.roles for each in role.replicas):
+        yield max(started_at, case.now) + seconds, "a pod that is created now"
     if blocked is not None:
         yield max(started_at, read(blocked.since) or started_at) + seconds, f"{blocked.message}; it"
 

@@ -51,10 +51,10 @@ def of_creations(case: Case, creations: Creations) -> Iterator[Event]:
     """What is created, in one sentence. While creates are refused, nobody knows what will come of them."""
     if case.snapshot.refusals:
         return
-    if creations.services:
-        yield Event(EventType.NORMAL, Reason.CREATED_SERVICES, f"Created {_number(creations.services, 'service')}")
-    if creations.pods:
-        yield Event(EventType.NORMAL, Reason.CREATED_PODS, f"Created {_number(creations.pods, 'pod')}")
+    numbers = [_number(things, name) for things, name in ((creations.pods, "pod"), (creations.services, "service")) if things]
+    if numbers:
+        reason = Reason.CREATED_PODS if creations.pods else Reason.CREATED_SERVICES
+        yield Event(EventType.NORMAL, reason, f"Created {' and '.join(numbers)}")
 
 
 def of_deletions(deletions: Sequence[Deletion]) -> Iterator[Event]:
@@ -66,6 +66,13 @@ def of_deletions(deletions: Sequence[Deletion]) -> Iterator[Event]:
     if forced:
         message = f"Removed {_number(forced, 'pod')} by force, because the node does not answer: {_first(forced)}"
         yield Event(EventType.WARNING, Reason.NODE_LOST, message)
+
+
+def of_edits(replaced: Sequence[Deletion]) -> Iterator[Event]:
+    """Pods that give way to others because the spec was edited."""
+    if replaced:
+        message = f"Replaced {_number(replaced, 'pod')} that had not started: the job's spec has changed"
+        yield Event(EventType.NORMAL, Reason.REPLACED_PODS, message)
 
 
 def _batch(kind: EventType, reason: str, failures: Sequence[LastFailure], verb: str) -> Iterator[Event]:

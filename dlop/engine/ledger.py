@@ -22,6 +22,7 @@ class Ledger:
         self.disruptions = dict(record.disruptions)
         self.counted = dict(record.counted)
         self.written_off = set(record.written_off)
+        self.retries = dict(record.retries)
         self.last_failure = record.last_failure
         limits = {role.name: role.replicas for role in spec.roles}
         self.completed = _within(record.completed, limits)
@@ -53,7 +54,8 @@ class Ledger:
             self.forget(role)
 
     def let_go(self) -> None:
-        """Give up the claim to every pod."""
+        """Give up the claim to every pod. What begins anew has not been lost before."""
+        self.retries.clear()
         for indexes in self.started.values():
             indexes.clear()
 
@@ -71,6 +73,7 @@ class Ledger:
             started=_as_ranges(self.started),
             counted={uid: count for uid, count in self.counted.items() if uid in uids},
             written_off=sorted(self.written_off & uids),
+            retries=self.retries,
             last_failure=self.last_failure,
         )
 

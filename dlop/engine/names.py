@@ -13,6 +13,9 @@ JOB_NAME_LABEL = "dlop.dev/job-name"
 REPLICA_TYPE_LABEL = "dlop.dev/replica-type"
 REPLICA_INDEX_LABEL = "dlop.dev/replica-index"
 
+RENDERED_ANNOTATION = "dlop.dev/rendered"
+"""On pods: the generation of the job that the pod was made from, and a hash of what it is made of."""
+
 
 class Reason:
     """Reasons of conditions and events."""
@@ -34,5 +37,8 @@ class Reason:
     CREATED_PODS = "CreatedPods"
     CREATED_SERVICES = "CreatedServices"
     DELETED_PODS = "DeletedPods"
+    REPLACED_PODS = "ReplacedPods"
     CREATE_REFUSED = "CreateRefused"
     NAME_TAKEN = "NameTaken"
+    BACK_OFF = "BackOff"
+    NO_REPLICAS = "NoReplicas"

@@ -121,6 +121,10 @@ class Job(Protocol):
         """Whether the job as a whole counts as running."""
         ...
 
+    def deciding_roles(self) -> tuple[str, ...]:
+        """The roles that have to be done for the job to be done."""
+        ...
+
     def judge(self, progress: Progress) -> Verdict | None:
         """Whether the job has come to its end, by the success rule of its kind. Failures that are final count here too."""
         ...

@@ -39,6 +39,8 @@ class Deletion:
     uid: str
     grace_seconds: int | None = None
     """0 removes it without waiting for its node, which may be gone for ever."""
+    resource_version: str | None = None
+    """Where given, it is deleted only if nothing about it has changed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +71,5 @@ class Plan:
     delete_job: bool = False
     look_again_at: float | None = None
     """When the next deadline is, in seconds since the epoch; None: nothing happens by itself."""
+    is_complete: bool = False
+    """Once all of this is done there is nothing more to plan, until something else happens: seeing it done is no news."""

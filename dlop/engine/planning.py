@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dlop.engine import events, restart
+from dlop.engine import backoff, events, restart
 from dlop.engine.accounting import Account, take_account
-from dlop.engine.case import Case, Stored, opened, stored_state
+from dlop.engine.case import Case, Stored, stored_state
+from dlop.engine.catching_up import with_latest_attempt
 from dlop.engine.cleanup import after_the_end
 from dlop.engine.deadline import missed, next_deadline
+from dlop.engine.editing import outdated_by_edits, services_outdated_by_edits
+from dlop.engine.foresight import nothing_is_left, when_created
 from dlop.engine.limits import exceeded
 from dlop.engine.outcome import Job, Phase, Verdict
 from dlop.engine.plan import Plan
 from dlop.engine.record import Blocked, Record
-from dlop.engine.removal import deletions, next_overdue, outdated_and_written_off, overdue
+from dlop.engine.removal import deletions, deletions_if_unchanged, next_overdue, outdated_and_written_off, overdue
 from dlop.engine.scaling import surplus_pods, surplus_services
 from dlop.engine.snapshot import Snapshot
 from dlop.engine.spec import SpecError
@@ -19,7 +22,7 @@ from dlop.engine.starting import Creations, to_create
 from dlop.engine.status import changed_status, end_of, outcome_of, phase_of, refusal_of, started_at
 from dlop.engine.suspend import hold, to_take_away
 from dlop.engine.times import earliest
-from dlop.engine.waiting import find_block
+from dlop.engine.waiting import find_block, nothing_to_run
 
 
 def plan(job: Job, snapshot: Snapshot, *, now: float) -> Plan:
@@ -28,13 +31,13 @@ def plan(job: Job, snapshot: Snapshot, *, now: float) -> Plan:
         return Plan()
     stored = stored_state(job)
     try:
-        case = opened(job, job.spec, snapshot, stored=stored, now=now)
+        case = Case(job, job.spec, snapshot, stored, now)
     except SpecError as error:
         return _refuse(job, stored, error, now=now)
     if stored.phase is not None and stored.phase.is_end:
         return after_the_end(case)
-    if case.is_stale:
-        return Plan()
+    if case.missed_attempts:
+        return Plan(status=with_latest_attempt(case))
     return _suspend(case) if case.policy.suspend else _run(case)
 
 
@@ -69,14 +72,14 @@ def _run(case: Case) -> Plan:
     verdict = _verdict(case, account, since=since, blocked=blocked)
     if verdict is not None:
         return _end(case, account, verdict, since=since)
-    restart.start_again(account.losses, account.ledger, scope=case.policy.restart_scope)
+    restart.start_again(account.losses, account.ledger, scope=case.policy.restart_scope, now=case.now)
     return _go_on(case, account, since=since, blocked=blocked)
 
 
 def _verdict(case: Case, account: Account, *, since: float, blocked: Blocked | None) -> Verdict | None:
     """The kind goes first: a job that is done is done, however late. What then has to be started again uses up the limits."""
     judged = case.job.judge(account.progress)
-    if judged is not None:
+    if judged is not None and not (judged.succeeded and case.is_idle):
         return judged
     restart.count(account.losses, account.ledger, scope=case.policy.restart_scope)
     return exceeded(case.policy, account.ledger) or missed(case, account.progress, started_at=since, blocked=blocked)
@@ -84,20 +87,26 @@ def _verdict(case: Case, account: Account, *, since: float, blocked: Blocked | N
 
 def _end(case: Case, account: Account, verdict: Verdict, *, since: float) -> Plan:
     """Write down the end, and nothing else: cleaning up begins when it is stored."""
+    account.ledger.retries.clear()
     outcome = end_of(case, account.progress, _closed(case, account), verdict=verdict, since=since)
     return Plan(status=changed_status(case.job, outcome), events=tuple(events.of_phase(case.stored.phase, outcome)))
 
 
 def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | None) -> Plan:
     progress = restart.started_again(account.progress, account.losses, scope=case.policy.restart_scope)
-    phase = phase_of(case, progress)
-    outcome = outcome_of(case, progress, _closed(case, account), phase=phase, since=since, blocked=blocked)
+    resting = backoff.resting(account.ledger.retries, now=case.now)
+    # What dlop itself waits for is told like anything in the way, but no deadline runs meanwhile.
+    told = blocked or nothing_to_run(case) or backoff.explained(case, resting, account.ledger.retries)
     pods = (*outdated_and_written_off(case), *surplus_pods(case))
-    gone = deletions(pods, surplus_services(case)) + overdue(case, case.snapshot.pods)
+    services = (*surplus_services(case), *services_outdated_by_edits(case))
+    gone = deletions(pods, services) + overdue(case, case.snapshot.pods)
+    edited = deletions_if_unchanged(outdated_by_edits(case, progress))
     # What was lost has to be written down before anything takes its place.
-    new = to_create(case, progress) if not account.losses else Creations()
+    new = to_create(case, progress, resting=resting) if not account.losses else Creations()
+    then = when_created(case, progress, new.pods)
+    outcome = outcome_of(case, then, _closed(case, account), phase=phase_of(case, then), since=since, blocked=told)
     return Plan(
-        deletions=gone,
+        deletions=gone + edited,
         services=new.services,
         pods=new.pods,
         others=new.others,
@@ -107,11 +116,15 @@ def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | Non
             *events.of_losses(account),
             *events.of_block(case, outcome),
             *events.of_deletions(gone),
+            *events.of_edits(edited),
             *events.of_creations(case, new),
         ),
         look_again_at=earliest(
-            next_deadline(case, account.progress, started_at=since, blocked=blocked), *next_overdue(case, case.snapshot.pods)
+            next_deadline(case, then, started_at=since, blocked=blocked),
+            *next_overdue(case, case.snapshot.pods),
+            *resting.values(),
         ),
+        is_complete=nothing_is_left(case, account, then, gone + edited),
     )
 
 

@@ -49,7 +49,8 @@ class RoleProgress:
 
     def count(self, *states: ReplicaState) -> int:
         """How many replicas are in one of these states."""
-        return sum(1 for replica in self.replicas if replica.state in states)
+        found = [replica.state for replica in self.replicas]
+        return sum(map(found.count, states))
 
     def all(self, state: ReplicaState) -> bool:
         """Whether every replica is in this state. A role without replicas has nothing left to do."""

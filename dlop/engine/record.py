@@ -26,7 +26,8 @@ class LastFailure(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
     pod: str = ""
     role: str = ""
-    index: int = 0
+    index: int = -1
+    """-1 when it is not known."""
     node: str = ""
     exit_code: int | None = None
     signal: int | None = None
@@ -43,6 +44,15 @@ class Blocked(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     reason: str = ""
     message: str = ""
     since: str = ""
+
+
+class Retry(msgspec.Struct, frozen=True, array_like=True):
+    """Something that was lost not long ago. Written as a list, for there may be many."""
+
+    losses: int = 0
+    """How often in a row."""
+    until: str = ""
+    """From when on it may be started again."""
 
 
 class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -72,6 +82,8 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """By pod uid, how many restarts of its containers are in `restarts` already. Forgotten with the pod."""
     written_off: list[str] = []
     """The uids of pods that are counted as failed or disrupted, and are to be deleted. Forgotten with the pod."""
+    retries: dict[str, Retry] = {}
+    """What was lost not long ago, by the name of what is started again as one: see `backoff.py`."""
     last_failure: LastFailure | None = None
     blocked: Blocked | None = None
 

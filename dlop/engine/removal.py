@@ -26,23 +26,31 @@ def deletions(pods: Iterable[Pod], services: Iterable[KubeObject] = ()) -> tuple
     return tuple(_deletion(resource, each) for resource, each in found if each.metadata.deletion_timestamp is None)
 
 
+def deletions_if_unchanged(pods: Iterable[Pod]) -> tuple[Deletion, ...]:
+    """To delete these, save those to which anything happens in the meantime."""
+    return tuple(_deletion(PODS, pod, resource_version=pod.metadata.resource_version or None) for pod in pods)
+
+
 def overdue(case: Case, pods: Iterable[Pod]) -> tuple[Deletion, ...]:
     """To remove by force those pods whose nodes do not say that they are gone, long after they should be."""
-    return tuple(_deletion(PODS, pod, grace_seconds=0) for pod in pods if (due := _due(case, pod)) is not None and case.now >= due)
+    return tuple(_deletion(PODS, pod, grace_seconds=0) for pod, due in _dues(case, pods) if case.now >= due)
 
 
 def next_overdue(case: Case, pods: Iterable[Pod]) -> Iterator[float]:
     """When pods that are on their way out become overdue."""
-    return (due for pod in pods if (due := _due(case, pod)) is not None and case.now < due)
+    return (due for _, due in _dues(case, pods) if case.now < due)
 
 
-def _due(case: Case, pod: Pod) -> float | None:
-    """None when the pod is not on its way out, or force was used already: what is left are finalizers of somebody else."""
-    leaving_until, patience = pod.metadata.deletion_timestamp, case.policy.node_lost_seconds
-    if leaving_until is None or patience is None or pod.metadata.deletion_grace_period_seconds == 0:
-        return None
-    return leaving_until.timestamp() + patience
+def _dues(case: Case, pods: Iterable[Pod]) -> Iterator[tuple[Pod, float]]:
+    """Pods that are on their way out. Where force was used already, what is left are finalizers of somebody else."""
+    patience = case.policy.node_lost_seconds
+    if patience is None:
+        return
+    for pod in pods:
+        leaving_until = pod.metadata.deletion_timestamp
+        if leaving_until is not None and pod.metadata.deletion_grace_period_seconds != 0:
+            yield pod, leaving_until.timestamp() + patience
 
 
-def _deletion(resource: Resource, found: KubeObject, *, grace_seconds: int | None = None) -> Deletion:
-    return Deletion(resource, found.metadata.name, found.metadata.uid, grace_seconds=grace_seconds)
+def _deletion(resource: Resource, found: KubeObject, *, grace_seconds: int | None = None, resource_version: str | None = None) -> Deletion:
+    return Deletion(resource, found.metadata.name, found.metadata.uid, grace_seconds=grace_seconds, resource_version=resource_version)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from dlop.engine import backoff
 from dlop.engine.ledger import Ledger
 from dlop.engine.progress import Progress, ReplicaState, RoleProgress
 from dlop.engine.record import LastFailure
@@ -53,9 +54,13 @@ def count(losses: tuple[Loss, ...], ledger: Ledger, *, scope: RestartScope) -> N
         ledger.note(loss.failure)
 
 
-def start_again(losses: tuple[Loss, ...], ledger: Ledger, *, scope: RestartScope) -> None:
+def start_again(losses: tuple[Loss, ...], ledger: Ledger, *, scope: RestartScope, now: float) -> None:
     """Give up what is to be started again: the pods are deleted when this has been stored, and created when they are gone."""
+    if losses:
+        backoff.forgive(ledger.retries, now=now)
     for loss in _counted(losses, scope):
+        unit = backoff.unit_of(scope, loss.role, loss.failure.index)
+        backoff.put_off(ledger.retries, unit, state=loss.state, now=now)
         match scope:
             case RestartScope.REPLICA:
                 ledger.started[loss.role].discard(loss.failure.index)

@@ -17,6 +17,9 @@ _TAKEN_AWAY = frozenset(
 )
 """Reasons of failed pods with which a node, and not the program, ended or refused the pod."""
 
+_MOST_DIGITS = 9
+"""Of an attempt: a label that somebody has written by hand must not become a number that no record can hold."""
+
 
 class Sight(Enum):
     """What a look at a pod shows."""
@@ -49,15 +52,23 @@ def look_at(pod: Pod, role: RoleSpec) -> Sight:
     return Sight.WAITS if pod.status.phase in ("", "Pending") else Sight.RUNS
 
 
+def has_begun(pod: Pod, role: RoleSpec) -> bool:
+    """Whether anything of the main container has run: a pod also waits while only another container does not start."""
+    if pod.status.phase not in ("", "Pending"):
+        return True
+    main = main_container(pod, role)
+    return main is not None and (main.restart_count > 0 or bool(main.state.running or main.state.terminated))
+
+
 def attempt_of(pod: Pod) -> int:
     """The attempt that a pod belongs to. A pod that does not say so was there before there were attempts."""
     label = pod.metadata.labels.get(ATTEMPT_LABEL, "")
-    return int(label) if label.isdecimal() else 0
+    return int(label) if label.isdecimal() and len(label) <= _MOST_DIGITS else 0
 
 
 def restarts_of(pod: Pod) -> int:
     """How often the node has restarted containers of a pod."""
-    return sum(container.restart_count for container in _all_containers(pod))
+    return sum([container.restart_count for container in _all_containers(pod)])
 
 
 def failure_of(pod: Pod, role: RoleSpec, index: int, *, now: float) -> LastFailure:
@@ -79,12 +90,19 @@ def failure_of(pod: Pod, role: RoleSpec, index: int, *, now: float) -> LastFailu
 
 def main_container(pod: Pod, role: RoleSpec) -> ContainerStatus | None:
     """What has become of the container whose end is the end of the replica."""
-    found = {container.name: container for container in pod.status.container_statuses}
-    if role.container in found or not found:
-        return found.get(role.container)
+    statuses = pod.status.container_statuses
+    if not statuses:
+        return None
     # Nodes list containers in the order of their names, not of the spec.
-    first = pod.spec.containers[0].name if pod.spec.containers else next(iter(found))
-    return found.get(first)
+    first = pod.spec.containers[0].name if pod.spec.containers else statuses[0].name
+    return _status_of(role.container, statuses) or _status_of(first, statuses)
+
+
+def _status_of(name: str, statuses: tuple[ContainerStatus, ...]) -> ContainerStatus | None:
+    for status in statuses:
+        if status.name == name:
+            return status
+    return None
 
 
 def _end_of(pod: Pod, role: RoleSpec) -> _End | None:

@@ -5,8 +5,10 @@ A create that was refused is asked for again in every pass; when it is tried aga
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
+from dlop.engine.backoff import unit_of
 from dlop.engine.case import Case
 from dlop.engine.plan import Creation
 from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState
@@ -22,15 +24,15 @@ class Creations:
     pods: tuple[Creation, ...] = ()
 
 
-def to_create(case: Case, progress: Progress) -> Creations:
-    """Everything that is missing and may be there by now."""
+def to_create(case: Case, progress: Progress, *, resting: Container[str] = ()) -> Creations:
+    """Everything that is missing and may be there by now. The pods of what rests come later."""
     others = tuple(creation for creation in case.other_objects if _is_free(case, creation))
     if any(resource not in (PODS, SERVICES) for resource, _ in case.taken):
         return Creations(others=others)
     services = _services(case)
     if any(resource == SERVICES for resource, _ in case.taken):
         return Creations(others=others, services=services)
-    return Creations(others=others, services=services, pods=_pods(case, progress))
+    return Creations(others=others, services=services, pods=_pods(case, progress, resting))
 
 
 def _is_free(case: Case, creation: Creation) -> bool:
@@ -44,16 +46,20 @@ def _services(case: Case) -> tuple[Creation, ...]:
     return tuple(Creation(SERVICES, body) for body in bodies if body is not None)
 
 
-def _pods(case: Case, progress: Progress) -> tuple[Creation, ...]:
+def _pods(case: Case, progress: Progress, resting: Container[str]) -> tuple[Creation, ...]:
     """A role starts when its turn has come and nothing of an earlier attempt is left."""
     found: list[Creation] = []
     for role in progress.roles:
-        missing = [replica for replica in role.replicas if _is_missing(replica)]
+        missing = [replica for replica in role.replicas if _is_missing(replica) and not _rests(case, replica, resting)]
         if missing and not case.has_outdated(role.spec) and case.job.may_start(role.spec, progress):
             attempt = case.attempts[role.spec.name]
             bodies = (case.job.make_pod(role.spec, replica.index, attempt=attempt) for replica in missing)
             found += [pod for pod in (Creation(PODS, body) for body in bodies) if _is_free(case, pod)]
     return tuple(found)
+
+
+def _rests(case: Case, replica: ReplicaProgress, resting: Container[str]) -> bool:
+    return bool(resting) and unit_of(case.policy.restart_scope, replica.role, replica.index) in resting
 
 
 def _is_missing(replica: ReplicaProgress) -> bool:

@@ -29,6 +29,8 @@ def phase_of(case: Case, progress: Progress) -> Phase:
         return Phase.RESTARTING
     if case.job.is_running(progress):
         return Phase.RUNNING
+    if case.is_idle:
+        return Phase.CREATED
     before = case.stored.phase
     return before if before in (Phase.RUNNING, Phase.RESTARTING) else Phase.CREATED
 

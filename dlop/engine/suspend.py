@@ -9,6 +9,7 @@ from dlop.engine.case import Case
 from dlop.engine.plan import Deletion
 from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState
 from dlop.engine.removal import deletions, overdue
+from dlop.engine.scaling import surplus_services
 
 _KEPT = (ReplicaState.SUCCEEDED, ReplicaState.FAILED)
 
@@ -20,9 +21,9 @@ def hold(account: Account) -> Progress:
 
 
 def to_take_away(case: Case) -> tuple[Deletion, ...]:
-    """All pods and the services of all replicas."""
-    services = (service for service in case.snapshot.services if service.metadata.name in case.service_names)
-    return deletions(case.snapshot.pods, services) + overdue(case, case.snapshot.pods)
+    """All pods, and the services of all replicas that there are or were."""
+    asked_for = (service for service in case.snapshot.services if service.metadata.name in case.service_names)
+    return deletions(case.snapshot.pods, (*asked_for, *surplus_services(case))) + overdue(case, case.snapshot.pods)
 
 
 def _held(replica: ReplicaProgress) -> ReplicaProgress:

@@ -145,5 +145,13 @@ _NOTES = """
 - Restart scope Replica: that replica alone gets a new pod. Role and Job: all pods of the role or of the job are deleted, and
   new ones are created when the last old one is gone. That counts once, however many replicas were lost, and is a new
   attempt: its number is on the status and on the pods.
+- What dlop starts again, it starts later each time: at once the first time, then after 10 seconds, 20, 40, up to 5 minutes;
+  after a disruption, at once the second time too. Each replica waits by itself; in the scopes Role and Job, the role or the job
+  waits. What has gone on for 10 minutes begins from the start, and so does a job whose spec was edited. The `Blocked`
+  condition, reason `BackOff`, tells the moment.
+- A job with 0 replicas in every role that decides has not succeeded: it waits until they are raised. It has when some of
+  these replicas were done before.
+- A pod that has not started is replaced when the spec that it was made from is edited; one that has keeps what it was made of
+  until it is started again.
 - A pod that is told to go and ends with exit code 0 after that has not finished: it is replaced.
 """

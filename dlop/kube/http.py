@@ -159,7 +159,7 @@ class HttpTransport:
             headers["authorization"] = access.authorization
         return self._opened_session().request(
             request.method,
-            _url(self.connection.server, request),
+            _url(self.connection.server, request.path, request.query),
             headers=headers,
             data=_streamed_if_large(request.body),
             timeout=timeout,
@@ -266,10 +266,7 @@ def _streamed_if_large(body: bytes | None) -> bytes | io.BytesIO | None:
     return io.BytesIO(body) if body is not None and len(body) > _MAX_BYTES_IN_ONE_PIECE else body
 
 
-def _url(server: str, request: Request) -> URL:
-    return URL(f"{server}{request.path}{_query(request.query)}", encoded=True)
-
-
 @functools.lru_cache(maxsize=256)
-def _query(parameters: tuple[tuple[str, str], ...]) -> str:
-    return "?" + urlencode(parameters, quote_via=quote) if parameters else ""
+def _url(server: str, path: str, query: tuple[tuple[str, str], ...]) -> URL:
+    # The collections that objects are created in are few, and taking a URL apart is a good part of what a request costs.
+    return URL(f"{server}{path}{'?' + urlencode(query, quote_via=quote) if query else ''}", encoded=True)

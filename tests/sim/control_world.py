@@ -102,12 +102,23 @@ class World:
 
     @asynccontextmanager
     async def operating(
-        self, *, identity: str = "one", transport: Transport | None = None, job_class: type[DLJob] = RingJob, **settings: Any
+        self,
+        *,
+        identity: str = "one",
+        transport: Transport | None = None,
+        job_class: type[DLJob] = RingJob,
+        more_classes: tuple[type[DLJob], ...] = (),
+        **settings: Any,
     ) -> AsyncIterator[Operator]:
         """An operator, for as long as the context lasts; at its end it is killed, not stopped."""
         chosen = Settings(**{"leader_election": False, **settings})
         operator = Operator(
-            chosen, [job_class], transport=transport or self.notes, clock=self.clock, rng=Random(identity), identity=identity
+            chosen,
+            [job_class, *more_classes],
+            transport=transport or self.notes,
+            clock=self.clock,
+            rng=Random(identity),
+            identity=identity,
         )
         running = asyncio.create_task(operator.run(), name="operator")
         try:

@@ -6,8 +6,17 @@ import asyncio
 
 from dlop.kube.resources import PODS, SERVICES
 from dlop.local.apiserver.faults import Match
+from dlop.operator import Operator
 from tests.sim.control_world import NAMESPACE, RINGS, a_while, ring, world
 from tests.virtual_time import virtual_time
+
+
+def passes(operator: Operator) -> int:
+    """How often the operator has looked at a job."""
+    labels = {"controller": "ringjobs.example.org", "result": "success"}
+    found = operator.metrics.registry.get_sample_value("controller_runtime_reconcile_total", labels)
+    return int(found or 0)
+
 
 RING_OF_THREE = ["ring-worker-0", "ring-worker-1", "ring-worker-2"]
 
@@ -22,6 +31,40 @@ async def test_a_job_gets_its_services_and_then_its_pods_each_once() -> None:
         posts = [request.path.rsplit("/", 1)[1] for request in w.writes(method="POST")]
         assert posts == ["services"] * 3 + ["pods"] * 3
         assert "Created" in await w.conditions()
+
+
+@virtual_time
+async def test_to_see_what_it_has_asked_for_makes_the_operator_look_at_nothing_again() -> None:
+    async with world() as w, w.operating() as operator:
+        await w.submit(ring())
+        await a_while()
+        await w.report("Running")
+        await a_while()
+        assert "Running" in await w.conditions()
+        assert len(w.writes(method="PATCH")) == 2
+        assert passes(operator) == 2
+
+
+@virtual_time
+async def test_whoever_meddles_with_the_status_is_noticed_also_right_after_it_was_written() -> None:
+    async with world() as w, w.operating():
+        await w.submit(ring())
+        await a_while()
+        await w.client.patch(RINGS, "ring", {"status": {"conditions": None}}, namespace=NAMESPACE, subresource="status")
+        await a_while()
+        assert "Created" in await w.conditions()
+
+
+@virtual_time
+async def test_a_pod_that_fails_while_others_are_created_is_not_overlooked() -> None:
+    async with world() as w, w.operating():
+        w.faults.delay(3.0, match=Match(verb="create", plural="pods"), times=3)
+        await w.submit(ring())
+        await a_while(3.5)
+        await w.report_one("Running", "ring-worker-0")
+        await w.report_one("Failed", "ring-worker-0", exit_code=1)
+        await a_while(30)
+        assert (await w.status())["dlop"]["restarts"] == {"Worker": 1}
 
 
 @virtual_time

@@ -8,6 +8,8 @@ import pytest
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
+from dlop.api.crd import definitions
+from dlop.declaration import JobType
 from dlop.kube.errors import JsonObject
 from dlop.kube.lease import LeadershipLostError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES
@@ -50,6 +52,29 @@ async def test_a_kind_that_goes_and_comes_back_is_looked_after_again() -> None:
         await w.submit(ring("two"))
         await a_while(60)
         assert {"two-worker-0", "two-worker-1", "two-worker-2"} <= set(await w.pod_names())
+
+
+@virtual_time
+async def test_a_kind_that_may_not_be_read_keeps_no_other_waiting_and_is_looked_after_once_it_may() -> None:
+    class StarJob(RingJob):
+        job_type = JobType(group="example.org", version="v1", kind="StarJob")
+
+    async with world() as w:
+        for definition in definitions([StarJob]):
+            await w.client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
+        await a_while(1)
+        await w.client.create(StarJob.job_type.resource, {**ring("star"), "kind": "StarJob"}, namespace=NAMESPACE)
+        w.faults.fail_before(FORBIDDEN, match=Match(plural="starjobs"), times=3)
+        with capture_logs() as lines:
+            async with w.operating(job_class=RingJob, more_classes=(StarJob,)) as operator:
+                await w.submit(ring())
+                await a_while(2)
+                assert (operator.is_synced, await w.pod_names()) == (True, [f"ring-worker-{index}" for index in range(3)])
+                assert operator.watch_age_seconds() < 60
+                await a_while(300)
+                assert "star-worker-2" in await w.pod_names()
+        refusals = [line for line in lines if "may not be read" in line["event"]]
+        assert [line["kind"] for line in refusals] == ["starjobs.example.org"] * 3
 
 
 @virtual_time

@@ -41,6 +41,8 @@ class Happening:
             "delete": lambda: world.delete_pod(self.pod),
             "vanish": lambda: world.lose(self.pod),
             "scale": lambda: world.scale(self.role, self.number),
+            "edit": lambda: world.set_image(TRAINER, f"example.org/train:{self.number}"),
+            "wait": lambda: world.wait(self.number),
             "suspend": lambda: world.set_run_policy(suspend=True),
             "resume": lambda: world.set_run_policy(suspend=False),
         }
@@ -51,6 +53,8 @@ happenings = st.one_of(
     st.builds(Happening, st.just("exit"), st.sampled_from(PODS), st.sampled_from([0, 0, 1, 137])),
     st.builds(Happening, st.sampled_from(["evict", "fail", "delete", "vanish"]), st.sampled_from(PODS)),
     st.builds(Happening, st.just("scale"), number=st.integers(0, 3), role=st.sampled_from([TRAINER, HELPER])),
+    st.builds(Happening, st.just("edit"), number=st.integers(1, 3)),
+    st.builds(Happening, st.just("wait"), number=st.sampled_from([5, 15, 700])),
     st.builds(Happening, st.sampled_from(["suspend", "resume"])),
 )
 steps = st.lists(st.lists(happenings, min_size=1, max_size=3), min_size=1, max_size=8)
@@ -78,7 +82,7 @@ def test_a_run_with_crashes_and_old_copies_ends_like_one_without(
 ) -> None:
     plain, faulty = World(copy.deepcopy(spec)), World(copy.deepcopy(spec))
     troubles = list(faults)
-    for step in [[Happening("run")], *steps, [Happening("resume")], [Happening("run")]]:
+    for step in [[Happening("run")], *steps, [Happening("resume"), Happening("wait", number=700)], [Happening("run")]]:
         for happening in step:
             happening.happen(plain)
             happening.happen(faulty)
@@ -95,8 +99,7 @@ def test_at_rest_a_plan_is_empty_and_says_nothing(spec: JsonObject, steps: list[
     for step in [[Happening("run")], *steps]:
         for happening in step:
             happening.happen(world)
-        world.settle()
-        world.now += 3600
+        world.pass_time(3600)
         plan = world.plan()
         assert not world.effects(plan)
         assert not plan.events
@@ -155,5 +158,7 @@ def planned(world: World, before: World, what: str) -> tuple[Plan, int]:
 def essence(world: World) -> dict[str, object]:
     """What must not depend on how often the operator died."""
     record = {name: value for name, value in world.record.items() if name not in ("writtenOff", "counted")}
-    pods = {name: (pod["metadata"]["labels"][ATTEMPT_LABEL], pod["status"]["phase"]) for name, pod in world.pods.items()}
+    pods = {
+        name: (pod["metadata"]["labels"][ATTEMPT_LABEL], pod["status"]["phase"], world.images()[name]) for name, pod in world.pods.items()
+    }
     return {"record": record, "conditions": world.conditions, "pods": pods, "services": sorted(world.services)}

@@ -41,7 +41,7 @@ def test_the_first_pass_makes_services_and_pods_of_attempt_0_and_says_so_once() 
     assert [creation.name for creation in plan.services] == ["ring-trainer-0", "ring-trainer-1", "ring-helper-0"]
     assert [creation.name for creation in plan.pods] == [creation.name for creation in plan.services]
     assert {creation.body["metadata"]["labels"][ATTEMPT_LABEL] for creation in plan.pods} == {"0"}
-    assert [event.message for event in plan.events] == ["Created 3 services", "Created 3 pods"]
+    assert [event.message for event in plan.events] == ["Created 3 pods and 3 services"]
 
 
 def test_a_job_runs_as_soon_as_a_replica_that_decides_does() -> None:
@@ -221,26 +221,6 @@ def test_a_lost_node_is_given_its_time_and_then_its_pod_is_removed_by_force_once
     assert [event.reason for event in plan.events] == ["NodeLost"]
     world.pods["ring-trainer-0"]["metadata"]["deletionGracePeriodSeconds"] = 0
     assert world.plan().deletions == ()
-
-
-def test_pods_of_a_later_attempt_than_the_record_mean_that_the_record_is_old() -> None:
-    world = running(restartScope="Job")
-    for pod in world.pods.values():
-        pod["metadata"]["labels"][ATTEMPT_LABEL] = "1"
-    assert world.plan() == Plan()
-
-
-def test_where_the_record_was_wiped_out_the_pods_tell_the_attempt() -> None:
-    world = running(restartScope="Job")
-    world.fail("ring-trainer-0", code=1)
-    world.settle()
-    world.run()
-    world.settle()
-    before = world.uids()
-    world.status = {}
-    world.settle()
-    assert world.record["attempt"] == 1
-    assert world.uids() == before
 
 
 # --- scaling ---
@@ -462,6 +442,15 @@ def test_a_pod_that_does_not_start_in_time_fails_the_job_and_is_named() -> None:
     failed = world.condition("Failed")
     assert failed["reason"] == "StartDeadlineExceeded"
     assert all(part in failed["message"] for part in ("ring-trainer-1", "ImagePullBackOff", "no such image"))
+
+
+def test_a_pod_to_which_nothing_ever_happens_misses_its_start_deadline_too() -> None:
+    world = World(ring(startDeadlineSeconds=120))
+    plan = world.plan()
+    world.carry_out(plan)
+    assert plan.look_again_at == START + 120
+    world.pass_time(120)
+    assert world.condition("Failed")["reason"] == "StartDeadlineExceeded"
 
 
 def test_a_replaced_pod_has_its_full_time_to_start() -> None:

@@ -90,6 +90,25 @@ def test_a_foreign_object_whose_name_nobody_needs_is_in_nobodys_way() -> None:
 # --- creates that are refused ---
 
 
+def test_of_several_refused_creates_the_one_that_is_tried_again_first_is_told() -> None:
+    late, early = (Refusal(PODS, f"ring-trainer-{index}", "Forbidden", "exceeded quota: team") for index in (1, 0))
+    world = World(ring(), refusals=(late, early))
+    world.settle()
+    world.refusals = (early,)
+    world.settle()
+    assert "ring-trainer-0" in world.condition("Blocked")["message"]
+    assert [event.reason for event in world.events].count("CreateRefused") == 1
+
+
+def test_after_an_edit_the_refusal_of_the_new_spec_is_told() -> None:
+    world = World(ring(), refusals=(Refusal(PODS, "ring-trainer-0", "Invalid", "metadata.labels: Invalid value"),))
+    world.settle()
+    world.refusals = (Refusal(PODS, "ring-trainer-0", "Invalid", "spec.containers[0].env: Invalid value"),)
+    world.set_image(TRAINER, "example.org/train:2")
+    world.settle()
+    assert "env" in world.condition("Blocked")["message"]
+
+
 def test_a_refused_create_is_told_once_and_asked_for_until_it_is_there() -> None:
     world = World(ring(), refusals=(Refusal(PODS, "ring-trainer-0", "Forbidden", "exceeded quota: team"),))
     plan = world.plan()

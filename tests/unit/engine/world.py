@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -70,7 +71,7 @@ class World:
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
-            pods=tuple(msgspec.convert(pod, Pod) for pod in self.pods.values()),
+            pods=tuple(msgspec.convert(_versioned(pod), Pod) for pod in self.pods.values()),
             services=tuple(msgspec.convert(service, Service) for service in self.services.values()),
             others=tuple((resource, msgspec.convert(body, PartialObject)) for (resource, _), body in self.others.items()),
             foreign=self.foreign,
@@ -101,6 +102,12 @@ class World:
         if writes is None or writes >= len(effects):
             self.events += plan.events
         self.look_again_at = plan.look_again_at
+        if plan.is_complete and writes is None and version is None:
+            again = self.plan()
+            assert not self.effects(again), "there is more to do after a plan that says it is complete"
+            if again.look_again_at is not None:  # told to the second
+                assert plan.look_again_at is not None, "nobody looks again after a plan that says it is complete"
+                assert plan.look_again_at < again.look_again_at + 1, "somebody looks too late"
         return bool(effects)
 
     def settle(self) -> None:
@@ -112,6 +119,20 @@ class World:
             if not busy and not self.let_go():
                 return
         raise AssertionError("the engine does not come to rest")
+
+    def wait(self, seconds: float) -> None:
+        """Time goes by, and nobody looks."""
+        self.now += seconds
+
+    def pass_time(self, seconds: float) -> None:
+        """Time goes by; the job is looked at when its last plan asked for it, and at no other moment."""
+        end = self.now + seconds
+        self.settle()
+        while not self.is_deleted and self.look_again_at is not None and self.look_again_at <= end:
+            assert self.look_again_at > self.now, "a moment that has passed is waited for"
+            self.now = self.look_again_at
+            self.settle()
+        self.now = end
 
     # --- what nodes and people do ---
 
@@ -176,6 +197,9 @@ class World:
     def set_run_policy(self, **fields: object) -> None:
         self.edit(lambda spec: spec["runPolicy"].update(fields))
 
+    def set_image(self, role: str, image: str) -> None:
+        self.edit(lambda spec: spec["replicaSpecs"][role]["template"]["spec"]["containers"][0].update(image=image))
+
     def scale(self, role: str, replicas: int) -> None:
         """What is taken out of the spec and put in again begins from the start."""
         self.edit(lambda spec: spec["replicaSpecs"][role].update(replicas=replicas))
@@ -208,6 +232,9 @@ class World:
         """The pods that the spec asks for."""
         job = self.job()
         return {job.replica_name(role, index) for role in job.spec.roles for index in range(role.replicas)}
+
+    def images(self) -> dict[str, str]:
+        return {name: pod["spec"]["containers"][0]["image"] for name, pod in self.pods.items()}
 
     def uids(self) -> dict[str, str]:
         return {name: pod["metadata"]["uid"] for name, pod in self.pods.items()}
@@ -246,6 +273,8 @@ class World:
         found = place.get(deletion.name)
         if found is None or found["metadata"]["uid"] != deletion.uid:
             return  # 404, or the precondition fails
+        if deletion.resource_version not in (None, _versioned(found)["metadata"]["resourceVersion"]):
+            return  # 409: something has happened to it
         self.writes[f"delete {deletion.name}"] += 1
         if deletion.resource != PODS or deletion.grace_seconds == 0:
             del place[deletion.name]
@@ -269,3 +298,9 @@ class World:
     def _delete_job(self) -> None:
         self.is_deleted = True
         self.pods, self.services = {}, {}
+
+
+def _versioned(body: JsonObject) -> JsonObject:
+    """The object with a version that is another one whenever anything about it is."""
+    version = zlib.crc32(msgspec.json.encode(body))
+    return {**body, "metadata": {**body["metadata"], "resourceVersion": str(version)}}

@@ -53,6 +53,9 @@ RUNNING = ("Running", "True", "PairJobRunning")
         ([Phase.RUNNING, Phase.RESTARTING], [CREATED, ("Restarting", "True", "PairJobRestarting")]),
         ([Phase.RUNNING, Phase.RESTARTING, Phase.RUNNING], [CREATED, RUNNING]),
         ([Phase.RUNNING, Phase.SUSPENDED], [CREATED, ("Running", "False", "PairJobSuspended"), ("Suspended", "True", "PairJobSuspended")]),
+        ([Phase.RUNNING, Phase.CREATED], [CREATED, ("Running", "False", "NoReplicas")]),
+        ([Phase.RUNNING, Phase.RESTARTING, Phase.CREATED], [CREATED]),
+        ([Phase.RUNNING, Phase.CREATED, Phase.RUNNING], [CREATED, RUNNING]),
         ([Phase.SUSPENDED, Phase.RUNNING], [CREATED, ("Suspended", "False", "PairJobResumed"), RUNNING]),
         ([Phase.RUNNING, Phase.SUSPENDED, Phase.RUNNING], [CREATED, ("Suspended", "False", "PairJobResumed"), RUNNING]),
     ],
@@ -77,6 +80,14 @@ def test_a_refused_spec_is_a_failure_with_a_reason_of_its_own_that_goes_when_the
     assert told(refused)[-1] == ("Failed", "True", "InvalidSpec")
     assert pair().phase_in(refused) is Phase.INVALID
     assert told(pair(status=refused).write_status(outcome(Phase.RUNNING))) == [CREATED, RUNNING]
+
+
+def test_another_mistake_in_a_refused_spec_is_told_in_place_of_the_first() -> None:
+    first = history(Phase.INVALID, reason="InvalidSpec", message="spec.a: is missing")
+    status = pair(status=first).write_status(outcome(Phase.INVALID, now=60.0, reason="InvalidSpec", message="spec.b: is missing"))
+    failed = status["conditions"][-1]
+    assert (failed["message"], failed["lastUpdateTime"]) == ("spec.b: is missing", "1970-01-01T00:01:00Z")
+    assert failed["lastTransitionTime"] == first["conditions"][-1]["lastTransitionTime"]
 
 
 def test_a_limit_is_named_by_its_own_reason() -> None:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from dlop import ContainerProperties, Options, Replica, ReplicaState, RestartPolicy, RoleSpec
+from dlop import ContainerProperties, Options, Replica, ReplicaState, RestartPolicy, RoleSpec, SpecError
+from dlop.engine.names import RENDERED_ANNOTATION
 from dlop.kube.errors import JsonObject
 from tests.unit.job.jobs import UID, PairJob, environment, make, pair, pair_spec, template
 
@@ -52,8 +53,28 @@ def test_the_template_of_the_user_is_kept_whole() -> None:
     assert pod["spec"]["containers"][0] == given["containers"][0]
     assert pod["spec"]["containers"][1]["volumeMounts"] == given["containers"][1]["volumeMounts"]
     assert pod["metadata"]["labels"]["team"] == "blue"
-    assert pod["metadata"]["annotations"] == {"note": "mine"}
+    assert pod["metadata"]["annotations"].keys() == {"note", RENDERED_ANNOTATION}
+    assert pod["metadata"]["annotations"]["note"] == "mine"
     assert pod["metadata"]["finalizers"] == ["example.org/keep"]
+
+
+def stamp_of(job: PairJob, *, attempt: int = 0) -> str:
+    annotations = replica_of(job, "Follower", 1, attempt=attempt).pod()["metadata"]["annotations"]
+    stamp: str = annotations[RENDERED_ANNOTATION]
+    return stamp
+
+
+def test_a_pod_tells_the_generation_that_it_was_made_from() -> None:
+    assert stamp_of(make(PairJob, pair_spec(), generation=7)).startswith("7-")
+
+
+def test_pods_of_the_same_spec_have_the_same_stamp_whatever_their_job_and_attempt() -> None:
+    assert stamp_of(pair()) == stamp_of(pair(), attempt=3) == stamp_of(make(PairJob, pair_spec(), uid="another"))
+
+
+@pytest.mark.parametrize("field", [{"image": "example.org/train:2"}, {"env": [{"name": "A", "value": "1"}]}, {"args": ["-v"]}])
+def test_pods_of_another_spec_have_another_stamp(field: JsonObject) -> None:
+    assert stamp_of(pair(**field)) != stamp_of(pair())
 
 
 def test_the_environment_of_the_user_comes_first_in_its_order_and_wins() -> None:
@@ -181,11 +202,22 @@ def test_the_node_restarts_only_what_the_operator_does_not_decide(policy: str, s
     assert replica_of(job, "Leader", 0).pod()["spec"]["restartPolicy"] == expected
 
 
-def test_without_a_container_of_that_name_the_first_one_takes_part() -> None:
-    containers = [{"name": "mine", "image": "x"}, {"name": "other", "image": "y"}]
-    pod = next(make(PairJob, {"replicaSpecs": {"Leader": {"template": {"spec": {"containers": containers}}}}}).all_replicas()).pod()
+def with_containers(*names: str) -> PairJob:
+    containers = [{"name": name, "image": "x"} for name in names]
+    return make(PairJob, {"replicaSpecs": {"Leader": {"template": {"spec": {"containers": containers}}}}})
+
+
+def test_a_single_container_takes_part_whatever_its_name() -> None:
+    pod = next(with_containers("mine").all_replicas()).pod()
     assert environment(pod["spec"]["containers"][0])["LEADER"] == "train-leader-0:7000"
-    assert "env" not in pod["spec"]["containers"][1]
+
+
+def test_of_several_containers_the_one_that_takes_part_must_have_the_name() -> None:
+    pod = next(with_containers("other", "main").all_replicas()).pod()
+    assert environment(pod["spec"]["containers"][1])["LEADER"] == "train-leader-0:7000"
+    assert "env" not in pod["spec"]["containers"][0]
+    with pytest.raises(SpecError, match=r"containers: must have a container named 'main'; the ones there are: 'mine', 'other'"):
+        _ = with_containers("mine", "other").spec
 
 
 def test_a_kind_may_insist_on_its_container() -> None:

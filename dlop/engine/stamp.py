@@ -1,0 +1,34 @@
+"""What a pod was made from, as it is noted on the pod: the generation of its job, and a hash of what it is made of."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL, RENDERED_ANNOTATION
+from dlop.kube.errors import JsonObject
+
+# The same spec may come with its fields in another order.
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def stamped(pod: JsonObject, *, generation: int) -> JsonObject:
+    """A rendered pod with its stamp."""
+    metadata = pod["metadata"]
+    stamp = f"{generation}-{_hash_of(pod)}"
+    return {**pod, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), RENDERED_ANNOTATION: stamp}}}
+
+
+def read_stamp(stamp: str) -> tuple[int, str]:
+    """The generation and the hash; the hash is empty where there is no stamp, or none that makes sense."""
+    generation, _, digest = stamp.partition("-")
+    return (int(generation), digest) if generation.isdecimal() and len(generation) < 19 else (0, "")
+
+
+def _hash_of(pod: JsonObject) -> str:
+    """Of all that the spec has a say in. Which job, and which attempt of it, makes no difference."""
+    metadata = pod["metadata"]
+    labels = {name: value for name, value in metadata["labels"].items() if name not in (ATTEMPT_LABEL, JOB_UID_LABEL)}
+    made_of = (labels, metadata.get("annotations"), metadata.get("finalizers"), pod["spec"])
+    return hashlib.blake2b(_encoder.encode(made_of), digest_size=8).hexdigest()

@@ -1,0 +1,30 @@
+"""A pod that the server finds invalid is that pod's trouble: the others of its job are made, and made again."""
+
+from __future__ import annotations
+
+from dlop.kube.errors import JsonObject
+from dlop.kube.resources import PODS
+from dlop.testing.kit import OperatorKit
+from tests.cluster.chain_kinds import CrewJob
+from tests.virtual_time import virtual_time
+
+
+def crew() -> JsonObject:
+    """A chief whose pod is refused, and a helper."""
+    helper = {"name": "main", "image": "i"}
+    chief = {**helper, "env": [{"name": "A=B", "value": "1"}]}
+    roles = {name: {"template": {"spec": {"containers": [main]}}} for name, main in (("Chief", chief), ("Helper", helper))}
+    return {"apiVersion": "chains.dlop.dev/v1", "kind": "CrewJob", "metadata": {"name": "crew"}, "spec": {"replicaSpecs": roles}}
+
+
+@virtual_time
+async def test_a_pod_is_replaced_while_another_one_of_its_job_is_refused() -> None:
+    async with OperatorKit(frameworks=[CrewJob]) as kit:
+        job = await kit.submit(crew())
+        await kit.until(job, reached=lambda job: list(job.pods) == ["crew-helper-0"] and "blocked" in job.status.get("dlop", {}))
+        first = job.pods["crew-helper-0"]["metadata"]["uid"]
+        await kit.client.delete(PODS, "crew-helper-0", namespace="default")
+        await kit.until(
+            job, reached=lambda job: [pod["metadata"]["uid"] != first for pod in job.pods.values()] == [True], within_seconds=600
+        )
+        assert job.status["dlop"]["blocked"]["object"] == "pod crew-chief-0"
