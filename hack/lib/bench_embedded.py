@@ -1,4 +1,4 @@
-"""The embedded API server over plain HTTP on one core, in a process of its own, until the end of standard input."""
+"""The embedded API server in a process of its own, until the end of standard input: over plain HTTP on one core, or over TLS."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from dlop.kube.garbage import tune_garbage_collection
 from dlop.local.cluster import EmbeddedCluster
 
 
-async def serve() -> None:
+async def serve(*, tls: bool) -> None:
     """Print where the server is, then serve."""
     async with EmbeddedCluster() as cluster:
-        front = await cluster.serve(tls=False)
+        front = await cluster.serve(tls=tls)
         tune_garbage_collection()
-        print(json.dumps({"url": front.url, "token": front.token, "pid": os.getpid()}), flush=True)
+        place = {"url": front.url, "token": front.token, "pid": os.getpid()}
+        print(json.dumps({**place, "kubeconfig": front.kubeconfig()} if tls else place), flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
 
 if __name__ == "__main__":
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    uvloop.run(serve())
+    over_tls = sys.argv[1:] == ["tls"]
+    if not over_tls:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    uvloop.run(serve(tls=over_tls))

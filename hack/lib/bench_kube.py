@@ -6,12 +6,10 @@ something could not be measured. Times and sizes of other processes are read fro
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
 import json
 import os
-import platform
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,37 +22,13 @@ import uvloop
 from bench_creates import against_bare, bare_create, bare_session, rate
 from bench_feed import Feed
 from bench_pods import stored_pod
+from bench_processes import cpu_seconds, serving
+from bench_rows import MeasureError, Row, parser, say, tell
 from cluster_credentials import write_kubeconfig
-from kubernetes_build import KUBERNETES_VERSION, AssetsError, ensure_assets
-from real_cluster import ClusterError, RealCluster
+from real_cluster import RealCluster
 
 _LIB = Path(__file__).parent
 _MEASURE_WITHIN_SECONDS = 300.0
-
-
-@dataclass(frozen=True)
-class Row:
-    """One figure and its goal: at most, or at least."""
-
-    name: str
-    value: float
-    unit: str
-    at_most: float | None = None
-    at_least: float | None = None
-
-    @property
-    def goal(self) -> str:
-        """The goal in a few characters; empty where there is none."""
-        if self.at_most is not None:
-            return f"<= {self.at_most:,g}"
-        return "" if self.at_least is None else f">= {self.at_least:,g}"
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the goal is met; None where there is none."""
-        if self.at_most is not None:
-            return self.value <= self.at_most
-        return None if self.at_least is None else self.value >= self.at_least
 
 
 @dataclass(frozen=True)
@@ -76,21 +50,13 @@ QUICK = Scale(events=2_000, pods=1_000, relists=1, rounds=2, round_creates=50, e
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, print, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="hack/bench kube", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    parser.add_argument("--quick", action="store_true", help="measure next to nothing: is everything there?")
-    options = parser.parse_args(arguments)
-    try:
-        ensure_assets()
+    options = parser("kube", __doc__).parse_args(arguments)
+
+    def measured() -> list[Row]:
         with RealCluster.started() as cluster:
-            rows = measure(cluster, QUICK if options.quick else Scale())
-    except (AssetsError, ClusterError, MeasureError) as error:
-        print(f"hack/bench: {error}", file=sys.stderr)
-        return 1
-    print(table(rows))
-    if options.json is not None:
-        options.json.write_text(json.dumps(report(rows), indent=2) + "\n")
-    return 0
+            return measure(cluster, QUICK if options.quick else Scale())
+
+    return tell(measured, json_path=options.json)
 
 
 def measure(cluster: RealCluster, scale: Scale) -> list[Row]:
@@ -98,40 +64,21 @@ def measure(cluster: RealCluster, scale: Scale) -> list[Row]:
     return [*_informer_rows(cluster, scale), *_client_rows(cluster, scale), *_embedded_rows(scale)]
 
 
-def table(rows: Sequence[Row]) -> str:
-    """The figures for people."""
-    lines = [f"{'':62}{'measured':>10}  {'goal':>9}"]
-    for row in rows:
-        verdict = {True: "met", False: "MISSED", None: ""}[row.met]
-        lines.append(f"{f'{row.name} ({row.unit})':62}{row.value:>10,.4g}  {row.goal:>9}  {verdict}".rstrip())
-    return "\n".join(lines)
-
-
-def report(rows: Sequence[Row]) -> dict[str, object]:
-    """The figures for programs."""
-    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "kubernetes": KUBERNETES_VERSION}
-    return {"machine": machine, "rows": [{**asdict(row), "met": row.met} for row in rows]}
-
-
-class MeasureError(Exception):
-    """Something could not be measured; the message says what and why."""
-
-
 # --- the informer --------------------------------------------------------------------------------------------------------
 
 
 def _informer_rows(cluster: RealCluster, scale: Scale) -> Iterator[Row]:
     size = len(msgspec.json.encode(stored_pod("bench-1", resource_version="1000")))
-    _say(f"informer: {scale.events} watch events of {size} bytes over TLS")
+    say(f"informer: {scale.events} watch events of {size} bytes over TLS")
     [cpu] = _informer("cpu", cluster, Feed(pods=100, events=scale.events))
     yield Row("a watch event of a 3 KB pod through the informer", cpu, "µs of CPU", at_most=40)
     for streams_lists, how in ((True, "streamed"), (False, "in pages")):
-        _say(f"informer: {scale.relists} relists of {scale.pods} pods, {how}")
+        say(f"informer: {scale.relists} relists of {scale.pods} pods, {how}")
         feed = Feed(pods=scale.pods, relists=scale.relists, streams_lists=streams_lists)
         waited, busy = _informer("stall", cluster, feed)
         yield Row(f"loop stall, {scale.pods:,} pods listed {how}", waited, "ms by the clock", at_most=50)
         yield Row("the same without other programs' share", busy, "ms of CPU", at_most=50)
-    _say(f"informer: memory of {scale.pods} pods")
+    say(f"informer: memory of {scale.pods} pods")
     [memory] = _informer("memory", cluster, Feed(pods=scale.pods))
     yield Row("a cached pod", memory, "KB resident", at_most=8)
 
@@ -139,7 +86,7 @@ def _informer_rows(cluster: RealCluster, scale: Scale) -> Iterator[Row]:
 def _informer(what: str, cluster: RealCluster, feed: Feed) -> list[float]:
     certificates = cluster.ca_path.parent
     arguments = [str(_LIB / "bench_feed.py"), json.dumps(asdict(feed)), str(certificates)]
-    with _serving(arguments) as port:
+    with serving(arguments) as (_, port):
         kubeconfig = cluster.folder / "feed.kubeconfig"
         ca_pem = cluster.ca_path.read_bytes()
         write_kubeconfig(kubeconfig, url=f"https://127.0.0.1:{port}", ca_pem=ca_pem, user="bench", token="any")
@@ -156,8 +103,8 @@ def _informer(what: str, cluster: RealCluster, feed: Feed) -> list[float]:
 
 
 def _client_rows(cluster: RealCluster, scale: Scale) -> Iterator[Row]:
-    _say(f"client: {scale.rounds} rounds of {scale.round_creates} creates on the real API server, in turns with a bare client")
-    pairs = uvloop.run(against_bare(cluster, rounds=scale.rounds, count=scale.round_creates, say=_say))
+    say(f"client: {scale.rounds} rounds of {scale.round_creates} creates on the real API server, in turns with a bare client")
+    pairs = uvloop.run(against_bare(cluster, rounds=scale.rounds, count=scale.round_creates, say=say))
     ratio = median(ours.per_second / bare.per_second for ours, bare in pairs)
     yield Row("creates through the client, real API server", median(ours.per_second for ours, _ in pairs), "a second")
     yield Row("creates through bare aiohttp + orjson", median(bare.per_second for _, bare in pairs), "a second")
@@ -167,7 +114,7 @@ def _client_rows(cluster: RealCluster, scale: Scale) -> Iterator[Row]:
 
 
 def _embedded_rows(scale: Scale) -> list[Row]:
-    with _serving([str(_LIB / "bench_embedded.py")]) as place, _off_the_first_core():
+    with serving([str(_LIB / "bench_embedded.py")]) as (_, place), _off_the_first_core():
         few, many = uvloop.run(_embedded_rates(**json.loads(place), scale=scale))
     count = f"{scale.many_objects:,}"
     return [
@@ -191,23 +138,16 @@ async def _embedded_rates(*, url: str, token: str, pid: int, scale: Scale) -> tu
         create = bare_create(session, url, token)
 
         async def measured() -> _ServerRate:
-            before = _cpu_seconds(pid)
+            before = cpu_seconds(pid)
             found = await rate(create, names, count=scale.embedded_creates)
-            return _ServerRate(found.per_second, scale.embedded_creates / (_cpu_seconds(pid) - before))
+            return _ServerRate(found.per_second, scale.embedded_creates / (cpu_seconds(pid) - before))
 
-        _say(f"embedded server: {scale.embedded_creates} creates with few objects")
+        say(f"embedded server: {scale.embedded_creates} creates with few objects")
         await rate(create, names, count=200)
         few = await measured()
-        _say(f"embedded server: filling it up to {scale.many_objects} objects, then {scale.embedded_creates} creates more")
+        say(f"embedded server: filling it up to {scale.many_objects} objects, then {scale.embedded_creates} creates more")
         await rate(create, names, count=max(1, scale.many_objects - scale.embedded_creates - 200))
         return few, await measured()
-
-
-def _cpu_seconds(pid: int) -> float:
-    """The CPU time that a process has used so far."""
-    # The name of the program comes second, in brackets, and may contain anything; user and system time are 12 and 13 words after it.
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
@@ -219,22 +159,3 @@ def _off_the_first_core() -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, cores)
-
-
-@contextlib.contextmanager
-def _serving(arguments: Sequence[str]) -> Iterator[str]:
-    """A server in a process of its own, and the first line it prints: where it is. It ends with its standard input."""
-    server = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    try:
-        place = server.stdout.readline().strip()
-        if not place:
-            raise MeasureError(f"{Path(arguments[0]).name} did not start; it says why above")
-        yield place
-    finally:
-        server.kill()
-        server.communicate()
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from kubernetes_build import require_assets
 
 from tests.frame.scripts import run
@@ -22,6 +23,25 @@ def test_the_benchmark_prints_a_table_and_writes_every_figure_with_its_goal(tmp_
     assert all(row["name"] in answer.stdout for row in rows)
 
 
+@pytest.mark.timeout(240)
+def test_the_operators_benchmark_prints_a_table_and_writes_every_figure_with_its_goal(tmp_path: Path) -> None:
+    require_assets()
+    answer = run("hack/bench", "operator", "--quick", "--json", tmp_path / "figures.json", timeout_seconds=230.0)
+    assert answer.returncode == 0, answer.stderr
+    rows = json.loads((tmp_path / "figures.json").read_text())["rows"]
+
+    goals = {(row["at_most"], row["at_least"]) for row in rows}
+    assert goals >= {(None, 0.8), (None, 0.85), (1.4, None), (4, None), (130, None), (0, None)}
+    assert [row["value"] for row in rows if row["at_most"] == 0] == [0] * 4
+    assert all(row["name"] in answer.stdout for row in rows)
+
+
+def test_a_part_of_the_operators_benchmark_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    answer = run("hack/bench", "operator", "--only", "everything")
+    assert answer.returncode == 2
+    assert "'jobs', 'large-job', 'restart', 'life', 'first-child', 'finished', 'cold-start'" in answer.stderr
+
+
 def test_an_unknown_benchmark_is_refused_with_exit_code_2() -> None:
     answer = run("hack/bench", "everything")
-    assert (answer.returncode, answer.stderr) == (2, "usage: hack/bench kube [--json FILE] [--quick]\n")
+    assert (answer.returncode, answer.stderr) == (2, "usage: hack/bench kube|operator [--json FILE] [--quick]\n")

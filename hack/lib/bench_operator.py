@@ -1,0 +1,128 @@
+"""`hack/bench operator`: what the operator can do and what it costs, on the real API server, against a bare client in the same run.
+
+Prints a table; with `--json FILE` also writes the figures. The exit code is 0 whatever the figures are, and 1 only if
+something could not be measured or the counts do not add up. The operator runs as people run it, as `python -m dlop run`
+in a process of its own; its CPU time and memory are read from /proc: it needs Linux.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+from bench_operator_creates import bare_speed, create_rows
+from bench_operator_finished import finished_rows
+from bench_operator_jobs import Load
+from bench_operator_life import first_child_rows, life_rows
+from bench_operator_load import IN_FLIGHT, Place, install
+from bench_operator_many import many_rows
+from bench_operator_restart import restart_rows
+from bench_processes import serving
+from bench_rows import MeasureError, Row, parser, tell
+from real_cluster import RealCluster
+
+from dlop.kube.client import Client, Limits
+from dlop.kube.errors import KubeError
+from dlop.kube.http import connect
+
+_LIB = Path(__file__).parent
+_WARM_UP = Load(50, 3)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured."""
+
+    jobs: int = 300
+    large_job_pods: int = 1_000
+    rounds: int = 4
+    gentle_jobs: int = 200
+    finished_jobs: int = 5_000
+    rest_seconds: float = 20.0
+    cold_jobs: int = 2_000
+
+
+QUICK = Scale(jobs=20, large_job_pods=50, rounds=1, gentle_jobs=10, finished_jobs=50, rest_seconds=2.0, cold_jobs=20)
+"""Only to see that everything can be measured: the figures mean little."""
+
+Scenario = Callable[[Place, Scale], Awaitable[list[Row]]]
+
+
+async def _jobs(place: Place, scale: Scale) -> list[Row]:
+    return await create_rows(place, Load(scale.jobs, 3), rounds=scale.rounds, at_least=0.80, name="jobs")
+
+
+async def _large_job(place: Place, scale: Scale) -> list[Row]:
+    return await create_rows(place, Load(1, scale.large_job_pods), rounds=scale.rounds, at_least=0.85, name="large-job")
+
+
+async def _restart(place: Place, scale: Scale) -> list[Row]:
+    return await restart_rows(place, pods=scale.large_job_pods, name="restart")
+
+
+async def _life(place: Place, scale: Scale) -> list[Row]:
+    return await life_rows(place, jobs=scale.jobs, name="life")
+
+
+async def _first_child(place: Place, scale: Scale) -> list[Row]:
+    return await first_child_rows(place, jobs=scale.gentle_jobs, name="first-child")
+
+
+async def _finished(place: Place, scale: Scale) -> list[Row]:
+    return await finished_rows(place, jobs=scale.finished_jobs, rest_seconds=scale.rest_seconds, name="finished")
+
+
+async def _cold_start(place: Place, scale: Scale) -> list[Row]:
+    return await many_rows(place.folder, jobs=scale.cold_jobs)
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    "jobs": _jobs,
+    "large-job": _large_job,
+    "restart": _restart,
+    "life": _life,
+    "first-child": _first_child,
+    "finished": _finished,
+    "cold-start": _cold_start,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, print, and return the exit code."""
+    arguments_parser = parser("operator", __doc__)
+    arguments_parser.add_argument("--only", nargs="+", choices=SCENARIOS, metavar="NAME", help=f"only these of: {', '.join(SCENARIOS)}")
+    options = arguments_parser.parse_args(arguments)
+    scale = QUICK if options.quick else Scale()
+    wanted = [scenario for name, scenario in SCENARIOS.items() if name in (options.only or SCENARIOS)]
+
+    def measured() -> list[Row]:
+        with RealCluster.started() as cluster:
+            return uvloop.run(measure(cluster, wanted, scale))
+
+    return tell(measured, json_path=options.json)
+
+
+async def measure(cluster: RealCluster, scenarios: Sequence[Scenario], scale: Scale) -> list[Row]:
+    """Every figure, one after the other: they share the machine."""
+    try:
+        async with _place(cluster) as place:
+            return [row for scenario in scenarios for row in await scenario(place, scale)]
+    except (KubeError, ExceptionGroup) as error:
+        raise MeasureError(f"the load could not do its part: {error!r}") from error
+
+
+@contextlib.asynccontextmanager
+async def _place(cluster: RealCluster) -> AsyncIterator[Place]:
+    bare = [str(_LIB / "bench_operator_bare.py"), cluster.url, cluster.token, str(cluster.ca_path)]
+    client = Client(await connect(cluster.kubeconfig_path), limits=Limits(writes_in_flight=IN_FLIGHT))
+    try:
+        await install(client)
+        with serving(bare) as (process, _):
+            place = Place(client, cluster.kubeconfig_path, cluster.folder, process)
+            await bare_speed(place, _WARM_UP, name="warm-up")
+            yield place
+    finally:
+        await client.close()
