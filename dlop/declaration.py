@@ -95,7 +95,7 @@ class ContainerProperties:
     """What it listens on, where the manifest says nothing; None: nothing."""
     port_name: str = "dlop-port"
     required: bool = field(default=False, kw_only=True)
-    """Whether a template without a container of this name is refused. Else the first container stands in for it."""
+    """Whether a template without a container of this name is refused. Else a single container stands in for it."""
 
     def __post_init__(self) -> None:
         named_well = not self.name or (_DNS_NAME.fullmatch(self.name) and "." not in self.name)

@@ -76,6 +76,12 @@ def read_listed_roles(
     return in_order(found, roles, types)
 
 
+def listed_at(found: Field, role: str, *, type_field: str, default_type: str = "") -> int | None:
+    """At which place of such a list a role stands, if it does."""
+    names = [entry.get(type_field).text() or default_type for entry in found.items()]
+    return names.index(role) if role in names else None
+
+
 def _read_listed_role(found: Field, role: ReplicaType, container: ContainerProperties, *, port_field: str) -> RoleSpec:
     policy = found.get("template").get("spec").get("restartPolicy").choice(RestartPolicy, role.restart_policy)
     return RoleSpec(
@@ -131,7 +137,7 @@ def read_template(found: Field, container: ContainerProperties) -> JsonObject:
     names = [_check_container(each) for each in containers.items()]
     if not names:
         containers.wrong("must have at least one container")
-    elif container.required and container.name not in names:
+    elif container.name and container.name not in names and (container.required or len(names) > 1):
         containers.wrong(f"must have a container named {container.name!r}; the ones there are: {', '.join(map(repr, names))}")
     return template
 
@@ -165,7 +171,7 @@ def _check_container(found: Field) -> str:
 
 
 def training_container(containers: list[JsonObject], container: ContainerProperties) -> JsonObject:
-    """The container that takes part in the job: the one of that name, else the first."""
+    """The container that takes part in the job: the one of that name, else the first. Of several, one has the name."""
     return next((each for each in containers if each.get("name") == container.name), containers[0])
 
 

@@ -115,7 +115,9 @@ def load(reference: str) -> type[DLJob]:
         # Whatever a module does when it is imported: it is the user's to mend, and they need to know which one it was.
         raise RegistryError(f"the module {module_name!r} of {reference!r} cannot be imported: {_said(error)}") from error
     for part in class_name.split("."):
-        found = getattr(found, part, None)
+        if not hasattr(found, part):
+            raise RegistryError(f"{reference!r} does not exist: the module {module_name!r} can be imported, but has no {class_name!r}.")
+        found = getattr(found, part)
     return _checked(found, reference)
 
 

@@ -5,6 +5,7 @@ Names may depend on the job's uid, which only a cluster can give. Rendered objec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,9 @@ from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.registry import Registry, RegistryError
 
 NO_UID = "00000000-0000-0000-0000-000000000000"
+# What the API server takes as the name of an object.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_NAME = 253
 
 
 class RenderError(Exception):
@@ -61,6 +65,10 @@ def _metadata(given: Any, namespace: str) -> ObjectMeta:
         raise RenderError(f"metadata: {error}") from error
     if not metadata.name:
         raise RenderError("metadata.name: is missing.")
+    if len(metadata.name) > _LONGEST_NAME or not _NAME.fullmatch(metadata.name):
+        raise RenderError(
+            f"metadata.name: must be at most {_LONGEST_NAME} lower-case letters, digits, dashes and dots, not {metadata.name!r:.60}."
+        )
     return msgspec.structs.replace(metadata, namespace=metadata.namespace or namespace, uid=metadata.uid or NO_UID)
 
 

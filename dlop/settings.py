@@ -18,6 +18,12 @@ from pydantic.fields import FieldInfo
 PREFIX = "DLOP_"
 NO_ADDRESS = "off"
 _PORT = 8080
+_EXPECTED = {
+    "int_parsing": "write a whole number",
+    "float_parsing": "write a number, in seconds",
+    "bool_parsing": "write true or false",
+}
+"""What to write instead, by pydantic's names for what is wrong; its own words will do for the others."""
 
 
 class SettingsError(Exception):
@@ -97,9 +103,9 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _times_fit(self) -> Self:
         if self.lease_duration_seconds <= self.renew_deadline_seconds:
-            raise ValueError("lease_duration_seconds must be more than renew_deadline_seconds")
+            raise ValueError("--lease-duration-seconds must be more than --renew-deadline-seconds")
         if self.renew_deadline_seconds <= 1.2 * self.retry_period_seconds:
-            raise ValueError("renew_deadline_seconds must be more than 1.2 times retry_period_seconds")
+            raise ValueError("--renew-deadline-seconds must be more than 1.2 times --retry-period-seconds")
         return self
 
     @classmethod
@@ -196,9 +202,13 @@ def _metavar(field: str) -> str:
 
 
 def _explained(error: ValidationError, origins: Mapping[str, str]) -> str:
-    lines = []
-    for problem in error.errors():
-        field = str(problem["loc"][0]) if problem["loc"] else ""
-        said = f" is {problem['input']!r}" if field else ""
-        lines.append(f"{origins.get(field, field)}{said}: {problem['msg']}".lstrip(": "))
-    return "; ".join(lines)
+    return "; ".join(_sentence(problem, origins) for problem in error.errors())
+
+
+def _sentence(problem: Any, origins: Mapping[str, str]) -> str:
+    said = str(problem["msg"]).removeprefix("Value error, ")
+    if not problem["loc"]:
+        return said
+    field = str(problem["loc"][0])
+    expected = _EXPECTED.get(problem["type"]) or said.replace("Input should be ", "write ")
+    return f"{origins.get(field, field)} is {problem['input']!r}; {expected}"

@@ -10,7 +10,7 @@ newer than dlop reaches the pods.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -99,6 +99,19 @@ class PodTemplate(OpenModel):
     spec: PodSpecModel
 
 
+class RestartedPodSpecModel(PodSpecModel):
+    """What a pod runs. Its restart policy is that of the role."""
+
+    restart_policy: Literal["", "Always", "OnFailure", "Never", "ExitCode"] | None = None
+    """What to do when a pod of the role fails. ExitCode: codes 1 to 127 are final, 128 to 255 are worth another try."""
+
+
+class RestartedPodTemplate(PodTemplate):
+    """The pod that each replica of a role is made of, for kinds whose roles have no restart policy besides the template's."""
+
+    spec: RestartedPodSpecModel
+
+
 class ReplicaModel(ApiModel):
     """One role of a job: how many replicas, and what each runs."""
 
@@ -121,4 +134,4 @@ def _path(under: str, location: tuple[int | str, ...]) -> str:
 
 
 def _sentence(message: str) -> str:
-    return message[:1].lower() + message[1:]
+    return "is missing" if message == "Field required" else message[:1].lower() + message[1:]

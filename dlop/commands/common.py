@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from dlop.commands.errors import CommandError, UsageError
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dlop.kube.client import Client
     from dlop.kube.errors import JsonObject
     from dlop.registry import Registry
+
+Result = TypeVar("Result")
 
 
 class Parser(argparse.ArgumentParser):
@@ -45,6 +47,16 @@ class Parser(argparse.ArgumentParser):
         """Which cluster the command works on."""
         self.add_argument("--kubeconfig", metavar="FILE", help="default: as kubectl finds it")
         self.add_argument("--context", metavar="NAME", help="default: the current one of the kubeconfig")
+
+    def add_namespace(self, *, everywhere: bool = False) -> None:
+        """Which namespace the command looks into."""
+        self.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the context")
+        if everywhere:
+            self.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
+
+    def add_output(self) -> None:
+        """For people or for machines."""
+        self.add_argument("-o", "--output", choices=("text", "json"), default="text", help="json is for machines")
 
     def add_take_over(self) -> None:
         """What to do with definitions of others."""
@@ -94,7 +106,7 @@ def definitions_of(kinds: Iterable[Kind]) -> list[JsonObject]:
         raise CommandError(str(error)) from error
 
 
-def on_cluster(options: argparse.Namespace, deed: Callable[[Client], Awaitable[None]]) -> None:
+def on_cluster(options: argparse.Namespace, deed: Callable[[Client], Awaitable[Result]]) -> Result:
     """Do something with the cluster that the options name.
 
     Raises:
@@ -103,18 +115,18 @@ def on_cluster(options: argparse.Namespace, deed: Callable[[Client], Awaitable[N
     from dlop.kube.errors import KubeError  # noqa: PLC0415
 
     try:
-        asyncio.run(_connected(options, deed))
+        return asyncio.run(_connected(options, deed))
     except KubeError as error:
         raise CommandError(str(error)) from error
 
 
-async def _connected(options: argparse.Namespace, deed: Callable[[Client], Awaitable[None]]) -> None:
+async def _connected(options: argparse.Namespace, deed: Callable[[Client], Awaitable[Result]]) -> Result:
     from dlop.kube.client import Client  # noqa: PLC0415
     from dlop.kube.http import connect  # noqa: PLC0415 - imports aiohttp
 
     client = Client(await connect(options.kubeconfig, context=options.context))
     try:
-        await deed(client)
+        return await deed(client)
     finally:
         await client.close()
 

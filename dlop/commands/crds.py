@@ -8,11 +8,16 @@ from collections.abc import Sequence
 from dlop.commands.common import Parser, definitions_of, load_kinds
 
 
+def parser() -> Parser:
+    """What the command takes."""
+    found = Parser("crds", "Prints the custom resource definitions of all kinds, ready for `kubectl apply -f -`.")
+    found.add_frameworks()
+    return found
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print the custom resource definitions."""
-    parser = Parser("crds", "Prints the custom resource definitions of all kinds, ready for `kubectl apply -f -`.")
-    parser.add_frameworks()
-    kinds = load_kinds(parser.parse_args(arguments))
+    kinds = load_kinds(parser().parse_args(arguments))
 
     from dlop.manifests.files import to_yaml  # noqa: PLC0415
 

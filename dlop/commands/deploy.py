@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from dlop.manifests.deployment import Deployed
 
 
+def parser() -> Parser:
+    """What the command takes."""
+    return deployment_parser("deploy", "Brings the definitions, the rights and the operator into the cluster, or up to date.")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the operator in the cluster."""
-    parser = deployment_parser("deploy", "Brings the definitions, the rights and the operator into the cluster, or up to date.")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     kinds = tuple(load_kinds(options))
 
     from dlop.manifests.applying import apply, ensure_namespace, without_foreign  # noqa: PLC0415
@@ -37,19 +41,19 @@ def main(arguments: Sequence[str]) -> int:
 
 def deployment_parser(name: str, description: str) -> Parser:
     """The options that say which deployment is meant."""
-    parser = Parser(name, description)
-    parser.add_frameworks()
-    parser.add_cluster()
-    parser.add_argument("--namespace", metavar="NAME", help="where the operator runs; default: dlop-system")
-    parser.add_argument("--image", help="the image of the operator; default: dlop:latest")
-    parser.add_argument(
+    found = Parser(name, description)
+    found.add_frameworks()
+    found.add_cluster()
+    found.add_argument("--namespace", metavar="NAME", help="where the operator runs; default: dlop-system")
+    found.add_argument("--image", help="the image of the operator; default: dlop:latest")
+    found.add_argument(
         "--watch-namespace",
         action="append",
         default=[],
         metavar="NAME",
         help="run jobs of this namespace only, with rights in it only; may be repeated; default: all namespaces",
     )
-    return parser
+    return found
 
 
 def chosen_deployment(options: argparse.Namespace) -> Deployed:
@@ -60,4 +64,6 @@ def chosen_deployment(options: argparse.Namespace) -> Deployed:
         namespace=options.namespace or DEFAULT_NAMESPACE,
         image=options.image or DEFAULT_IMAGE,
         watched_namespaces=tuple(options.watch_namespace),
+        frameworks=tuple(options.frameworks),
+        kinds=tuple(options.kinds),
     )

@@ -83,7 +83,7 @@ async def test_every_worker_knows_the_others() -> None:
 
 
 @virtual_time
-async def test_a_worker_that_crashes_is_replaced() -> None:
+async def test_a_worker_that_is_evicted_is_replaced() -> None:
     async with OperatorKit([$kind]) as kit:
         kit.script.when("first-worker-0", times=1).run().after(10).evict()
         kit.script.when("first-worker-*").run().after(60).succeed()

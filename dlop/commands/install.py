@@ -11,13 +11,18 @@ if TYPE_CHECKING:
     from dlop.kube.client import Client
 
 
+def parser() -> Parser:
+    """What the command takes."""
+    found = Parser("install", "Creates the custom resource definitions in the cluster, or brings them up to date.")
+    found.add_frameworks()
+    found.add_cluster()
+    found.add_take_over()
+    return found
+
+
 def main(arguments: Sequence[str]) -> int:
     """Bring the definitions into the cluster."""
-    parser = Parser("install", "Creates the custom resource definitions in the cluster, or brings them up to date.")
-    parser.add_frameworks()
-    parser.add_cluster()
-    parser.add_take_over()
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     kinds = load_kinds(options)
 
     from dlop.manifests.applying import apply, without_foreign  # noqa: PLC0415

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,15 +10,29 @@ from dlop.commands.common import Parser, definitions_of, load_kinds, say
 from dlop.commands.errors import CommandError
 
 
+def parser() -> Parser:
+    """What the command takes."""
+    found = Parser(
+        "manifests", "Prints or writes all that a deployment needs: definitions, rights, the operator itself; cluster-wide when printed."
+    )
+    found.add_frameworks()
+    found.add_argument("--image", help="the image of the operator")
+    where = found.add_mutually_exclusive_group()
+    where.add_argument("--out", type=Path, metavar="FOLDER", help="write the files there, for `kubectl apply -k FOLDER/cluster-wide`")
+    where.add_argument("--check", type=Path, metavar="FOLDER", help="write nothing; fail if the files there are not up to date")
+    return found
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print, write or check the manifests."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     kinds = tuple(load_kinds(options))
 
     from dlop.manifests import files  # noqa: PLC0415 - imports pydantic
-    from dlop.manifests.deployment import DEFAULT_IMAGE  # noqa: PLC0415
+    from dlop.manifests.deployment import DEFAULT_IMAGE, Deployed  # noqa: PLC0415
 
-    contents = files.files(kinds, definitions_of(kinds), image=options.image or DEFAULT_IMAGE)
+    chosen = Deployed(image=options.image or DEFAULT_IMAGE, frameworks=tuple(options.frameworks), kinds=tuple(options.kinds))
+    contents = files.files(kinds, definitions_of(kinds), chosen=chosen)
     if options.check is not None:
         _check(files.differences(options.check, contents), folder=options.check)
     elif options.out is not None:
@@ -28,18 +41,6 @@ def main(arguments: Sequence[str]) -> int:
     else:
         sys.stdout.write(_as_stream(contents))
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        "manifests", "Prints or writes all that a deployment needs: definitions, rights, the operator itself; cluster-wide when printed."
-    )
-    parser.add_frameworks()
-    parser.add_argument("--image", help="the image of the operator")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--out", type=Path, metavar="FOLDER", help="write the files there, for `kubectl apply -k FOLDER/cluster-wide`")
-    where.add_argument("--check", type=Path, metavar="FOLDER", help="write nothing; fail if the files there are not up to date")
-    return parser
 
 
 def _as_stream(contents: Mapping[str, str]) -> str:

@@ -12,13 +12,18 @@ from dlop.commands.framework_files import NewFramework, framework_files
 from dlop.declaration import DeclarationError, JobType
 
 
+def parser() -> Parser:
+    """What the command takes."""
+    found = Parser("new-framework", "Writes a new framework: a class, an example and a test that pass as they are.")
+    found.add_argument("name", metavar="NAME", help="the kind of its jobs, in camel case: RingJob")
+    found.add_argument("--group", default="example.org", help="its API group, a domain of yours; default: example.org")
+    found.add_argument("--out", type=Path, metavar="FOLDER", help="where to; default: a new folder of that name, in small letters")
+    return found
+
+
 def main(arguments: Sequence[str]) -> int:
     """Write a new framework."""
-    parser = Parser("new-framework", "Writes a new framework: a class, an example and a test that pass as they are.")
-    parser.add_argument("name", metavar="NAME", help="the kind of its jobs, in camel case: RingJob")
-    parser.add_argument("--group", default="example.org", help="its API group, a domain of yours; default: example.org")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to; default: a new folder of that name, in small letters")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
 
     new = _named(options.name, options.group)
     folder: Path = options.out or Path(new.module)

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlop.commands.common import Parser, load_kinds
+from dlop.commands.common import Parser, definitions_of, load_kinds, say
 from dlop.commands.errors import CommandError
 
 if TYPE_CHECKING:
-    from dlop.commands.yaml_files import Document
+    from dlop.jobs.files import Document
     from dlop.kube.errors import JsonObject
     from dlop.registry import Registry
 
 
+def parser() -> Parser:
+    """What the command takes."""
+    found = Parser("render", "Prints the services, pods and other objects that the jobs in these files would get. No cluster is needed.")
+    found.add_frameworks()
+    found.add_argument("files", nargs="+", metavar="FILE", help="manifests of jobs; - is the standard input")
+    found.add_argument("--namespace", default="default", metavar="NAME", help="for jobs that do not name one")
+    return found
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print what jobs would become."""
-    parser = Parser("render", "Prints the services, pods and other objects that the jobs in these files would get. No cluster is needed.")
-    parser.add_frameworks()
-    parser.add_argument("files", nargs="+", metavar="FILE", help="manifests of jobs; - is the standard input")
-    parser.add_argument("--namespace", default="default", metavar="NAME", help="for jobs that do not name one")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     registry = load_kinds(options)
 
     from dlop.manifests.files import to_yaml  # noqa: PLC0415
@@ -33,18 +37,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _render_file(name: str, registry: Registry, *, namespace: str) -> Iterator[JsonObject]:
-    from dlop.commands.yaml_files import ManifestError, documents  # noqa: PLC0415 - imports yaml
+    from dlop.jobs.files import ManifestError, read_file  # noqa: PLC0415 - imports yaml
 
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text()
-        for document in documents(text, name=name):
+        for document in read_file(name):
             yield from _render(document, registry, namespace=namespace)
     except ManifestError as error:
         raise CommandError(str(error)) from error
-    except OSError as error:
-        raise CommandError(f"{name} cannot be read: {error.strerror or error}.") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{name} is no text: {error}.") from error
 
 
 def _render(document: Document, registry: Registry, *, namespace: str) -> list[JsonObject]:
@@ -52,9 +51,23 @@ def _render(document: Document, registry: Registry, *, namespace: str) -> list[J
     from dlop.rendering import RenderError, render  # noqa: PLC0415
 
     try:
-        return render(document.content, registry, namespace=namespace)
+        found = render(document.content, registry, namespace=namespace)
     except RenderError as error:
         if not isinstance(error.__cause__, SpecError):
             raise CommandError(f"{document.place()}: {error}") from error
         lines = [f"{document.place(problem.path)}: {problem}" for problem in error.__cause__.problems]
         raise CommandError("\n  ".join([f"{document.name} asks for what cannot be run:", *lines])) from error
+    for path in _overlooked(document.content, registry):
+        say(f"{document.place(path)}: {path}: the kind has no such field; it has no effect, and an API server refuses or drops it")
+    return found
+
+
+def _overlooked(manifest: JsonObject, registry: Registry) -> list[str]:
+    """The fields of a job that its definition does not have: most likely they are misspelt, or stand in the wrong place."""
+    from dlop.local.apiserver.custom.schema import Node  # noqa: PLC0415
+
+    (definition,) = definitions_of([registry.get(manifest["apiVersion"], manifest["kind"])])
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    unknown: list[str] = []
+    Node(schema).prune(manifest.get("spec"), "spec", unknown)
+    return unknown

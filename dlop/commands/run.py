@@ -9,14 +9,21 @@ from dlop.commands.common import Parser, look_for_modules_here
 from dlop.commands.errors import UsageError
 
 
+def parser() -> Parser:
+    """What the command takes."""
+    from dlop.settings import add_arguments  # noqa: PLC0415 - imports pydantic
+
+    found = Parser("run", "Runs the operator. Each flag has a variable of the environment; a flag goes before its variable.")
+    add_arguments(found)
+    return found
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the operator until it is told to stop."""
-    from dlop.settings import Settings, SettingsError, add_arguments  # noqa: PLC0415 - imports pydantic
+    from dlop.settings import Settings, SettingsError  # noqa: PLC0415 - imports pydantic
 
-    parser = Parser("run", "Runs the operator. Each flag has a variable of the environment; a flag goes before its variable.")
-    add_arguments(parser)
     try:
-        settings = Settings.read(vars(parser.parse_args(arguments)), os.environ)
+        settings = Settings.read(vars(parser().parse_args(arguments)), os.environ)
     except SettingsError as error:
         raise UsageError(str(error)) from error
     if settings.frameworks:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dlop.commands.common import load_kinds, on_cluster, say
+from dlop.commands.common import Parser, load_kinds, on_cluster, say
 from dlop.commands.deploy import chosen_deployment, deployment_parser
 
 if TYPE_CHECKING:
     from dlop.kube.client import Client
 
 
+def parser() -> Parser:
+    """What the command takes."""
+    return deployment_parser("undeploy", "Deletes the operator and its rights from the cluster. Jobs, definitions and its namespace stay.")
+
+
 def main(arguments: Sequence[str]) -> int:
     """End the operator in the cluster."""
-    parser = deployment_parser(
-        "undeploy", "Deletes the operator and its rights from the cluster. Jobs, definitions and its namespace stay."
-    )
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     kinds = tuple(load_kinds(options))
 
     from dlop.manifests.applying import remove  # noqa: PLC0415

@@ -12,13 +12,18 @@ if TYPE_CHECKING:
     from dlop.kube.client import Client
 
 
+def parser() -> Parser:
+    """What the command takes."""
+    found = Parser("uninstall", "Deletes the custom resource definitions from the cluster, and with them every job of these kinds.")
+    found.add_frameworks()
+    found.add_cluster()
+    found.add_argument("--yes", action="store_true", help="delete the jobs that there are")
+    return found
+
+
 def main(arguments: Sequence[str]) -> int:
     """Take the definitions out of the cluster, and with them every job."""
-    parser = Parser("uninstall", "Deletes the custom resource definitions from the cluster, and with them every job of these kinds.")
-    parser.add_frameworks()
-    parser.add_cluster()
-    parser.add_argument("--yes", action="store_true", help="delete the jobs that there are")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     kinds = load_kinds(options)
 
     from dlop.manifests.applying import jobs_of, remove, without_foreign  # noqa: PLC0415

@@ -10,9 +10,14 @@ from importlib.metadata import PackageNotFoundError, version
 from dlop.commands.common import Parser
 
 
+def parser() -> Parser:
+    """What the command takes."""
+    return Parser("version", "Prints the versions of dlop and of Python.")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print the version."""
-    Parser("version", "Prints the versions of dlop and of Python.").parse_args(arguments)
+    parser().parse_args(arguments)
     try:
         own = version("dlop")
     except PackageNotFoundError:

@@ -35,9 +35,9 @@ from dlop import (
 )
 from dlop.accelerators import with_devices
 from dlop.api.crd import AGE, Column
-from dlop.api.models import OpenModel, PodTemplate, Port, Replicas
+from dlop.api.models import Count, OpenModel, Port, Replicas, RestartedPodTemplate, RunPolicyModel
 from dlop.api.schema import rule, with_rules
-from dlop.dialect import read_listed_roles, read_run_policy
+from dlop.dialect import listed_at, read_listed_roles, read_run_policy
 from dlop.kube.errors import JsonObject
 from dlop.naming import dns_label, fingerprint, label_value
 
@@ -54,6 +54,15 @@ _PHASES = {
 }
 
 
+RuntimeId = Annotated[str, pydantic.Field(pattern=f"^({_RUNTIME_ID.pattern})?$")]
+
+# Names of roles in CEL, where an entry that names none is the scheduler's.
+_ROLE_OF_R = "(has(r.mxReplicaType) && r.mxReplicaType != '' ? r.mxReplicaType : 'SCHEDULER')"
+_CHIEF = "self.terminationPolicy.chief"
+_CHIEF_ROLE = f"(has({_CHIEF}.replicaName) && {_CHIEF}.replicaName != '' ? {_CHIEF}.replicaName : 'SCHEDULER')"
+_CHIEF_INDEX = f"(has({_CHIEF}.replicaIndex) ? {_CHIEF}.replicaIndex : 0)"
+
+
 class ReplicaSpecModel(OpenModel):
     """One role of an MXJob."""
 
@@ -63,24 +72,70 @@ class ReplicaSpecModel(OpenModel):
     """The role; SCHEDULER when left out."""
     mx_port: Port | None = None
     """What the replicas listen on; 9000 when left out."""
-    template: PodTemplate
+    template: RestartedPodTemplate
+    """The pod that each replica is made of. The container that takes part in the job is called mxnet."""
+
+
+class ChiefModel(OpenModel):
+    """The replica whose end is the end of the job."""
+
+    replica_name: Annotated[str, pydantic.Field(max_length=63)] | None = None
+    """Its role; SCHEDULER when left out."""
+    replica_index: Count | None = None
+    """Its number in the role; 0 when left out."""
+
+
+class TerminationPolicyModel(OpenModel):
+    """When the job is done."""
+
+    chief: ChiefModel
 
 
 class MXJobModel(OpenModel):
     """What an MXJob asks for."""
+
+    model_config = pydantic.ConfigDict(
+        json_schema_extra=with_rules(
+            rule(
+                f"!has(self.terminationPolicy) || self.replicaSpecs.exists(r, {_ROLE_OF_R} == {_CHIEF_ROLE}"
+                f" && {_CHIEF_INDEX} < (has(r.replicas) ? r.replicas : 1))",
+                "terminationPolicy.chief must be a replica that the job has",
+            )
+        )
+    )
 
     replica_specs: Annotated[
         list[ReplicaSpecModel],
         pydantic.Field(
             max_length=3,
             json_schema_extra=with_rules(
+                rule(f"self.exists_one(r, {_ROLE_OF_R} == 'SCHEDULER')", "must have exactly one entry of type SCHEDULER"),
                 rule(
-                    "self.exists_one(r, !has(r.mxReplicaType) || r.mxReplicaType in ['', 'SCHEDULER'])",
-                    "must have exactly one entry of type SCHEDULER",
-                )
+                    f"self.all(r, {_ROLE_OF_R} != 'SCHEDULER' || !has(r.replicas) || r.replicas == 1)",
+                    "replicas of SCHEDULER must be exactly 1",
+                ),
+                rule(
+                    f"self.filter(r, {_ROLE_OF_R} == 'SERVER').size() <= 1 && self.filter(r, {_ROLE_OF_R} == 'WORKER').size() <= 1",
+                    "may have one entry for each of SERVER and WORKER",
+                ),
+                rule(
+                    "self.all(r, r.template.spec.containers.exists(c, c.name == 'mxnet'))",
+                    "each template must have a container named mxnet",
+                ),
             ),
         ),
     ]
+    """The roles."""
+    termination_policy: TerminationPolicyModel | None = None
+    """Which replica decides; the scheduler when left out."""
+    scheduler_name: str | None = None
+    """The scheduler of the cluster that places the pods; that of the templates when left out."""
+    runtime_id: Annotated[RuntimeId | None, pydantic.Field(alias="RuntimeId")] = None
+    """The part of names that tells this job from earlier ones of its name; made by the operator when left out."""
+    mx_image: str | None = None
+    """Has no meaning any more."""
+    run_policy: RunPolicyModel | None = None
+    """How the job is run, apart from what it runs."""
 
 
 class MXJob(DLJob):
@@ -132,12 +187,18 @@ class MXJob(DLJob):
             run_policy=read_run_policy(policy, restart_scope=self.restart_scope, clean_pod_policy=self.clean_pod_policy),
         )
 
+    def replicas_path(self, role: str) -> tuple[str | int, ...] | None:
+        """In the entry of the role."""
+        roles = Field("spec", self.raw_spec).get("replicaSpecs")
+        place = listed_at(roles, role, type_field="mxReplicaType", default_type="SCHEDULER")
+        return None if place is None else ("replicaSpecs", place, "replicas")
+
     def validate(self, spec: JobSpec) -> Iterable[Problem]:
         """The chief must be there."""
         name, index = self.chief
         role = spec.role(name)
         if role is None:
-            yield Problem("spec.terminationPolicy.chief.replicaName", f"Missing ReplicaSpec for chief: {name}")
+            yield Problem("spec.terminationPolicy.chief.replicaName", f"Missing ReplicaSpec for chief: {name}; write one of {_names(spec)}")
         elif not 0 <= index < role.replicas:
             yield Problem(
                 "spec.terminationPolicy.chief.replicaIndex", f"must be less than {role.replicas}, the number of replicas of {name}"
@@ -219,6 +280,10 @@ class MXJob(DLJob):
     def _as_listed(self, progress: Progress) -> list[RoleProgress]:
         listed = [entry.get("mxReplicaType").text() or "SCHEDULER" for entry in Field("spec", self.raw_spec).get("replicaSpecs").items()]
         return sorted(progress.roles, key=lambda role: listed.index(role.spec.name) if role.spec.name in listed else len(listed))
+
+
+def _names(spec: JobSpec) -> str:
+    return ", ".join(role.name for role in spec.roles)
 
 
 def _given_runtime_id(spec: Field) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from dlop import CleanPodPolicy, DLJob, Field, JobSpec, Replica, RoleSpec, RunPolicy
-from dlop.dialect import read_listed_roles
+from dlop.dialect import listed_at, read_listed_roles
 from dlop.engine.names import REPLICA_TYPE_LABEL
 from dlop.kube.errors import JsonObject
 from dlop.naming import dns_label, label_value
@@ -17,11 +17,17 @@ class ListedJob(DLJob, ABC):
     """A job whose spec is a list of `{replicas, replicaType, template}`. There is no room in it for a run policy."""
 
     scale_paths: ClassVar[Any] = None
+    suspend_path: ClassVar[Any] = None
 
     def read_spec(self, spec: Field) -> JobSpec:
         """The list. A role without a restart policy in its template is restarted on failure."""
         roles = read_listed_roles(spec, self.replica_types, self.container_properties, type_field="replicaType")
         return JobSpec(roles=roles, run_policy=RunPolicy(clean_pod_policy=CleanPodPolicy.RUNNING))
+
+    def replicas_path(self, role: str) -> tuple[str | int, ...] | None:
+        """In the entry of the role."""
+        place = listed_at(Field("spec", self.raw_spec), role, type_field="replicaType")
+        return None if place is None else (place, "replicas")
 
     def replica_name(self, role: RoleSpec, index: int) -> str:
         """`<type>-<job>-<index>`."""

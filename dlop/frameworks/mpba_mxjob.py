@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import RootModel
+from pydantic import Field, RootModel
 
 from dlop import ContainerProperties, JobType, Replica, ReplicaType
-from dlop.api.models import OpenModel, PodTemplate, Replicas
+from dlop.api.models import OpenModel, Replicas, RestartedPodTemplate
+from dlop.api.schema import rule, with_rules
 from dlop.frameworks.mpba import ListedJob
 
 
@@ -17,10 +18,23 @@ class EntryModel(OpenModel):
 
     replicas: Replicas
     replica_type: Literal["SCHEDULER", "SERVER", "WORKER"]
-    template: PodTemplate
+    template: RestartedPodTemplate
 
 
-class MXJobModel(RootModel[list[EntryModel]]):
+Entries = Annotated[
+    list[EntryModel],
+    Field(
+        max_length=3,
+        json_schema_extra=with_rules(
+            rule("self.exists_one(r, r.replicaType == 'SCHEDULER')", "must have exactly one entry of type SCHEDULER"),
+            rule("self.all(r, r.replicaType != 'SCHEDULER' || r.replicas == 1)", "replicas of SCHEDULER must be exactly 1"),
+            rule("self.all(r, self.exists_one(s, s.replicaType == r.replicaType))", "may have one entry for each type"),
+        ),
+    ),
+]
+
+
+class MXJobModel(RootModel[Entries]):
     """The roles of an MXJob."""
 
 

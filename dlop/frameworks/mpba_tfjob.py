@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from pydantic import RootModel
+from pydantic import Field, RootModel
 
 from dlop import ContainerProperties, JobType, Replica, ReplicaType
-from dlop.api.models import OpenModel, PodTemplate, Replicas
+from dlop.api.models import OpenModel, Replicas, RestartedPodTemplate
+from dlop.api.schema import rule, with_rules
 from dlop.frameworks.mpba import ListedJob
 
 
@@ -18,10 +19,22 @@ class EntryModel(OpenModel):
 
     replicas: Replicas
     replica_type: Literal["ps", "worker"]
-    template: PodTemplate
+    template: RestartedPodTemplate
 
 
-class TFJobModel(RootModel[list[EntryModel]]):
+Entries = Annotated[
+    list[EntryModel],
+    Field(
+        max_length=2,
+        json_schema_extra=with_rules(
+            rule("self.exists_one(r, r.replicaType == 'worker')", "must have exactly one entry of type worker"),
+            rule("self.all(r, self.exists_one(s, s.replicaType == r.replicaType))", "may have one entry for each type"),
+        ),
+    ),
+]
+
+
+class TFJobModel(RootModel[Entries]):
     """The roles of a TFJob."""
 
 

@@ -29,6 +29,10 @@ class Deployed:
     image: str = DEFAULT_IMAGE
     watched_namespaces: tuple[str, ...] = ()
     """Where jobs are looked for; empty: everywhere."""
+    frameworks: tuple[str, ...] = ()
+    """Classes besides those that the image finds by itself, as module:Class; the image must have the modules."""
+    kinds: tuple[str, ...] = ()
+    """The kinds to look after; empty: all. The operator has rights to no others, and must know."""
 
     @property
     def account(self) -> Account:
@@ -110,10 +114,10 @@ def _container(chosen: Deployed) -> JsonObject:
 
 
 def _environment(chosen: Deployed) -> JsonObject:
-    name = "DLOP_NAMESPACES"
-    if not chosen.watched_namespaces:
-        return {}
+    """Only what differs from the defaults of `dlop run`."""
+    lists = {"DLOP_FRAMEWORKS": chosen.frameworks, "DLOP_KINDS": chosen.kinds, "DLOP_NAMESPACES": chosen.watched_namespaces}
+    found: list[JsonObject] = [{"name": name, "value": ",".join(values)} for name, values in lists.items() if values]
     if chosen.watched_namespaces == (chosen.namespace,):
         # Said like this, the manifest stays true when it is put into another namespace.
-        return {"env": [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}]}
-    return {"env": [{"name": name, "value": ",".join(chosen.watched_namespaces)}]}
+        found[-1] = {"name": "DLOP_NAMESPACES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+    return {"env": found} if found else {}

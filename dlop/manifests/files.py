@@ -10,6 +10,7 @@ The files are generated. `differences` tells whether they still are what would b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,10 @@ def to_yaml(*objects: Mapping[str, Any]) -> str:
     return str(yaml.dump_all(objects, Dumper=_IndentedDumper, sort_keys=False, width=140, allow_unicode=True))
 
 
-def files(kinds: Sequence[InstalledKind], definitions: Iterable[JsonObject], *, image: str = deployment.DEFAULT_IMAGE) -> dict[str, str]:
-    """The content of the folder, by path. `definitions` are those of the kinds."""
-    everywhere = Deployed(image=image)
-    here = Deployed(image=image, namespace=_ONE_NAMESPACE, watched_namespaces=(_ONE_NAMESPACE,))
+def files(kinds: Sequence[InstalledKind], definitions: Iterable[JsonObject], *, chosen: Deployed = Deployed()) -> dict[str, str]:  # noqa: B008
+    """The content of the folder, by path. `definitions` are those of the kinds; namespaces are for the folder to say."""
+    everywhere = replace(chosen, namespace=deployment.DEFAULT_NAMESPACE, watched_namespaces=())
+    here = replace(chosen, namespace=_ONE_NAMESPACE, watched_namespaces=(_ONE_NAMESPACE,))
     crds = {f"{crd['metadata']['name']}.yaml": crd for crd in definitions}
     found = {f"crds/{name}": to_yaml(crd) for name, crd in crds.items()}
     found["crds/kustomization.yaml"] = to_yaml(_kustomization(sorted(crds)))

@@ -1,16 +1,22 @@
-"""Writes the tables of the README that are made from the code: the settings, and what happens to a replica when.
+"""Writes the tables of the README that are made from the code: settings, policies, and what a framework may say and finds.
 
 Called as a program. With `--check` it writes nothing, and fails when a table is out of date.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from dlop.api.models import RunPolicyModel
 from dlop.engine.truth import truth_table_markdown
+from dlop.job import DLJob
 from dlop.settings import table
 
+ATTRIBUTES = "What a framework may say otherwise: attributes"
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
@@ -20,9 +26,48 @@ def settings_markdown() -> str:
     return "\n".join(["| flag | variable | default | meaning |", "|---|---|---|---|", *rows])
 
 
+def run_policy_markdown() -> str:
+    """One row a field of `runPolicy`."""
+    rows = [f"| `{field.alias}` | {field.description} |" for field in RunPolicyModel.model_fields.values()]
+    return "\n".join(["| field of `runPolicy` | meaning |", "|---|---|", *rows])
+
+
+def framework_markdown(section: str) -> str:
+    """One row for each thing in those parts of `DLJob` whose headings begin like this."""
+    rows = [f"| `{name}` | {meaning} |" for heading, name, meaning in members() if heading.startswith(section)]
+    return "\n".join(["| of `DLJob` | meaning |", "|---|---|", *rows])
+
+
+def members() -> Iterator[tuple[str, str, str]]:
+    """What `DLJob` has in public: the heading that it stands under, its name, and the first sentence on it."""
+    source = inspect.getsource(DLJob)
+    headings = {number: line.strip("# ") for number, line in enumerate(source.splitlines(), 1) if line.startswith("    # What ")}
+    (found,) = ast.parse(source).body
+    assert isinstance(found, ast.ClassDef)
+    for node, after in zip(found.body, [*found.body[1:], ast.Pass()], strict=True):
+        heading = next((text for number, text in sorted(headings.items(), reverse=True) if number < node.lineno), ATTRIBUTES)
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            yield heading, node.name, _first_sentence(ast.get_docstring(node) or "")
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+            yield heading, node.target.id, _first_sentence(str(text))
+
+
+def _first_sentence(text: str) -> str:
+    """Up to the first full stop that ends a sentence; tables have no room for more."""
+    return " ".join(text.split()).partition(". ")[0].removesuffix(".").replace("|", "\\|")
+
+
 def with_tables(page: str) -> str:
     """The page with its tables as they are now."""
-    for name, text in (("settings", settings_markdown()), ("truth table", truth_table_markdown())):
+    tables = {
+        "settings": settings_markdown(),
+        "run policy": run_policy_markdown(),
+        "truth table": truth_table_markdown(),
+        "what a framework says": framework_markdown("What a framework m"),
+        "what a framework finds": framework_markdown("What a framework finds"),
+    }
+    for name, text in tables.items():
         begin, end = f"<!-- {name}: made by hack/generate -->\n", "\n<!-- end -->"
         before, found, rest = page.partition(begin)
         if not found:

@@ -22,7 +22,7 @@ from tests.compat.manifests import example
 from tests.compat.test_custom_framework import RingJob
 
 REGISTRY = Registry([*load_registry(), RingJob])
-NAMES = ["01-mxnet-linear", "02-mxnet-poc", "03-mxnet-cifar-gpu", "04-custom-framework"]
+NAMES = ["01-mxnet-linear", "02-mxnet-poc", "03-recovery", "04-custom-framework", "05-mxnet-cifar-gpu"]
 RESOURCES = {"Pod": PODS, "Service": SERVICES}
 
 

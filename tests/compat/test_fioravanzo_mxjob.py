@@ -131,7 +131,7 @@ def test_the_scheduler_name_goes_onto_every_pod_and_an_empty_one_overwrites_noth
 
 
 def test_the_gpu_example_asks_for_a_gpu_that_nodes_have_and_keeps_its_volumes() -> None:
-    manifest = example("03-mxnet-cifar-gpu")
+    manifest = example("05-mxnet-cifar-gpu")
     worker = next(pod for name, pod in pods_of(manifest).items() if "-worker-" in name)
     assert worker["spec"]["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": 1}}
     assert worker["spec"]["containers"][0]["volumeMounts"] == [{"mountPath": "/", "name": "myshare"}]
@@ -143,7 +143,7 @@ def test_accelerators_come_from_the_configuration_file() -> None:
         "alpha.kubernetes.io/nvidia-gpu": {"volumes": [{"name": "nv", "hostPath": "/usr/local/nvidia", "mountPath": "/usr/local/nvidia"}]}
     }
     options = Options(accelerators=read_accelerators({"accelerators": azure}))
-    pods = pods_of(example("03-mxnet-cifar-gpu"), options=options)
+    pods = pods_of(example("05-mxnet-cifar-gpu"), options=options)
     mounted = {name for name, pod in pods.items() if any(volume["name"] == "nv" for volume in pod["spec"]["volumes"])}
     assert mounted == {name for name in pods if "-worker-" in name}
 
@@ -282,14 +282,14 @@ async def test_a_worker_can_be_the_chief() -> None:
 @virtual_time
 async def test_a_refused_spec_makes_no_pods_and_tells_why_until_it_is_mended() -> None:
     manifest = linear()
-    manifest["spec"]["terminationPolicy"] = {"chief": {"replicaName": "MASTER"}}
+    manifest["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]["env"] = [{"value": "without a name"}]
     async with OperatorKit(frameworks=[MXJob]) as kit:
         refused = await kit.submit(manifest)
         await kit.until(refused, phase="Invalid")
         assert (refused.status["phase"], refused.status["state"], refused.pods) == ("Failed", "Failed", {})
         assert refused.status["reason"].startswith("invalid job spec: ")
-        assert "Missing ReplicaSpec for chief: MASTER" in refused.status["reason"]
-        await kit.edit(refused, {"spec": {"terminationPolicy": {"chief": {"replicaName": "SCHEDULER"}}}})
+        assert "spec.replicaSpecs[0].template.spec.containers[0].env[0]: must have a name" in refused.status["reason"]
+        await kit.edit(refused, {"spec": linear()["spec"]})
         await kit.until(refused, phase="Running")
 
 

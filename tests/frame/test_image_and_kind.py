@@ -36,10 +36,12 @@ def test_everything_that_the_image_copies_is_sent_to_its_builder() -> None:
             assert f"!{source}" in ignored
 
 
-def test_the_deployment_sets_only_variables_that_the_operator_knows() -> None:
-    pod = deployment(Deployed(namespace="a", watched_namespaces=("a", "b")))["spec"]["template"]["spec"]
-    (variable,) = pod["containers"][0]["env"]
-    assert Settings.read({}, {variable["name"]: variable["value"]}).namespaces == ("a", "b")
+def test_the_operator_in_the_cluster_is_told_what_the_deployment_was_made_for() -> None:
+    """Its rights are those of the chosen kinds and namespaces: it must not ask for others."""
+    chosen = Deployed(namespace="a", watched_namespaces=("a", "b"), frameworks=("ring:RingJob",), kinds=("RingJob", "mxjobs.example.org"))
+    pod = deployment(chosen)["spec"]["template"]["spec"]
+    settings = Settings.read({}, {variable["name"]: variable["value"] for variable in pod["containers"][0]["env"]})
+    assert (settings.namespaces, settings.frameworks, settings.kinds) == (chosen.watched_namespaces, chosen.frameworks, chosen.kinds)
 
 
 @pytest.mark.parametrize("missing", NEEDED)

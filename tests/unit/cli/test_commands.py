@@ -189,12 +189,23 @@ def test_a_missing_field_is_told_with_the_line_of_what_should_have_it(manifest: 
     assert f"{manifest}:14: spec.replicaSpecs.Chief.template.spec.containers[0].image: is missing" in capsys.readouterr().err
 
 
+def test_a_misspelt_field_is_not_overlooked(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest.write_text(MANIFEST.replace("spec:\n", "spec:\n  runPolicy: {backofLimit: 3}\n", 1))
+    assert main(["render", *FRAMEWORK, str(manifest)]) == 0
+    captured = capsys.readouterr()
+    line = 1 + next(number for number, text in enumerate(manifest.read_text().splitlines()) if "backofLimit" in text)
+    assert captured.err.startswith(f"{manifest}:{line}: spec.runPolicy.backofLimit: the kind has no such field")
+    assert [found["kind"] for found in objects(captured.out)]
+
+
 BAD_FILES = {
     "no YAML": ("a: [1\nb: 2\n", ":2: this is no YAML: "),
     "a tab": ("a:\n\tb: 1\n", ":2: this is no YAML: "),
     "an unknown kind": ("\n\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", ":3: v1 Pod is not a kind that dlop knows."),
     "no object": ("- 1\n", ":1: a manifest must be an object"),
     "no name": (MANIFEST.replace("  name: first\n", ""), ":1: metadata.name: is missing."),
+    "nothing": ("# only a remark\n", " is empty; it must have the manifest of a job."),
+    "a name that no object can have": (MANIFEST.replace("name: first", "name: First_One"), ":1: metadata.name: must be at most 253 "),
     "itself inside itself": ("a: &a\n  b: *a\n", ":"),
 }
 

@@ -44,7 +44,7 @@ def test_a_wrong_value_is_told_with_the_name_of_its_flag_or_variable() -> None:
 
 
 def test_lease_times_that_would_allow_two_leaders_are_refused() -> None:
-    with pytest.raises(SettingsError, match="lease_duration_seconds must be more than"):
+    with pytest.raises(SettingsError, match="--lease-duration-seconds must be more than --renew"):
         Settings.read(parsed("--lease-duration-seconds", "5"), {})
 
 

@@ -65,7 +65,7 @@ def test_a_framework_is_loaded_by_module_and_class() -> None:
     [
         ("tests.unit.job.jobs", "does not name a class. Write it as module:Class"),
         ("no_such_module:Job", "the module 'no_such_module' of 'no_such_module:Job' cannot be imported: ModuleNotFoundError"),
-        ("tests.unit.job.jobs:Nothing", "must be a class that extends dlop.DLJob and declares a job_type; it is None."),
+        ("tests.unit.job.jobs:Nothing", "does not exist: the module 'tests.unit.job.jobs' can be imported, but has no 'Nothing'."),
         ("tests.unit.job.jobs:make", "must be a class that extends dlop.DLJob"),
         ("dlop:DLJob", "must be a class that extends dlop.DLJob and declares a job_type"),
     ],
