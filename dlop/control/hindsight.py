@@ -8,6 +8,7 @@ of one's own making, is looked at only when the cache of pods is as new as the j
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -17,10 +18,15 @@ from dlop.kube.resources import PODS
 
 
 class _Status(msgspec.Struct, frozen=True):
-    dlop: msgspec.Raw = msgspec.Raw(b"")
+    dlop: dict[str, Any] | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    status: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 _read_status = msgspec.json.Decoder(_Status).decode
+_read_answer = msgspec.json.Decoder(_Answer).decode
 
 
 class Hindsight:
@@ -28,21 +34,20 @@ class Hindsight:
 
     def __init__(self, gate: ReadYourWrites) -> None:
         self._gate = gate
-        self._own: dict[str, str] = {}
         self._known: dict[str, int] = {}
 
-    def wrote(self, uid: str, resource_version: str) -> None:
-        """The job has this version by a write of this operator: nobody knows more of its pods."""
-        self._own[uid] = resource_version
+    def wrote(self, uid: str, answer: bytes) -> None:
+        """This operator has written the record that is in the server's answer: nobody knows more of the pods."""
+        try:
+            self._known[uid] = _mark(_read_answer(answer).status)
+        except msgspec.MsgspecError:
+            self.forget(uid)  # no object at all; what is stored will be looked at like anybody's
 
     def ready(self, job: CustomObject, *, wake: Callable[[], None]) -> bool:
         """Whether the pods may be compared with the job's record. If not, `wake` is called once, when they may."""
-        uid, version, record = job.metadata.uid, job.metadata.resource_version, _record_in(job)
-        if not record:
-            return True
-        mark = hash(record)
-        if self._known.get(uid) != mark and self._own.get(uid) != version:
-            self._gate.wrote(uid, PODS, version)
+        uid, mark = job.metadata.uid, _mark(job.status)
+        if mark != _NO_RECORD and mark != self._known.get(uid):
+            self._gate.wrote(uid, PODS, job.metadata.resource_version)
             if not self._gate.ready(uid, wake=wake):
                 return False
         self._known[uid] = mark
@@ -50,17 +55,20 @@ class Hindsight:
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
-        self._own.pop(uid, None)
         self._known.pop(uid, None)
 
     def __len__(self) -> int:
         """How many jobs something is known of."""
-        return max(len(self._own), len(self._known))
+        return len(self._known)
 
 
-def _record_in(job: CustomObject) -> bytes:
-    """The record as it came; nothing, where the status is not one that dlop has written."""
+def _mark(status: msgspec.Raw) -> int:
+    """What tells one record from another, however it is spelled. Where dlop has written none there is none."""
     try:
-        return bytes(_read_status(job.status).dlop)
+        record = _read_status(status).dlop
     except msgspec.MsgspecError:
-        return b""
+        return _NO_RECORD
+    return _NO_RECORD if record is None else hash(msgspec.json.encode(record, order="sorted"))
+
+
+_NO_RECORD = 0

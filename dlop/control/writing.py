@@ -127,6 +127,7 @@ class Writer:
         content_type = "application/merge-patch+json"
         answer = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=content_type)
         self._note(self.key.resource, answer.body)
+        self.scope.hindsight.wrote(self.uid, answer.body)
 
     async def _not_created(self, creation: Creation, error: KubeError) -> Written:
         if isinstance(error, AlreadyExistsError):
@@ -168,8 +169,6 @@ class Writer:
             log.warning("the answer to a write is no object", resource=resource.qualified_name)
             return
         self.scope.gate.wrote(self.uid, resource, version)
-        if resource == self.key.resource:
-            self.scope.hindsight.wrote(self.uid, version)
 
 
 def _is_passing(error: StatusError) -> bool:
