@@ -113,6 +113,10 @@ class Meanwhile:
         self.happen()
 
 
+Choose = Callable[[int, Request], Trouble | None]
+"""What goes wrong with a write, given its number; None: nothing."""
+
+
 class Wire:
     """A transport around another one."""
 
@@ -124,10 +128,15 @@ class Wire:
         self._sent = 0
         self._turns = asyncio.Lock()
         self._troubles: dict[int, Trouble] = {}
+        self._choose: Choose = lambda _number, _request: None
 
     def trouble_at(self, number: int, trouble: Trouble) -> None:
         """Let one write go wrong."""
         self._troubles[number] = trouble
+
+    def trouble_by(self, choose: Choose) -> None:
+        """Ask at every write whether it is to go wrong, and how."""
+        self._choose = choose
 
     def cut(self) -> None:
         """From now on nothing goes through."""
@@ -149,7 +158,7 @@ class Wire:
             return await self._send_write(number, request, timeout_seconds)
 
     async def _send_write(self, number: int, request: Request, timeout_seconds: float) -> Response:
-        trouble = self._troubles.get(number)
+        trouble = self._troubles.get(number) or self._choose(number, request)
         instead = trouble.before(self, request) if trouble else None
         if instead is not None:
             self._note(number, request, None)

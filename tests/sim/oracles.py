@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
+from dlop.declaration import Options
+from dlop.engine.names import ATTEMPT_LABEL, REPLICA_TYPE_LABEL
+from dlop.engine.outcome import Phase
+from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
+from dlop.kube.objects import CustomObject, reader
 from dlop.local.apiserver.store import Change, ChangeType, Key, Store
 
 _CHILDREN = ("pods", "services")
-_FINAL_PHASES = ("Succeeded", "Failed")
+_FINAL_POD_PHASES = ("Succeeded", "Failed")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _VERSION = re.compile(r'"resourceVersion":"\d+"')
+
+_read_job = reader(CustomObject)
 
 
 class Ledger:
     """Listens to a store: counts creates and deletes of each object, and notes what must never happen."""
 
-    def __init__(self, store: Store, *, jobs: str) -> None:
-        """`jobs` is the storage of the jobs."""
+    def __init__(self, store: Store, framework: type[DLJob], *, on_commit: Callable[[Change], None] = lambda _: None) -> None:
+        """`on_commit` is called with every change of jobs, pods and services."""
         self._store = store
-        self._jobs = jobs
+        self._framework = framework
+        self._jobs = framework.job_type.resource.qualified_name
+        self._on_commit = on_commit
         self.creates: Counter[str] = Counter()
         self.deletes: Counter[str] = Counter()
         self.violations: list[str] = []
-        self.versions: list[int] = []
+        self.has_ended = False
+        """Whether a job has come to its end."""
         store.listeners.append(self._note)
 
     def counts(self) -> dict[str, tuple[int, int]]:
@@ -36,46 +46,75 @@ class Ledger:
         return {name: (self.creates[name], self.deletes[name]) for name in sorted(self.creates)}
 
     def _note(self, change: Change) -> None:
-        if change.key.storage == self._jobs and change.before is not None:
-            self._check_record(change.before.body, change.after.body)
         if change.key.storage not in (*_CHILDREN, self._jobs):
             return
-        self.versions.append(change.version)
         name = f"{change.key.storage} {change.key.namespace}/{change.key.name}"
         if change.type is ChangeType.ADDED:
             self.creates[name] += 1
-            if change.key.storage in _CHILDREN:
-                self._check_create(change)
         elif change.type is ChangeType.DELETED:
             self.deletes[name] += 1
+        self._check(change)
+        self._on_commit(change)
+
+    def _check(self, change: Change) -> None:
+        if change.key.storage == self._jobs and change.before is not None:
+            self._check_job(change.before.body, change.after.body)
+        elif change.key.storage in _CHILDREN and change.type is ChangeType.ADDED:
+            self._check_create(change)
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    def _check_job(self, before: JsonObject, after: JsonObject) -> None:
+        for counter in ("restarts", "disruptions"):
+            old, new = _record(before).get(counter, {}), _record(after).get(counter, {})
+            if any(new.get(role, 0) < number for role, number in old.items()):
+                self.violations.append(f"{counter} fell from {old} to {new}")
+        ended, ends = self._end_of(before), self._end_of(after)
+        if ended is not None and ended is not ends:
+            self.violations.append(f"the job had ended with {ended} and then with {ends}")
+        self.has_ended = self.has_ended or ends is not None
+
+    def _end_of(self, job: JsonObject) -> Phase | None:
+        """How the job has ended, in the words of its kind; None while it has not."""
+        status = job.get("status")
+        if not status:
+            return None
+        phase = self._framework(_read_job(msgspec.json.encode(job)), options=Options()).phase_in(status)
+        return phase if phase is not None and phase.is_end else None
+
+    # --- children ----------------------------------------------------------------------------------------------------
 
     def _check_create(self, change: Change) -> None:
         job = self._owner(change.after.body)
         if job is None:
             self.violations.append(f"{change.key} was created for a job that is gone")
             return
-        status = job.get("status") or {}
-        if any(found["type"] in _FINAL_PHASES and found["status"] == "True" for found in status.get("conditions", ())):
+        if self._end_of(job) is not None:
             self.violations.append(f"{change.key} was created after the job had ended")
         if change.key.storage == "pods":
             self._check_twins(change)
+            self._check_attempts(change, scope=job["spec"].get("runPolicy", {}).get("restartScope", "Replica"))
 
     def _check_twins(self, change: Change) -> None:
         """Labels tell role, index and attempt, so no two pods that live may have the same ones."""
-        labels = change.after.body["metadata"].get("labels")
-        for key, stored in self._store.list("pods", namespace=change.key.namespace):
-            lives = stored.body["status"].get("phase") not in _FINAL_PHASES
-            if key != change.key and lives and stored.body["metadata"].get("labels") == labels:
+        for key, other in self._others(change):
+            lives = other["status"].get("phase") not in _FINAL_POD_PHASES
+            if lives and _labels(other) == _labels(change.after.body):
                 self.violations.append(f"{change.key} and {key} are two live pods of one index and attempt")
 
-    def _check_record(self, before: JsonObject, after: JsonObject) -> None:
-        for counter in ("restarts", "disruptions"):
-            old, new = _record(before).get(counter, {}), _record(after).get(counter, {})
-            if any(new.get(role, 0) < number for role, number in old.items()):
-                self.violations.append(f"{counter} fell from {old} to {new}")
-        ended = [_ended(body) for body in (before, after)]
-        if ended[0] and ended[0] != ended[1]:
-            self.violations.append(f"the job had ended with {ended[0]} and then with {ended[1]}")
+    def _check_attempts(self, change: Change, *, scope: str) -> None:
+        """Where more than a replica is started anew, nothing of the old attempt may be left, not even on its way out."""
+        mine = _labels(change.after.body)
+        for key, other in self._others(change):
+            labels = _labels(other)
+            together = scope == "Job" or (scope == "Role" and labels[REPLICA_TYPE_LABEL] == mine[REPLICA_TYPE_LABEL])
+            if together and labels[ATTEMPT_LABEL] != mine[ATTEMPT_LABEL]:
+                self.violations.append(f"{change.key} of attempt {mine[ATTEMPT_LABEL]} meets {key} of {labels[ATTEMPT_LABEL]}")
+
+    def _others(self, change: Change) -> Iterator[tuple[Key, JsonObject]]:
+        for key, stored in self._store.list("pods", namespace=change.key.namespace):
+            if key != change.key:
+                yield key, stored.body
 
     def _owner(self, body: JsonObject) -> JsonObject | None:
         for owner in body["metadata"].get("ownerReferences", ()):
@@ -103,11 +142,11 @@ def _masked(body: JsonObject) -> JsonObject:
     return masked
 
 
+def _labels(body: JsonObject) -> dict[str, str]:
+    labels: dict[str, str] = body["metadata"].get("labels") or {}
+    return labels
+
+
 def _record(job: JsonObject) -> JsonObject:
     record: JsonObject = (job.get("status") or {}).get("dlop") or {}
     return record
-
-
-def _ended(job: JsonObject) -> list[str]:
-    conditions = (job.get("status") or {}).get("conditions", ())
-    return [found["type"] for found in conditions if found["type"] in _FINAL_PHASES and found["status"] == "True"]

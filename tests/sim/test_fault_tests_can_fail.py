@@ -1,4 +1,4 @@
-"""The fault tests notice what they are there to notice: without its preconditions the operator does not pass them."""
+"""The fault tests notice what they are there to notice: without its precautions the operator does not pass them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from dlop.control.hindsight import Hindsight
+from dlop.kube.consistency import ReadYourWrites
 from dlop.kube.errors import JsonObject
+from dlop.kube.expectations import Expectations
 from dlop.kube.transport import Request, Response, StreamResponse
 from dlop.local.apiserver.server import ApiServer
 from dlop.testing.virtual_time import run as run_virtually
-from tests.sim.reference import Run, live
-from tests.sim.test_faults import stuck
+from tests.sim.faults import Latecomer, explored, stuck_at_each_commit
+from tests.sim.stories import RING
+from tests.sim.telling import live
+from tests.sim.wasting import creates_while_blind, wasted
 
 Forget = Callable[[Request, JsonObject], None]
 
@@ -31,14 +36,23 @@ def forget_versions(request: Request, body: JsonObject) -> None:
 
 @pytest.mark.parametrize("forget", [forget_uids, forget_versions])
 def test_an_operator_without_preconditions_does_harm_from_a_stuck_server(forget: Forget, monkeypatch: pytest.MonkeyPatch) -> None:
-    reference = run_virtually(live())
+    reference = run_virtually(live(RING))
     _make_careless(monkeypatch, forget)
-    assert any(_does_harm(version, reference) for version in reference.versions)
+    rival = Latecomer(alone=False, sees_last="ringjobs")
+    assert explored(RING, reference, stuck_at_each_commit(lambda _: rival)).problems != []
 
 
-def _does_harm(version: int, reference: Run) -> bool:
-    run = run_virtually(live(stuck(version, first_lives_on=True)))
-    return bool(run.violations) or run.pictures != reference.pictures or run.counts != reference.counts
+def test_an_operator_that_believes_a_status_newer_than_its_pods_does_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Hindsight, "ready", lambda *_, **__: True)
+    reference = run_virtually(live(RING))
+    successor = Latecomer(alone=True, sees_last="pods")
+    assert explored(RING, reference, stuck_at_each_commit(lambda _: successor)).problems != []
+
+
+def test_an_operator_that_does_not_wait_for_its_own_writes_to_show_wastes_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReadYourWrites, "ready", lambda *_, **__: True)
+    monkeypatch.setattr(Expectations, "are_met", lambda *_: True)
+    assert len(wasted(run_virtually(creates_while_blind(plural="pods", seconds=5)))) > 0
 
 
 def _make_careless(monkeypatch: pytest.MonkeyPatch, forget: Forget) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from dlop.local.apiserver.store import Change, Cursor, Key, Store, Stored
 
@@ -21,7 +21,8 @@ class LaggingView:
         """By default the view stays at what the store holds now."""
         self._store = store
         self._version = store.version if version is None else version
-        self._cursors: WeakSet[LaggingCursor] = WeakSet()
+        # In the order in which they came, unlike a set: the same run shall go the same way every time.
+        self._cursors: WeakKeyDictionary[LaggingCursor, None] = WeakKeyDictionary()
 
     @property
     def version(self) -> int:
@@ -56,7 +57,7 @@ class LaggingView:
     def cursor(self, storage: str, *, since: int) -> LaggingCursor:
         """A place in the history that ends where the view ends."""
         cursor = LaggingCursor(self, self._store.cursor(storage, since=since))
-        self._cursors.add(cursor)
+        self._cursors[cursor] = None
         return cursor
 
 

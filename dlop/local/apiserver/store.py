@@ -105,7 +105,7 @@ class _Shelf:
     order: list[tuple[str, str]] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     dropped: int = 0  # how many changes have left `changes` at the front: positions of cursors count them
-    waiters: set[asyncio.Future[None]] = field(default_factory=set)
+    waiters: dict[asyncio.Future[None], None] = field(default_factory=dict)  # in the order in which they came
 
 
 class Cursor:
@@ -138,11 +138,11 @@ class Cursor:
         if self._position - self._shelf.dropped < len(self._shelf.changes):
             return
         waiter = asyncio.get_running_loop().create_future()
-        self._shelf.waiters.add(waiter)
+        self._shelf.waiters[waiter] = None
         try:
             await self._until(waiter)
         finally:
-            self._shelf.waiters.discard(waiter)
+            self._shelf.waiters.pop(waiter, None)
 
     async def wait_for_wake(self) -> None:
         """Return when somebody calls `wake`, whatever there is to take."""

@@ -78,7 +78,7 @@ async def test_whatever_else_is_changed_beside_a_known_record_is_no_news() -> No
 
 async def test_what_the_operator_has_written_itself_is_no_news() -> None:
     hindsight = made(Pods(10))
-    hindsight.wrote("u", "12")
+    hindsight.wrote("u", b'{"metadata":{},"status":{"dlop": {"attempt": 1}}}')
     assert hindsight.ready(job(12, RECORD), wake=nobody)
 
 
@@ -90,7 +90,6 @@ async def test_a_changed_spec_beside_a_known_status_is_no_news() -> None:
 
 async def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
     hindsight = made(Pods(10))
-    hindsight.wrote("u", "9")
     assert hindsight.ready(job(9, RECORD), wake=nobody)
     assert len(hindsight) == 1
     hindsight.forget("u")
