@@ -1,0 +1,78 @@
+"""The few calls of Linux that Python 3.11 does not have."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_NOATIME = 1024
+MS_NODIRATIME = 2048
+MS_BIND = 4096
+MS_MOVE = 8192
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MS_RELATIME = 1 << 21
+MNT_DETACH = 2
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(what: str, result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def unshare(flags: int) -> None:
+    """Leave some namespaces for new ones. With CLONE_NEWPID it is the children who do."""
+    _check("unshare", _libc.unshare(ctypes.c_int(flags)))
+
+
+def setns(descriptor: int, kind: int) -> None:
+    """Enter a namespace. With CLONE_NEWPID it is the children who do."""
+    _check("setns", _libc.setns(ctypes.c_int(descriptor), ctypes.c_int(kind)))
+
+
+def mount(source: str, target: str, *, kind: str | None = None, flags: int = 0, options: str | None = None) -> None:
+    """Make a mount, or bind, move or change one."""
+    result = _libc.mount(os.fsencode(source), os.fsencode(target), _bytes(kind), ctypes.c_ulong(flags), _bytes(options))
+    _check(f"mount {target}", result)
+
+
+def unmount(target: str) -> None:
+    """Take a mount with everything below it out of sight. It ends with its last user."""
+    _check(f"unmount {target}", _libc.umount2(os.fsencode(target), ctypes.c_int(MNT_DETACH)))
+
+
+def pivot_root(new_root: str, old_root: str) -> None:
+    """Make `new_root` the root; the former one is found at `old_root`, below it."""
+    _check("pivot_root", _libc.pivot_root(os.fsencode(new_root), os.fsencode(old_root)))
+
+
+def die_with_parent(number: int) -> None:
+    """Get this signal when the parent ends."""
+    _check("prctl", _libc.prctl(ctypes.c_int(_PR_SET_PDEATHSIG), ctypes.c_ulong(number), 0, 0, 0))
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends."""
+    _check("prctl", _libc.prctl(ctypes.c_int(_PR_SET_CHILD_SUBREAPER), ctypes.c_ulong(1), 0, 0, 0))
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()

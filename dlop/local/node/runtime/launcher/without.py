@@ -1,0 +1,25 @@
+"""Where a launcher for pods as plain processes begins."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+
+from . import limits, wire
+from .processes import PlainHost
+from .server import Server
+from .system import die_with_parent
+
+
+def main(control: int) -> None:
+    """Work for the one at the other end of this socket. The first message there says that we are ready."""
+    connection = socket.socket(fileno=control)
+    connection.set_inheritable(False)
+    os.umask(0o022)
+    limits.allow_open_files()
+    if sys.platform == "linux":
+        die_with_parent(signal.SIGKILL)
+    wire.send(connection, {"ready": True})
+    Server(connection, PlainHost()).run()
