@@ -26,14 +26,15 @@ from dlop.local.apiserver.controllers.collector import GarbageCollector
 from dlop.local.apiserver.controllers.namespaces import NamespaceController
 from dlop.local.apiserver.custom.crds import CRD_TYPE, CustomResources
 from dlop.local.apiserver.faults import Faults
-from dlop.local.apiserver.fronts.certificates import make_certificates
 from dlop.local.apiserver.fronts.http import Front, serve
 from dlop.local.apiserver.fronts.inprocess import InProcessTransport
+from dlop.local.apiserver.kubelets.connections import Kubelets
 from dlop.local.apiserver.lagging import LaggingView
 from dlop.local.apiserver.registry import Registry
 from dlop.local.apiserver.server import ApiServer
 from dlop.local.apiserver.store import Store
 from dlop.local.apiserver.verbs import Verbs
+from dlop.local.certificates import make_certificates
 
 DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -61,7 +62,8 @@ class EmbeddedCluster:
         self._token = secrets.token_urlsafe(32) if token is None else token
         self.verbs = self._verbs()
         self.faults = Faults(self.store)
-        self.server = ApiServer(self.verbs, self.faults, token=self._token)
+        self._kubelets = Kubelets()
+        self.server = ApiServer(self.verbs, self.faults, token=self._token, kubelets=self._kubelets)
         self._servers = [self.server]
         self._fronts: list[Front] = []
 
@@ -75,10 +77,16 @@ class EmbeddedCluster:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        # Logs that are followed would else keep the fronts busy.
+        await self._kubelets.close()
         for front in self._fronts:
             await front.close()
         for server in self._servers:
             server.end_watches()
+
+    def trust_node(self, host: str, port: int, *, authority_pem: str, token: str) -> None:
+        """Let the server ask the kubelet at an address for logs and the like: whom its certificate is from, and its token."""
+        self._kubelets.trust(host, port, authority_pem=authority_pem, token=token)
 
     def transport(self) -> InProcessTransport:
         """A way to the server without sockets."""
@@ -98,7 +106,7 @@ class EmbeddedCluster:
     def lagging_server(self, *, version: int | None = None) -> tuple[ApiServer, LaggingView]:
         """A second server that sees the store as of a version, by default as of now, until its view is told to advance."""
         view = LaggingView(self.store, version=version)
-        server = ApiServer(self._verbs(view), Faults(self.store), token=self._token)
+        server = ApiServer(self._verbs(view), Faults(self.store), token=self._token, kubelets=self._kubelets)
         self._servers.append(server)
         return server, view
 

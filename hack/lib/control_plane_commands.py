@@ -9,6 +9,8 @@ from pathlib import Path
 SIGNING_KEY = "service-account.key"
 TOKENS = "tokens.csv"
 CERTIFICATES = "certificates"
+KUBELET_CLIENT_CERTIFICATE = "kubelet-client.crt"
+KUBELET_CLIENT_KEY = "kubelet-client.key"
 
 # There is no kubelet: nodes and running pods are played by tests. These controllers would clear such pods away.
 _CONTROLLERS_OFF = ("node-lifecycle-controller", "pod-garbage-collector-controller", "taint-eviction-controller")
@@ -51,6 +53,11 @@ def api_server(binary: Path, folder: Path, *, etcd_url: str, port: int, extra_fl
         # It would refuse pods until a controller has made the namespace's service account.
         "--disable-admission-plugins=ServiceAccount",
         "--allow-privileged=true",
+        # A node on this machine knows the server by this certificate. Its own is not checked: nobody has vouched for it.
+        f"--kubelet-client-certificate={folder / KUBELET_CLIENT_CERTIFICATE}",
+        f"--kubelet-client-key={folder / KUBELET_CLIENT_KEY}",
+        # Node names are not in any DNS.
+        "--kubelet-preferred-address-types=ExternalIP,InternalIP,Hostname",
         *extra_flags,
     ]
 

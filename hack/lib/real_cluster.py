@@ -31,6 +31,7 @@ from pathlib import Path
 import cluster_credentials as credentials
 import control_plane_commands as commands
 import processes
+from client_certificate import write_client_certificate
 from kubernetes_build import ensure_assets, require_assets
 
 READY_WITHIN_SECONDS = 90.0
@@ -107,6 +108,9 @@ class RealCluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         credentials.write_signing_key(self.folder / commands.SIGNING_KEY)
         credentials.write_tokens(self.folder / commands.TOKENS, users=users)
+        write_client_certificate(
+            self.folder / commands.KUBELET_CLIENT_CERTIFICATE, self.folder / commands.KUBELET_CLIENT_KEY, name="kube-apiserver"
+        )
         assets = ensure_assets(_programs(controllers=controllers))
         port = free_port()
         self._add("etcd", port, commands.etcd(assets["etcd"], self.folder, port=port, peer_port=free_port()))
@@ -172,6 +176,11 @@ class RealCluster:
     def ca_path(self) -> Path:
         """The certificate that every API server of this cluster is checked against."""
         return self.folder / commands.CERTIFICATES / "apiserver.crt"
+
+    @property
+    def kubelet_client_certificate(self) -> Path:
+        """What every API server of this cluster shows to nodes, and the authority that it is from."""
+        return self.folder / commands.KUBELET_CLIENT_CERTIFICATE
 
     @property
     def kubeconfig_path(self) -> Path:

@@ -1,25 +1,29 @@
 """The API server: a request in, an answer out, whatever the request.
 
 Both fronts, in-process and HTTP, come through `ApiServer.handle`. Everything that reads or changes objects happens
-there in one go without awaiting; only injected faults and watches wait. No request can end the server: what it cannot
+there in one go without awaiting; only injected faults, watches and calls to kubelets wait. No request can end the server: what it cannot
 make sense of is refused, and a bug becomes a 500 and a line in the log.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from typing import TypeVar
 
 import structlog
+from aiohttp import ClientWebSocketResponse
 
 from dlop.kube.errors import ForbiddenError, StatusError, UnauthorizedError
 from dlop.kube.transport import Request, Response, StreamResponse
 from dlop.local.apiserver.answers import JSON_HEADERS, TEXT_HEADERS, refusal
 from dlop.local.apiserver.faults import Faults
 from dlop.local.apiserver.handlers import Handlers
+from dlop.local.apiserver.kubelets.connections import Kubelets
+from dlop.local.apiserver.kubelets.pod_streams import PodStreams
 from dlop.local.apiserver.requests import Asked, UnknownPathError, Verb, parse_request
-from dlop.local.apiserver.status import failure, internal_error
+from dlop.local.apiserver.status import bad_request, failure, internal_error
 from dlop.local.apiserver.verbs import Verbs
 from dlop.local.apiserver.views import discovery, openapi
 from dlop.local.apiserver.watching import ConnectionDroppedError, Watch
@@ -30,13 +34,17 @@ _HEALTH = ("/healthz", "/livez", "/readyz")
 # What the real server shows to everybody.
 _OPEN = (*_HEALTH, "/version")
 
+Answer = TypeVar("Answer")
+
 
 class ApiServer:
     """Answers requests over one store."""
 
-    def __init__(self, verbs: Verbs, faults: Faults, *, token: str) -> None:
+    def __init__(self, verbs: Verbs, faults: Faults, *, token: str, kubelets: Kubelets | None = None) -> None:
         """Requests must bear the `token`, save for the few pages that are open to everybody."""
         self.token = token
+        self.kubelets = Kubelets() if kubelets is None else kubelets
+        self._pod_streams = PodStreams(verbs, self.kubelets)
         self.faults = faults
         self.verbs = verbs
         self._handlers = Handlers(verbs)
@@ -49,12 +57,30 @@ class ApiServer:
         Raises:
             ConnectionDroppedError: when a fault wants the connection to break instead.
         """
+        return await self._guarded(request, self._answer)
+
+    async def open_socket(self, request: Request, protocols: Sequence[str]) -> ClientWebSocketResponse | Response:
+        """Open the WebSocket at a kubelet that a request asks for, or answer why not.
+
+        Raises:
+            ConnectionDroppedError: when a fault wants the connection to break instead.
+        """
+
+        async def opened(asked: Asked, request: Request) -> ClientWebSocketResponse | Response:
+            if not PodStreams.concern(asked):
+                raise bad_request("Upgrade request not allowed")
+            return await self.kubelets.open_socket(self._pod_streams.location(asked, request), protocols)
+
+        return await self._guarded(request, opened)
+
+    async def _guarded(self, request: Request, answer: Callable[[Asked, Request], Awaitable[Answer]]) -> Answer | Response:
+        """Answer a request that may be refused, fail or be unknown."""
         try:
             if request.headers.get("authorization") != self._authorization:
                 self._authenticate(request)
             asked = parse_request(request, self.verbs.registry)
             await self.faults.before(asked)
-            answer = self._answer(asked, request)
+            answered = await answer(asked, request)
             self.faults.after(asked)
         except StatusError as error:
             return refusal(error)
@@ -65,14 +91,16 @@ class ApiServer:
         except Exception as error:
             log.exception("a request could not be answered", method=request.method, path=request.path)
             return refusal(internal_error(f"{error.__class__.__name__}: {error}"))
-        return answer
+        return answered
 
     def end_watches(self) -> None:
         """End every watch properly, as a server does that is shut down."""
         for watch in list(self._watches):
             watch.end()
 
-    def _answer(self, asked: Asked, request: Request) -> Response | StreamResponse:
+    async def _answer(self, asked: Asked, request: Request) -> Response | StreamResponse:
+        if asked.target.subresource and PodStreams.concern(asked):
+            return await self._pod_streams.answer(asked, request)
         if asked.verb is not Verb.WATCH:
             return self._handlers.answer(asked, request)
         watch = self._handlers.watch(asked, request)

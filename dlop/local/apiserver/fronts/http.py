@@ -18,9 +18,10 @@ from dlop.kube.errors import JsonObject, StatusError
 from dlop.kube.transport import Request, Response, StreamResponse
 from dlop.local.apiserver.answers import refusal
 from dlop.local.apiserver.bodies import check_size
-from dlop.local.apiserver.fronts.certificates import Certificates
+from dlop.local.apiserver.fronts.websockets import offered_protocols, relay, wants_socket
 from dlop.local.apiserver.server import ApiServer
 from dlop.local.apiserver.watching import ConnectionDroppedError, closing
+from dlop.local.certificates import Certificates
 
 HOST = "127.0.0.1"
 # How long a close waits for answers that are under way.
@@ -88,6 +89,8 @@ class _Handler:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
+            if wants_socket(request):
+                return await self._socket(request)
             try:
                 body = await _body(request)
             except StatusError as error:
@@ -100,6 +103,10 @@ class _Handler:
             if request.transport is not None:
                 request.transport.abort()
             return web.Response()
+
+    async def _socket(self, request: web.BaseRequest) -> web.StreamResponse:
+        opened = await self._server.open_socket(_request(request, None), offered_protocols(request))
+        return _response(opened) if isinstance(opened, Response) else await relay(request, opened)
 
 
 async def _body(request: web.BaseRequest) -> bytes | None:

@@ -146,7 +146,14 @@ class _Subresource(NamedTuple):
 
 _MORE_SUBRESOURCES = {
     "namespaces": (_Subresource("finalize", "", "v1", "Namespace", ("update",)),),
-    "pods": (_Subresource("binding", "", "v1", "Binding", ("create",)), _Subresource("eviction", "policy", "v1", "Eviction", ("create",))),
+    "pods": (
+        _Subresource("attach", "", "v1", "PodAttachOptions", ("create", "get")),
+        _Subresource("binding", "", "v1", "Binding", ("create",)),
+        _Subresource("eviction", "policy", "v1", "Eviction", ("create",)),
+        _Subresource("exec", "", "v1", "PodExecOptions", ("create", "get")),
+        _Subresource("log", "", "v1", "Pod", ("get",)),
+        _Subresource("portforward", "", "v1", "PodPortForwardOptions", ("create", "get")),
+    ),
 }
 
 

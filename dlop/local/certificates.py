@@ -1,7 +1,8 @@
-"""Certificates for the loopback front: an authority of its own and one server certificate, made when needed.
+"""Certificates for servers on the loopback: an authority of its own and one server certificate, made when needed.
 
-`kubectl` sends a bearer token only over TLS, so the front needs a certificate that the kubeconfig can vouch for. Keys
-live in memory; the standard library reads them only from a file, which is private and gone as soon as it is read.
+`kubectl` sends a bearer token only over TLS, so the API server needs a certificate that the kubeconfig can vouch for, and
+a kubelet's API is never spoken without. Keys live in memory; the standard library reads them only from a file, which is
+private and gone as soon as it is read.
 """
 
 from __future__ import annotations
@@ -31,16 +32,23 @@ class Certificates:
     authority_pem: str
 
 
-def make_certificates(*, now_seconds: float) -> Certificates:
-    """A fresh authority and a certificate for 127.0.0.1 and localhost."""
+def make_certificates(*, now_seconds: float, name: str = "dlop-apiserver", client_authority_pem: str | None = None) -> Certificates:
+    """A fresh authority and a certificate for 127.0.0.1 and localhost.
+
+    With `client_authority_pem` clients may show a certificate, which must then be from that authority.
+    """
     now = datetime.fromtimestamp(now_seconds, UTC)
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = _authority(authority_key, now)
-    server = _server(server_key, authority, authority_key, now)
+    server = _server(name, server_key, authority, authority_key, now)
     pem = server.public_bytes(serialization.Encoding.PEM) + server_key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return Certificates(_context(pem), authority.public_bytes(serialization.Encoding.PEM).decode())
+    context = _context(pem)
+    if client_authority_pem is not None:
+        context.load_verify_locations(cadata=client_authority_pem)
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return Certificates(context, authority.public_bytes(serialization.Encoding.PEM).decode())
 
 
 def _context(pem: bytes) -> ssl.SSLContext:
@@ -63,10 +71,10 @@ def _authority(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certifica
 
 
 def _server(
-    key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey, now: datetime
+    name: str, key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey, now: datetime
 ) -> x509.Certificate:
     names = [x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))]
-    builder = _builder(_name("dlop-apiserver"), authority.subject, key.public_key(), now)
+    builder = _builder(_name(name), authority.subject, key.public_key(), now)
     builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

@@ -1,0 +1,1 @@
+"""The way from the API server to the nodes: logs, exec, attach and port-forward are asked of them."""
