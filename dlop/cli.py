@@ -11,33 +11,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 from dlop.commands.errors import CommandError, UsageError
+from dlop.commands.table import COMMANDS, DEFAULT_COMMAND
 
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One command: where its `main` is, and what help says of it."""
-
-    module: str
-    summary: str
-
-
-DEFAULT_COMMAND = "run"
-COMMANDS = {
-    "run": Command("run", "run the operator (the default)"),
-    "render": Command("render", "print the pods and services that a job would get, without a cluster"),
-    "crds": Command("crds", "print the custom resource definitions"),
-    "manifests": Command("manifests", "print or write all that a deployment needs: definitions, rights, the operator"),
-    "install": Command("install", "bring the custom resource definitions into the cluster"),
-    "uninstall": Command("uninstall", "take them out of the cluster, with all jobs"),
-    "deploy": Command("deploy", "run the operator in the cluster"),
-    "undeploy": Command("undeploy", "end it; jobs, definitions and the namespace stay"),
-    "new-framework": Command("new_framework", "write a new framework: a class, an example and a test"),
-    "version": Command("version", "print the version"),
-}
+__all__ = ["COMMANDS", "exit_with_code", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

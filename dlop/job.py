@@ -76,6 +76,8 @@ class DLJob(ABC):
     """What `kubectl get` shows."""
     scale_paths: ClassVar[ScalePaths | None] = default_scale_paths()
     """Where `kubectl scale` looks; by default kinds with a single role can be scaled."""
+    suspend_path: ClassVar[tuple[str, ...] | None] = ("runPolicy", "suspend")
+    """Where in the spec a job is suspended; None when the spec has no room for that."""
     other_resources: ClassVar[tuple[Resource, ...]] = ()
     """What kinds of objects `other_objects` makes: they are watched like pods and services."""
     extra_rules: ClassVar[tuple[JsonObject, ...]] = ()
@@ -123,6 +125,12 @@ class DLJob(ABC):
     def validate(self, spec: JobSpec) -> Iterable[Problem]:
         """What is wrong with a spec beyond its shape."""
         return ()
+
+    def replicas_path(self, role: str) -> tuple[str | int, ...] | None:
+        """Where in the spec the number of replicas of a role stands, for who wants to scale it; None: the job has no such role."""
+        roles = Field("spec", self.raw_spec).get(self.replica_specs_field)
+        spelled = next((name for name, _ in roles.entries() if name.lower() == role.lower()), None)
+        return None if spelled is None else (self.replica_specs_field, spelled, "replicas")
 
     # What a framework may say otherwise: names, labels, ports.
 

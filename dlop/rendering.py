@@ -62,7 +62,8 @@ def _metadata(given: Any, namespace: str) -> ObjectMeta:
     try:
         metadata = msgspec.convert(given or {}, ObjectMeta)
     except msgspec.ValidationError as error:
-        raise RenderError(f"metadata: {error}") from error
+        said, _, place = str(error).partition(" - at `$")
+        raise RenderError(f"metadata{place.rstrip('`')}: {said[:1].lower()}{said[1:]}.") from error
     if not metadata.name:
         raise RenderError("metadata.name: is missing.")
     if len(metadata.name) > _LONGEST_NAME or not _NAME.fullmatch(metadata.name):

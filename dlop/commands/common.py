@@ -22,8 +22,14 @@ Result = TypeVar("Result")
 class Parser(argparse.ArgumentParser):
     """Reads the arguments of one command. What is wrong with them is an error like any other, and not the end of the process."""
 
-    def __init__(self, name: str, description: str) -> None:
-        super().__init__(prog=f"dlop {name}", description=description, allow_abbrev=False)
+    def __init__(self, name: str, description: str, *, epilog: str | None = None) -> None:
+        super().__init__(
+            prog=f"dlop {name}",
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.HelpFormatter if epilog is None else argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse."""

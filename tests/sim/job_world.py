@@ -128,6 +128,11 @@ class JobWorld:
         path.write_text(yaml.safe_dump_all(manifests, sort_keys=False))
         return str(path)
 
+    def line_of(self, text: str, name: str = "job.yaml") -> int:
+        """In which line of a file something stands."""
+        lines = (self.folder / name).read_text().splitlines()
+        return [line.strip() for line in lines].index(text) + 1
+
     async def is_in(self, manifest: JsonObject, phase: str) -> None:
         """Submit a job and wait until it is in a phase."""
         await self.kit.until(await self.kit.submit(manifest), phase=phase, within_seconds=30)

@@ -65,7 +65,7 @@ async def test_a_cluster_without_the_definitions_is_told_how_to_get_them(tmp_pat
     async with job_world(tmp_path, capsys, kinds=()) as bare:
         for words in (("get",), ("describe", "x"), ("submit", bare.file(crew("x")))):
             said = await bare.dlop(*words)
-            assert said.code == (2 if words[0] == "submit" else 1)
+            assert said.code == 1
             assert "the cluster does not know" in said.err
             assert "`dlop install` brings the definition" in said.err
 
@@ -248,7 +248,7 @@ async def test_submit_creates_all_that_a_file_has(world: JobWorld) -> None:
         "ConfigMap settings in default created\nCrewJob one in default created\nMXJob two in default created\n",
     )
     again = await world.dlop("submit", world.file(crew("one")))
-    assert (again.code, again.out) == (2, "")
+    assert (again.code, again.out) == (1, "")
     assert "job.yaml:4: there is a CrewJob one in the namespace default already; `dlop delete one` makes room" in again.err
 
 
@@ -263,6 +263,25 @@ async def test_submit_and_wait_ends_with_the_verdict_of_the_job(world: JobWorld)
     assert bad.code == 1
     assert re.search(r"CrewJob bad: Failed after \S+: CrewJob bad has failed: .* ended with exit code 3", bad.err)
     assert "`dlop describe bad -n default` tells more" in bad.err
+
+
+async def test_ctrl_c_leaves_the_job_and_says_so(world: JobWorld) -> None:
+    async with world.beside("submit", world.file(crew("long")), "--wait") as staying:
+        await staying.until_printed("CrewJob long: Running")
+        staying.process.send_signal(signal.SIGINT)
+        assert await staying.process.wait() == 130
+    assert "what was submitted goes on: `dlop get` shows it, `dlop delete` ends it" in staying.text
+    assert "Traceback" not in staying.text
+    assert world.names_of(CrewJob.job_type.resource) == ["long"]
+
+
+async def test_logs_that_cannot_be_read_do_not_keep_the_job_from_its_verdict(world: JobWorld) -> None:
+    """The scripted kubelet has no logs."""
+    world.kit.script.when("good-*").run().succeed()
+    said = await world.dlop("submit", world.file(crew("good")), "--logs")
+    assert said.code == 0
+    assert said.out.count("its log cannot be read: ") == 3
+    assert "CrewJob good: Succeeded after" in said.err
 
 
 async def test_whatever_is_wrong_with_a_manifest_is_told_by_file_and_line(world: JobWorld) -> None:
@@ -283,7 +302,7 @@ async def test_whatever_is_wrong_with_a_manifest_is_told_by_file_and_line(world:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("a: [", "job.yaml:1: this is no YAML"),
+        ("a: b: c", "job.yaml:1: this is no YAML"),
         ("", "job.yaml is empty; it must have the manifest of a job."),
         ("- 1", "job.yaml:1: a manifest must be an object with apiVersion, kind and metadata."),
         ("kind: CrewJob", "job.yaml:1: apiVersion: is missing."),
@@ -306,10 +325,14 @@ async def test_a_misspelt_field_is_refused_and_not_dropped(world: JobWorld) -> N
     wrong = crew("one")
     wrong["spec"]["replicaSpecs"]["Worker"]["replica"] = 3
     wrong["spec"]["runPolicy"] = {"backofLimit": 3}
-    said = await world.dlop("submit", world.file(wrong))
+    file = world.file(wrong)
+    said = await world.dlop("submit", file)
     assert said.code == 2
-    found = {path: line for line, path in re.findall(r"job\.yaml:(\d+): ([\w.]+): the kind has no such field", said.err)}
-    assert found == {"spec.replicaSpecs.Worker.replica": "22", "spec.runPolicy.backofLimit": "24"}
+    found = {path: int(line) for line, path in re.findall(r"job\.yaml:(\d+): ([\w.]+): the kind has no such field", said.err)}
+    assert found == {
+        "spec.replicaSpecs.Worker.replica": world.line_of("replica: 3"),
+        "spec.runPolicy.backofLimit": world.line_of("backofLimit: 3"),
+    }
 
 
 # --- wait ----------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -162,17 +163,12 @@ def test_a_job_is_read_from_the_standard_input(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*/job.yaml")), ids=lambda path: path.parent.name)
 def test_every_example_is_rendered(example: Path) -> None:
     words = [sys.executable, "-m", "dlop", "render", str(example)]
-    frameworks = [f"{path.stem}:{_class_in(path)}" for path in example.parent.glob("*.py") if not path.stem.startswith("test_")]
-    for framework in frameworks:
-        words += ["--framework", framework]
+    for path in example.parent.glob("*.py"):
+        for name in re.findall(r"^class (\w+)\(DLJob\)", path.read_text(), re.MULTILINE):
+            words += ["--framework", f"{path.stem}:{name}"]
     rendered = subprocess.run(words, cwd=example.parent, capture_output=True, text=True, timeout=60)
     assert rendered.returncode == 0, rendered.stderr
     assert "kind: Pod" in rendered.stdout
-
-
-def _class_in(path: Path) -> str:
-    line = next(line for line in path.read_text().splitlines() if line.startswith("class "))
-    return line.removeprefix("class ").partition("(")[0]
 
 
 def test_a_wrong_field_is_told_with_file_line_and_path(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ def cpu_seconds(*words: str) -> float:
 @pytest.mark.parametrize("statement", ["import dlop", "import dlop.cli; dlop.cli.main(['--help'])"])
 def test_no_large_library_is_loaded_before_it_is_needed(statement: str) -> None:
     loaded = loaded_modules(statement)
-    assert loaded & {"aiohttp", "asyncio", "cryptography", "kubernetes_asyncio", "pydantic", "structlog", "uvloop", "yaml"} == set()
+    assert loaded & {"aiohttp", "asyncio", "cryptography", "kubernetes_asyncio", "pydantic", "rich", "structlog", "uvloop", "yaml"} == set()
 
 
 def test_importing_dlop_takes_less_than_150_ms() -> None:

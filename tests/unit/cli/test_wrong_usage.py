@@ -31,6 +31,21 @@ WRONG = {
     "new-framework RingJob --group here": (2, "JobType group 'here' must be a domain, like 'example.org'."),
     f"install --kubeconfig {NOWHERE}": (1, f"kubeconfig {NOWHERE} does not exist: set KUBECONFIG to one that does, or pass its path"),
     f"manifests --check {NOWHERE}": (1, f"Run: python -m dlop manifests --out {NOWHERE}"),
+    "scale job": (2, "the following arguments are required: ROLE=N."),
+    "scale job worker": (2, "'worker' does not say how many replicas a role is to have. Write it as ROLE=N, for example worker=3."),
+    "scale job worker=-1": (2, "'worker=-1' does not say how many replicas"),
+    "scale job worker=1 Worker=2": (2, "Worker is named twice; keep one of the two."),
+    "wait job --timeout soon": (2, "argument --timeout: 'soon' is no length of time; write it as 90s, 5m or 1h30m."),
+    "wait job --for ever": (
+        2,
+        "argument --for: invalid choice: 'ever' (choose from 'succeeded', 'failed', 'finished', 'running', 'deleted')",
+    ),
+    "logs job --tail many": (2, "argument --tail: 'many' is no number of lines."),
+    "logs": (2, "the following arguments are required: [KIND/]JOB."),
+    "get -o yaml": (2, "argument -o/--output: invalid choice: 'yaml' (choose from 'text', 'json')"),
+    f"submit {NOWHERE}": (2, f"{NOWHERE} cannot be read: No such file or directory."),
+    f"describe job --kubeconfig {NOWHERE}": (1, f"kubeconfig {NOWHERE} does not exist: set KUBECONFIG to one that does, or pass its path"),
+    "completion tcsh": (2, "argument shell: invalid choice: 'tcsh' (choose from 'bash', 'zsh', 'fish')"),
     "deploy --image": (2, "argument --image: expected one argument."),
 }
 

@@ -1,0 +1,68 @@
+"""Shell completion: every command and flag is there, and bash really completes them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from dlop.cli import COMMANDS, main
+from dlop.commands.shells import entry, script
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_command_prints_the_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    assert capsys.readouterr().out == script(shell)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_command_and_every_flag_is_in_every_script(shell: str) -> None:
+    text = script(shell)
+    for name in COMMANDS:
+        assert name in text
+        for flag in entry(name).flags:
+            for spelled in flag.names:
+                dashes = "--" if spelled.startswith("--") else "-"
+                fish = f"-{'l' if dashes == '--' else 's'} {spelled.removeprefix(dashes)}"
+                assert (fish if shell == "fish" else spelled) in text
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_shell_itself_takes_the_script(shell: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"there is no {shell} here")
+    subprocess.run([program, "-n"], input=script(shell), text=True, check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("des", {"describe"}),
+        ("get --o", {"--output"}),
+        ("get -o ", {"text", "json"}),
+        ("get -o j", {"json"}),
+        ("wait job --for su", {"succeeded"}),
+        ("logs job --prev", {"--previous"}),
+        ("completion ", {"bash", "zsh", "fish"}),
+        ("submit ", set()),
+        ("logs --role ", set()),
+        ("run --log-f", {"--log-format"}),
+    ],
+)
+def test_bash_completes_what_is_being_typed(words: str, expected: set[str]) -> None:
+    typed = ["dlop", *words.split(" ")]
+    quoted = " ".join(f"'{word}'" for word in typed)
+    program = f"{script('bash')}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(typed) - 1}; _dlop; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    printed = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert set(printed.stdout.split()) == expected
+    assert printed.stderr == ""
+
+
+def test_every_flag_that_takes_a_few_words_is_known_with_them() -> None:
+    values = {flag.names[-1]: flag.values for flag in entry("wait").flags if flag.values}
+    assert values == {"--for": ("succeeded", "failed", "finished", "running", "deleted"), "--output": ("text", "json")}
