@@ -1,4 +1,4 @@
-"""Writes the tables of the README that are made from the code: settings, policies, and what a framework may say and finds.
+"""Writes the tables of the README that are made from the code: commands, settings, policies, and what a framework may say and finds.
 
 Called as a program. With `--check` it writes nothing, and fails when a table is out of date.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dlop.api.models import RunPolicyModel
+from dlop.commands.table import COMMANDS
 from dlop.engine.truth import truth_table_markdown
 from dlop.job import DLJob
 from dlop.settings import table
@@ -24,6 +25,12 @@ def settings_markdown() -> str:
     """One row a setting."""
     rows = [f"| `{row.flag}` | `{row.variable}` | {row.default or ''} | {row.meaning} |" for row in table()]
     return "\n".join(["| flag | variable | default | meaning |", "|---|---|---|---|", *rows])
+
+
+def commands_markdown() -> str:
+    """One row a command."""
+    rows = [f"| `dlop {name}` | {command.summary} |" for name, command in COMMANDS.items()]
+    return "\n".join(["| command | what it does |", "|---|---|", *rows])
 
 
 def run_policy_markdown() -> str:
@@ -61,6 +68,7 @@ def _first_sentence(text: str) -> str:
 def with_tables(page: str) -> str:
     """The page with its tables as they are now."""
     tables = {
+        "commands": commands_markdown(),
         "settings": settings_markdown(),
         "run policy": run_policy_markdown(),
         "truth table": truth_table_markdown(),

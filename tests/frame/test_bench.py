@@ -36,6 +36,16 @@ def test_the_operators_benchmark_prints_a_table_and_writes_every_figure_with_its
     assert all(row["name"] in answer.stdout for row in rows)
 
 
+def test_the_benchmark_of_dlop_local_prints_a_table_and_writes_every_figure_with_its_goal(tmp_path: Path) -> None:
+    answer = run("hack/bench", "local", "--quick", "--json", tmp_path / "figures.json")
+    assert answer.returncode == 0, answer.stderr
+    rows = json.loads((tmp_path / "figures.json").read_text())["rows"]
+
+    assert {(row["at_most"], row["at_least"]) for row in rows} == {(60, None), (1.5, None), (None, None)}
+    assert all(row["value"] > 0 for row in rows)
+    assert all(row["name"] in answer.stdout for row in rows)
+
+
 def test_a_part_of_the_operators_benchmark_that_there_is_not_is_refused_with_those_that_there_are() -> None:
     answer = run("hack/bench", "operator", "--only", "everything")
     assert answer.returncode == 2
@@ -44,4 +54,4 @@ def test_a_part_of_the_operators_benchmark_that_there_is_not_is_refused_with_tho
 
 def test_an_unknown_benchmark_is_refused_with_exit_code_2() -> None:
     answer = run("hack/bench", "everything")
-    assert (answer.returncode, answer.stderr) == (2, "usage: hack/bench kube|operator [--json FILE] [--quick]\n")
+    assert (answer.returncode, answer.stderr) == (2, "usage: hack/bench kube|operator|local [--json FILE] [--quick]\n")

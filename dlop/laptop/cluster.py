@@ -1,0 +1,164 @@
+"""The laptop cluster: API server, node and operator in one process and one event loop, put together and taken apart as one.
+
+    async with Laptop(registry, folder=folder) as laptop:
+        await laptop.client.create(...)      # and pods run on this machine
+
+Other programs reach it through the kubeconfig in its folder: HTTPS on the loopback, with a token. Leaving the block ends
+all pods and everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from dlop.api.crd import definitions
+from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from dlop.laptop.folder import Folder
+from dlop.local.cluster import EmbeddedCluster
+from dlop.local.node.images import Image, ImageMap
+from dlop.local.node.node import Node, Serving
+from dlop.local.node.python_environments import PythonEnvironments, default_cache_folder
+from dlop.local.node.runtime.choose import Choice, choose
+from dlop.local.node.runtime.plain import PlainRuntime
+from dlop.local.node.server.api import HOST
+from dlop.operator import Operator
+from dlop.registry import Registry
+from dlop.settings import NO_ADDRESS, Settings
+
+GPU = "nvidia.com/gpu"
+
+
+class Network(StrEnum):
+    """What network pods have."""
+
+    AUTO = "auto"
+    """One of their own where the machine allows it."""
+    OWN = "own"
+    HOST = "host"
+
+
+class LaptopError(Exception):
+    """The machine does not allow what was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What the node is to look like. What is None is as the machine has it."""
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    gpus: int = 0
+    """To pretend."""
+    images: Sequence[Image] = ()
+    namespaces: bool = True
+    network: Network = Network.AUTO
+    visible: Sequence[Path] = ()
+    """What pods are to see though it lies below /tmp."""
+
+    @property
+    def extended(self) -> Mapping[str, int]:
+        """Resources besides processors and memory."""
+        return {GPU: self.gpus} if self.gpus else {}
+
+
+class Laptop:
+    """A cluster on this machine, for as long as the context lasts."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        folder: Folder,
+        machine: Machine | None = None,
+        keep_logs: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`tell` is given lines about what takes a while. With `keep_logs` what pods have written stays when they go."""
+        self.folder = folder
+        self.isolation = ""
+        """One line: how pods are kept apart here."""
+        self._registry = registry
+        self._machine = machine or Machine()
+        self._keep_logs = keep_logs
+        self._tell = tell
+        self._cluster = EmbeddedCluster()
+        self._stack = AsyncExitStack()
+        self.client = self._cluster.client()
+        """In-process: what it asks for takes no way through a socket."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, traceback)
+
+    def find_resource(self, api_version: str, kind: str) -> Resource | None:
+        """Where objects of a kind live; None when this cluster does not know it."""
+        found = self._cluster.registry.by_kind(api_version, kind)
+        return None if found is None else found.resource
+
+    async def _start(self) -> None:
+        # It starts processes, and they take a while: meanwhile there is enough to do here.
+        choosing = asyncio.create_task(self._choose())
+        try:
+            await self._stack.enter_async_context(self._cluster)
+            front = await self._cluster.serve()
+            self.folder.write_kubeconfig(front.kubeconfig())
+            for definition in definitions(self._registry):
+                await self.client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
+            chosen = await choosing
+        finally:
+            choosing.cancel()
+            await asyncio.gather(choosing, return_exceptions=True)
+        self.isolation = chosen.reason
+        await self._start_operator(await self._start_node(chosen))
+
+    async def _choose(self) -> Choice:
+        machine = self._machine
+        chosen = await choose(namespaces=machine.namespaces, own_network=machine.network is not Network.HOST, visible=machine.visible)
+        if machine.network is Network.OWN and isinstance(chosen.runtime, PlainRuntime):
+            raise LaptopError(f"--network own: {chosen.reason}")
+        return chosen
+
+    async def _start_node(self, chosen: Choice) -> Node:
+        machine, token = self._machine, secrets.token_urlsafe(32)
+        node = Node(
+            self._cluster.client(),
+            runtime=chosen.runtime,
+            folder=self.folder.node,
+            cpus=machine.cpus,
+            memory_bytes=machine.memory_bytes,
+            extended=machine.extended,
+            images=ImageMap(machine.images),
+            environments=PythonEnvironments(default_cache_folder(), tell=self._tell),
+            serving=Serving(token),
+            keep_logs=self._keep_logs,
+        )
+        await self._stack.enter_async_context(node)
+        if node.kubelet is not None:
+            self._cluster.trust_node(HOST, node.kubelet.port, authority_pem=node.kubelet.authority_pem, token=token)
+        return node
+
+    async def _start_operator(self, node: Node) -> None:
+        settings = Settings(leader_election=False, bind_address=NO_ADDRESS)
+        operator = Operator(settings, self._registry, transport=self._cluster.transport())
+        # What breaks takes the cluster with it: nobody would look after the jobs, or after their pods, any more.
+        group = await self._stack.enter_async_context(asyncio.TaskGroup())
+        for name, work in (("operator", operator.run()), ("node", node.until_ended())):
+            self._stack.callback(group.create_task(work, name=name).cancel)
+        await operator.wait_synced()

@@ -1,0 +1,207 @@
+"""One run of `dlop local`: a cluster comes up, the files are submitted, their jobs are followed to the end, and all is gone again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from dlop.console.line_screen import JobScreen
+from dlop.engine.outcome import Phase
+from dlop.jobs.errors import OutOfReachError, SubmitError
+from dlop.jobs.files import Document
+from dlop.jobs.found import FoundJob
+from dlop.jobs.log_following import follow_logs
+from dlop.jobs.logs import LogChoice, read_logs
+from dlop.jobs.looking import look_at_job
+from dlop.jobs.submitting import submit
+from dlop.jobs.view import JobView
+from dlop.kube.errors import AlreadyExistsError, KubeError, StatusError
+from dlop.kube.garbage import tune_garbage_collection
+from dlop.kube.resources import NAMESPACES
+from dlop.laptop.checking import all_mistakes
+from dlop.laptop.cluster import Laptop, Machine
+from dlop.laptop.folder import Folder, using_folder
+from dlop.laptop.ordering import in_order, namespaces_of
+from dlop.laptop.outcome import FAILED, MISTAKEN, Outcome, judged
+from dlop.laptop.watching import looks_at
+from dlop.log_lines import set_up_logging
+from dlop.registry import Registry
+from dlop.settings import LogFormat, LogLevel
+
+NAMESPACE = "default"
+_TAIL_LINES = 10
+# The last lines of pods that are being ended, after their job is over.
+_LAST_LINES_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is asked of a session."""
+
+    documents: Sequence[Document] = ()
+    """Without any job among them the cluster stays until it is told to end."""
+    machine: Machine = Machine()  # noqa: RUF009 - a constant
+    folder: Path | None = None
+    keep: bool = False
+    logs: bool = False
+    history: bool = False
+    """Whether the outcome is to tell all that happened."""
+    timeout_seconds: float | None = None
+
+
+class Session:
+    """Runs one order."""
+
+    def __init__(self, order: Order, registry: Registry, screen: JobScreen, *, on_standing: Callable[[Folder, str], None]) -> None:
+        """`on_standing` is called when a cluster stands that only others use, with its folder and how pods are kept apart."""
+        self._order = order
+        self._registry = registry
+        self._screen = screen
+        self._on_standing = on_standing
+        self._views: dict[str, JobView] = {}
+        self._kept_in = ""
+        self._deleted = ""
+
+    async def run(self) -> Outcome:
+        """The whole run. When it is cancelled everything is cleaned up all the same.
+
+        Raises:
+            FolderError, LaptopError: there can be no cluster like that here.
+        """
+        began = _now()
+        with using_folder(self._order.folder, keep=self._order.keep) as folder, folder.log.open("w") as log:
+            set_up_logging(LogFormat.JSON, LogLevel.INFO, stream=log)
+            self._kept_in = str(folder.path) if self._order.keep else ""
+            order = self._order
+            async with Laptop(self._registry, folder=folder, machine=order.machine, keep_logs=order.keep, tell=self._screen.say) as laptop:
+                tune_garbage_collection()
+                return await self._work(laptop, start_seconds=_now() - began)
+
+    async def _work(self, laptop: Laptop, *, start_seconds: float) -> Outcome:
+        documents = in_order(self._order.documents)
+        await _make_namespaces(laptop, namespaces_of(documents))
+        mistakes = await all_mistakes(
+            documents, client=laptop.client, registry=self._registry, find=laptop.find_resource, namespace=NAMESPACE
+        )
+        if mistakes:
+            return self._outcome(MISTAKEN, Phase.INVALID, start_seconds=start_seconds, mistakes=tuple(mistakes))
+        try:
+            made = await submit(laptop.client, documents, self._registry, namespace=NAMESPACE)
+        except SubmitError as error:
+            return self._outcome(MISTAKEN, Phase.INVALID, start_seconds=start_seconds, mistakes=tuple(str(error).split("\n  ")))
+        jobs = [each.job for each in made if each.job is not None]
+        if not jobs:
+            return await self._stand(laptop, start_seconds)
+        self._screen.say(f"the cluster is up after {start_seconds:.1f} s: {laptop.isolation}")
+        self._screen.say(f"export KUBECONFIG={laptop.folder.kubeconfig}")
+        return await self._see_through(laptop, jobs, start_seconds)
+
+    async def _stand(self, laptop: Laptop, start_seconds: float) -> Outcome:
+        """Be there until told to end."""
+        self._on_standing(laptop.folder, laptop.isolation)
+        try:
+            async with asyncio.timeout(self._order.timeout_seconds):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            pass
+        return self._outcome(0, Phase.SUCCEEDED, start_seconds=start_seconds)
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    async def _see_through(self, laptop: Laptop, jobs: Sequence[FoundJob], start_seconds: float) -> Outcome:
+        began = _now()
+        try:
+            async with self._screen, asyncio.timeout(self._order.timeout_seconds), asyncio.TaskGroup() as group:
+                for job in jobs:
+                    group.create_task(self._follow(laptop, job))
+                    if self._order.logs:
+                        group.create_task(self._listen(laptop, job))
+            code, verdict, reason = (FAILED, "Deleted", self._deleted) if self._deleted else judged(list(self._views.values()))
+        except TimeoutError:
+            code, verdict, reason = FAILED, "TimedOut", self._why_not_in_time()
+        if code and not self._order.logs:
+            await self._tell_the_end_of_logs(laptop, jobs)
+        if self._order.history:
+            await self._add_history(laptop, jobs)
+        return self._outcome(code, verdict, reason=reason, start_seconds=start_seconds, seconds=_now() - began)
+
+    async def _follow(self, laptop: Laptop, job: FoundJob) -> None:
+        try:
+            async with aclosing(looks_at(laptop.client, job)) as views:
+                async for view in views:
+                    self._views[view.uid] = view
+                    self._screen.show(view)
+        except OutOfReachError as error:
+            self._deleted = str(error)
+
+    async def _listen(self, laptop: Laptop, job: FoundJob) -> None:
+        """Hear the replicas of a job until it is over and they have nothing more to say."""
+        async with follow_logs(laptop.client, job, LogChoice()) as lines, aclosing(lines):
+            async for line in lines:
+                self._screen.hear(line)
+
+    async def _tell_the_end_of_logs(self, laptop: Laptop, jobs: Iterable[FoundJob]) -> None:
+        """What the replica that failed wrote last: mostly it says why."""
+        for job in jobs:
+            view = self._views.get(job.uid)
+            failed = view.failed_replica if view is not None else None
+            if failed is None or not failed.pod_uid:
+                continue
+            choice = LogChoice(role=failed.role, index=failed.index, tail_lines=_TAIL_LINES)
+            try:
+                async with asyncio.timeout(_LAST_LINES_SECONDS), aclosing(read_logs(laptop.client, job, choice)) as lines:
+                    async for line in lines:
+                        self._screen.hear(line)
+            except (KubeError, TimeoutError):
+                continue
+
+    async def _add_history(self, laptop: Laptop, jobs: Iterable[FoundJob]) -> None:
+        """What happened, in order, beside how it ended."""
+        for job in jobs:
+            if view := self._views.get(job.uid):
+                seen = await look_at_job(laptop.client, job)
+                self._views[job.uid] = msgspec.structs.replace(view, history=seen.history)
+
+    def _why_not_in_time(self) -> str:
+        waits = [sentence for view in self._views.values() if not view.is_over for sentence in view.waits_for]
+        return f"it was not over in time{f'; it waits: {waits[0]}' if waits else ''}"
+
+    def _outcome(
+        self,
+        code: int,
+        verdict: str,
+        *,
+        start_seconds: float,
+        reason: str = "",
+        seconds: float = 0.0,
+        mistakes: tuple[str, ...] = (),
+    ) -> Outcome:
+        return Outcome(
+            exit_code=code,
+            verdict=verdict,
+            reason=reason,
+            start_seconds=round(start_seconds, 3),
+            seconds=round(seconds, 3),
+            kept_in=self._kept_in,
+            mistakes=mistakes,
+            jobs=tuple(self._views.values()),
+        )
+
+
+async def _make_namespaces(laptop: Laptop, names: Iterable[str]) -> None:
+    """Those that the files take for granted. What is wrong with a name is told of the object that gives it."""
+    for name in names:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        try:
+            await laptop.client.create(NAMESPACES, body)
+        except (AlreadyExistsError, StatusError):
+            continue
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

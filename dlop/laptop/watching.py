@@ -1,0 +1,113 @@
+"""A job as it goes on, looked at a few times a second and at once when it is over.
+
+A large job changes thousands of times, and a look at it costs as much as it has pods: looking after every change would take
+longer than running it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from dlop.jobs.errors import OutOfReachError
+from dlop.jobs.following import News, follow, merged
+from dlop.jobs.found import FoundJob
+from dlop.jobs.looking import follow_pods, scope_of
+from dlop.jobs.view import JobView, view_of
+from dlop.kube.client import Client
+from dlop.kube.objects import CustomObject, Pod
+
+_PAUSE_SECONDS = 0.1
+
+
+async def looks_at(client: Client, found: FoundJob) -> AsyncGenerator[JobView, None]:
+    """The job with its pods as it is now, and again while it changes, without its history. The last look is at its end.
+
+    Raises:
+        OutOfReachError: it was deleted before it was over.
+        KubeError: it cannot be watched.
+    """
+    sight = _Sight(found)
+    sources: tuple[AsyncGenerator[News[Any], None], ...] = (follow(client, scope_of(found), CustomObject), follow_pods(client, found))
+    async with merged(*sources) as news:
+        feeding = asyncio.create_task(sight.feed(news))
+        try:
+            while True:
+                await sight.wait_for_news(feeding)
+                yield (view := sight.look())
+                if view.is_over:
+                    return
+                await sight.pause(feeding)
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+
+
+class _Sight:
+    """What is known of the job and its pods."""
+
+    def __init__(self, found: FoundJob) -> None:
+        self._found = found
+        self._pods: dict[str, Pod] = {}
+        self._heard: set[int] = set()
+        self._changed = asyncio.Event()
+        self._over = asyncio.Event()
+
+    async def feed(self, news: AsyncGenerator[tuple[int, News[Any]], None]) -> None:
+        """Take in what happens, until the job is over or gone."""
+        async for number, change in news:
+            self._heard.add(number)
+            if number == 0:
+                self._take_job(change)
+            else:
+                self._take_pods(change)
+            # The first look is a whole one: a job whose pods are not known yet would seem to have none.
+            if len(self._heard) > 1:
+                self._changed.set()
+
+    def _take_job(self, news: News[CustomObject]) -> None:
+        for each in news.there:
+            if each.metadata.uid == self._found.uid:
+                self._found = FoundJob(self._found.kind, each)
+        phase = self._found.phase()
+        if phase is not None and phase.is_final:
+            self._over.set()
+        elif any(each.metadata.uid == self._found.uid for each in news.gone):
+            raise OutOfReachError(f"{self._found} was deleted.")
+
+    def _take_pods(self, news: News[Pod]) -> None:
+        for pod in news.gone:
+            # How the pods of a job that is over have ended is worth keeping.
+            if not self._over.is_set():
+                self._pods.pop(pod.metadata.uid, None)
+        self._pods.update({pod.metadata.uid: pod for pod in news.there})
+
+    def look(self) -> JobView:
+        """What is to be seen now."""
+        self._changed.clear()
+        return view_of(self._found, self._pods.values())
+
+    async def wait_for_news(self, feeding: asyncio.Task[None]) -> None:
+        """Wait until something has changed. What has ended the feeding is raised here."""
+        await _first(feeding, self._changed)
+
+    async def pause(self, feeding: asyncio.Task[None]) -> None:
+        """Let changes gather, unless the job is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PAUSE_SECONDS):
+                await _first(feeding, self._over)
+
+
+async def _first(feeding: asyncio.Task[None], event: asyncio.Event) -> None:
+    if event.is_set():
+        return
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({feeding, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if feeding.done():
+            feeding.result()
+    finally:
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
