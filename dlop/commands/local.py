@@ -117,6 +117,9 @@ def _images(options: argparse.Namespace) -> list[Image]:
 
 def _visible(files: Sequence[str], images: Sequence[Image], cache: Path) -> list[Path]:
     """What pods should see, wherever it lies: where the command was called, the folders of the files, and those of the images."""
+    if any(image.python for image in images):
+        # What is not there at the start cannot be shown, and the first environment is yet to be made.
+        cache.mkdir(parents=True, exist_ok=True)
     folders = [Path(name).resolve().parent for name in files if name != "-"]
     mapped = [Path(image.working_folder) for image in images if image.working_folder]
     programs = [Path(image.command[0]).parent for image in images if image.command and image.command[0].startswith("/")]

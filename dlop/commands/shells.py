@@ -145,8 +145,8 @@ def _zsh_arguments(entry: Entry) -> Iterator[str]:
         for name in flag.names:
             # The star: a flag may come again.
             yield _quoted(f"*{name}[{meaning}]{value}")
-    if entry.words or entry.takes_files:
-        yield _quoted(f"*:argument:{_zsh_action(entry.words, takes_file=entry.takes_files)}")
+    # Also where nothing is known of it: zsh completes no flag behind an argument that it does not expect.
+    yield _quoted(f"*:argument:{_zsh_action(entry.words, takes_file=entry.takes_files)}")
 
 
 def _zsh_action(values: tuple[str, ...], *, takes_file: bool) -> str:

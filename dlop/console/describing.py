@@ -42,7 +42,7 @@ def _facts(view: JobView, *, now: float) -> Iterator[Line]:
         "Phase": f"{view.phase}, being deleted" if view.is_leaving else view.phase,
         "Message": view.message,
         "Roles": roles,
-        "Progress": "; ".join(filter(None, (_progress(view),))),
+        "Progress": _progress(view),
         "Created": _ago(view.created_at, now=now),
         "Started": _ago(view.started_at, now=now),
         "Finished": _ago(view.finished_at, now=now),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import sys
 from types import ModuleType
 
 import yaml
@@ -24,6 +26,7 @@ def module() -> ModuleType:
     assert found is not None
     assert found.loader is not None
     loaded = importlib.util.module_from_spec(found)
+    sys.modules["ring_example"] = loaded
     found.loader.exec_module(loaded)
     return loaded
 
@@ -35,9 +38,15 @@ def test_the_whole_framework_has_at_most_25_lines() -> None:
     assert len((FOLDER / "ring.py").read_text().splitlines()) <= 25
 
 
-def test_each_peer_knows_the_others_and_its_neighbour() -> None:
+def test_it_is_the_class_of_the_front_page() -> None:
+    front_page = (EXAMPLES.parent / "README.md").read_text()
+    body = inspect.getsource(RingJob).replace("(self, replica: Replica) -> Mapping[str, str]:", "(self, replica):")
+    assert body.replace('        """What a peer reads at its start."""\n', "") in front_page
+
+
+def test_each_peer_knows_its_rank_and_the_others() -> None:
     pods = by_name(render(example("04-custom-framework"), Registry([RingJob])), "Pod")
-    assert [variables(pod)["NEXT"] for pod in pods.values()] == ["ring-peer-1:7000", "ring-peer-2:7000", "ring-peer-0:7000"]
+    assert [variables(pod)["RANK"] for pod in pods.values()] == ["0", "1", "2"]
     assert variables(pods["ring-peer-2"])["PEERS"] == "ring-peer-0:7000,ring-peer-1:7000,ring-peer-2:7000"
 
 

@@ -13,7 +13,7 @@ from tests.frame.scripts import ROOT
 
 README = (ROOT / "README.md").read_text()
 SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-EXPECTED = ("restarts: {'Worker': 1}", "refused: ", "get namespaces")
+EXPECTED = ("restarts: {'Peer': 1}", "refused: ", "get namespaces")
 """What each snippet prints, in their order."""
 
 
@@ -30,10 +30,17 @@ def test_a_snippet_runs_as_it_stands(snippet: str, expected: str, tmp_path: Path
 
 def test_every_script_and_folder_that_the_readme_names_is_there() -> None:
     scripts = set(re.findall(r"`?((?:hack|\.ci)/[a-z-]+)", README))
-    assert scripts >= {"hack/test", "hack/check", "hack/cluster", "hack/bench", ".ci/run"}
+    assert scripts >= {"hack/demo", "hack/test", "hack/check", "hack/cluster", "hack/bench", ".ci/run"}
     for script in scripts:
         assert (ROOT / script).is_file(), script
     for module in re.findall(r"\b([a-z]+\.py)\b", README):
         assert list((ROOT / "dlop").rglob(module)), module
-    for folder in re.findall(r"\b(unit|conformance|transport|cluster|sim|compat|frame)/ ", README):
+    for folder in re.findall(r"\b(unit|conformance|transport|cluster|sim|compat|local|frame)/ ", README):
         assert (ROOT / "tests" / folder).is_dir(), folder
+
+
+def test_every_file_that_the_readme_links_to_is_there() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert "examples/01-mxnet-linear/demo.svg" in links
+    for link in links:
+        assert (ROOT / link).exists(), link

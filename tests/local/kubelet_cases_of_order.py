@@ -209,6 +209,11 @@ TERMINATION = (
         (Sees(main(state=RUNNING)), Speaks(), Deletes(), Gone(main(state=ended(0, "Completed", message="hook\nsignal\n")))),
     ),
     Case(
+        "a container may choose the signal that it is stopped with",
+        pod(sh(f"trap 'exit 0' USR1; {_WAIT}", lifecycle={"stopSignal": "SIGUSR1"}), os={"name": "linux"}),
+        (Sees(main(state=RUNNING)), Speaks(), Deletes(), Gone(main(state=ended(0, "Completed")))),
+    ),
+    Case(
         "a preStop that sleeps gives the container that time",
         pod(
             sh(

@@ -14,6 +14,7 @@ from dlop.jobs.errors import OutOfReachError
 from dlop.jobs.finding import find_job, read_job_reference
 from dlop.jobs.waiting import Goal, wait_for
 from dlop.kube.resources import NAMESPACES, PODS
+from dlop.local.apiserver.faults import Match
 from dlop.registry import Registry
 from tests.sim.job_world import CrewJob, JobWorld, crew, job_world, listed, mxjob
 
@@ -68,6 +69,25 @@ async def test_a_cluster_without_the_definitions_is_told_how_to_get_them(tmp_pat
             assert said.code == 1
             assert "the cluster does not know" in said.err
             assert "`dlop install` brings the definition" in said.err
+
+
+async def test_kinds_that_the_user_may_not_read_are_left_out_and_named(world: JobWorld) -> None:
+    await world.is_in(crew("one"), "Running")
+    forbid = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "you may not"}
+    faults = world.kit.cluster.faults
+    for plural in ("tfjobs", "mxjobs"):
+        faults.fail_before(forbid, match=Match(plural=plural), times=1000)
+    said = await world.dlop("get")
+    assert (said.code, [row[0] for row in said.rows]) == (0, ["one"])
+    assert said.err.splitlines() == [
+        f"{kind} is left out: you may not read it here" for kind in ("mxjobs.fioravanzo.org", "mxjobs.mpba.fbk.eu", "tfjobs.mpba.fbk.eu")
+    ]
+    assert (await world.dlop("describe", "one")).code == 0
+    assert (
+        "You may not read mxjobs.fioravanzo.org, mxjobs.mpba.fbk.eu, tfjobs.mpba.fbk.eu there." in (await world.dlop("describe", "two")).err
+    )
+    faults.fail_before(forbid, match=Match(plural="crewjobs"), times=1000)
+    assert [(said.code, said.err) for said in [await world.dlop("get")]] == [(1, "dlop get: you may not\n")]
 
 
 async def test_get_watch_has_a_line_for_every_change(world: JobWorld) -> None:

@@ -14,7 +14,7 @@ CLUSTER_DOMAIN = "cluster.local"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPod:
-    """A pod that has an address."""
+    """A pod that has an address, or had one: that of a pod that is over is empty."""
 
     namespace: str
     name: str
@@ -82,14 +82,14 @@ class Names:
         return found
 
     def nameless(self, *, namespace: str) -> set[str]:
-        """The names, as seen from a namespace, of services that have no pod yet."""
+        """The names, as seen from a namespace, of services that have no pod yet. One whose pods are over has had them."""
         return {name for service in self._empty for name in _forms(service, namespace)}
 
     def _add(self, service: NamedService) -> None:
         selected = self._selected(service)
         if service.selector and not selected:
             self._empty.append(service)
-        for pod in selected:
+        for pod in (each for each in selected if each.address):
             self._add_name(service.name, service.namespace, pod.address)
             if service.is_headless and pod.subdomain == service.name and pod.hostname:
                 self._add_name(f"{pod.hostname}.{service.name}", service.namespace, pod.address)

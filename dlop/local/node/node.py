@@ -272,8 +272,9 @@ class Node:
                 yield named
         for pod in self._pods.values():
             status = pod.get("status") or {}
-            if pod["metadata"]["uid"] not in self._workers and status.get("podIP") and status.get("phase") not in _FINISHED:
-                yield named_pod(pod, status["podIP"])
+            if pod["metadata"]["uid"] in self._workers or not status.get("podIP"):
+                continue
+            yield named_pod(pod, "" if status.get("phase") in _FINISHED else status["podIP"])
 
     def _write_hosts(self) -> None:
         for worker in self._workers.values():

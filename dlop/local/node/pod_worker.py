@@ -111,8 +111,10 @@ class PodWorker:
 
     @property
     def named(self) -> NamedPod | None:
-        """The pod under its names, while it has an address."""
-        return named_pod(self.pod, self._address) if self._address and not self.is_over else None
+        """The pod under its names, as soon as it has an address."""
+        if self.is_over:
+            return named_pod(self.pod, "")
+        return named_pod(self.pod, self._address) if self._address else None
 
     @property
     def _host_address(self) -> str:

@@ -31,12 +31,9 @@ def test_every_command_and_every_flag_is_in_every_script(shell: str) -> None:
                 assert (fish if shell == "fish" else spelled) in text
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_the_shell_itself_takes_the_script(shell: str) -> None:
-    program = shutil.which(shell)
-    if program is None:
-        pytest.skip(f"there is no {shell} here")
-    subprocess.run([program, "-n"], input=script(shell), text=True, check=True, timeout=60)
+@pytest.mark.parametrize("shell", [shell for shell in SHELLS if shutil.which(shell)])
+def test_each_shell_that_is_here_takes_its_script(shell: str) -> None:
+    subprocess.run([shell, "-n"], input=script(shell), text=True, check=True, timeout=60)
 
 
 @pytest.mark.parametrize(

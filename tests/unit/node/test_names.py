@@ -72,6 +72,12 @@ def test_names_of_services_without_a_pod_are_known_as_such() -> None:
     assert names.nameless(namespace="a") == {"s", "s.a", "s.a.svc", "s.a.svc.cluster.local", "t.b", "t.b.svc", "t.b.svc.cluster.local"}
 
 
+def test_a_service_whose_pods_are_over_means_nothing_and_is_not_waited_for() -> None:
+    names = Names([_service("s", app="x")], [_pod("done", "", app="x")])
+    assert "s" not in _resolved(names.hosts(_pod("client", "10.0.0.3")))
+    assert names.nameless(namespace="a") == set()
+
+
 def test_each_name_has_one_address_where_there_is_no_hosts_file() -> None:
     pods = [_pod("one", "127.1.0.1", app="x"), _pod("two", "127.1.0.2", app="x")]
     assert Names([_service("s", app="x")], pods).addresses(namespace="a")["s.a.svc"] == "127.1.0.1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 
@@ -36,7 +37,9 @@ def main(control: int, gateway: str | None, prefix_length: int, most_processes: 
     except OSError as error:
         wire.send(connection, {"error": why_not(error)})
         return
-    wire.send(connection, {"ready": True})
+    # Whoever is gone by now has nothing more to say either: the server sees that, and ends.
+    with contextlib.suppress(BrokenPipeError):
+        wire.send(connection, {"ready": True})
     Server(connection, host).run()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -21,5 +22,7 @@ def main(control: int) -> None:
     limits.allow_open_files()
     if sys.platform == "linux":
         die_with_parent(signal.SIGKILL)
-    wire.send(connection, {"ready": True})
+    # Whoever is gone by now has nothing more to say either: the server sees that, and ends.
+    with contextlib.suppress(BrokenPipeError):
+        wire.send(connection, {"ready": True})
     Server(connection, PlainHost()).run()
