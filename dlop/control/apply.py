@@ -121,8 +121,6 @@ class Applier:
         """Others, services, pods: each lot only when the one before it is complete."""
         memory = self.memories.of(self.writer.uid, self.writer.key)
         now = asyncio.get_running_loop().time()
-        if memory.generation != self.job.metadata.generation:
-            memory.forget_refusals()
         if now < memory.try_again_at:
             self.applied.pause_seconds = memory.try_again_at - now
             return

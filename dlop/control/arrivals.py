@@ -76,13 +76,15 @@ class Arrivals:
 
         return told
 
+    def relisted(self, resource: Resource) -> None:
+        """Told after a list that has taken the place of a watch: what came and went in between is not on it, and never shows."""
+        self._expectations.doubt_creates(resource)
+
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _gone(self, resource: Resource, last: KubeObject) -> None:
         metadata = last.metadata
-        waiting = self._memories.who_waits_for(resource, metadata.namespace, metadata.name)
-        if waiting is not None:
-            self._queue.add(waiting)
+        self._look_at_those_who_wait(resource, metadata)
         owner = metadata.controller
         if owner is None:
             return
@@ -93,9 +95,7 @@ class Arrivals:
 
     def _there(self, resource: Resource, old: KubeObject | None, new: KubeObject, *, initial: bool) -> None:
         metadata = new.metadata
-        waiting = self._memories.who_waits_for(resource, metadata.namespace, metadata.name)
-        if waiting is not None:
-            self._queue.add(waiting)
+        self._look_at_those_who_wait(resource, metadata)
         owner = metadata.controller
         if old is not None and old.metadata.controller != owner:
             self._look_at_owner(old, after_seconds=_BRISK_SECONDS)
@@ -109,6 +109,10 @@ class Arrivals:
             self._look_if_there_is_news(owner.uid)
         else:
             self._look_at_owner(new, after_seconds=_BRISK_SECONDS if _calls_for_deeds(new) else _CALM_SECONDS)
+
+    def _look_at_those_who_wait(self, resource: Resource, metadata: ObjectMeta) -> None:
+        for key in self._memories.who_waits_for(resource, metadata.namespace, metadata.name):
+            self._queue.add(key)
 
     def _settle(self, owner_uid: str, resource: Resource, new: KubeObject) -> bool:
         """Whether the object was expected to appear."""

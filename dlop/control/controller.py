@@ -49,6 +49,8 @@ class Surroundings:
     events: EventRecorder
     metrics: ControlMetrics
     clock: Callable[[], float]
+    forget: Callable[[str], None]
+    """Called with the uid of a job that is gone."""
     parallel: int
     """How many writes one job may have under way."""
 
@@ -129,9 +131,18 @@ class Controller:
             return "success"
         if not scope.hindsight.ready(found, wake=lambda: around.queue.add(key)):
             return "success"
+        try:
+            return await self._look_at(key, scope, kind, found)
+        finally:
+            # Who was told that the job is gone did not know of what was still being asked for.
+            if not _is_there(scope, key, uid):
+                around.forget(uid)
+
+    async def _look_at(self, key: JobKey, scope: Scope, kind: Kind, found: CustomObject) -> str:
+        around, uid = self._around, found.metadata.uid
         memory = around.memories.find(uid)
         if memory is not None:
-            memory.has_news = False
+            memory.begin_pass(generation=found.metadata.generation)
         writer = Writer(around.client, around.expectations, scope, key, uid)
         gathered = gather(scope, kind, found, memories=around.memories)
         if gathered.orphans and await adopt(writer, found, gathered.orphans):
@@ -160,7 +171,7 @@ class Controller:
         if applied.next is Next.AT_ONCE:
             queue.add(key)
             return applied.next.value
-        if applied.writes and not plan.is_complete:
+        if (applied.writes and not plan.is_complete) or self._has_news(job.metadata.uid):
             self._follow_up(key, job.metadata.uid)
         self._remember(job, snapshot)
         note_milestones(around.metrics, around.memories, key=key, job=job, snapshot=snapshot, plan=plan, now=now)
@@ -170,6 +181,11 @@ class Controller:
             return applied.next.value
         queue.add_after(key, min(waits))
         return "requeue_after"
+
+    def _has_news(self, uid: str) -> bool:
+        """Whether something was put off in this pass until all that was expected has shown, or was found not to come."""
+        memory = self._around.memories.find(uid)
+        return memory is not None and memory.has_news
 
     def _follow_up(self, key: JobKey, uid: str) -> None:
         """See to it that another pass is made when the caches show what was done in this one."""
@@ -187,3 +203,8 @@ class Controller:
         phase = job.phase_in(job.stored_status)
         if phase is not None and phase.is_end and self._around.expectations.are_met(job.metadata.uid):
             self._around.memories.forget(job.metadata.uid)
+
+
+def _is_there(scope: Scope, key: JobKey, uid: str) -> bool:
+    found = scope.job(key.resource, namespace=key.namespace, name=key.name)
+    return found is not None and found.metadata.uid == uid

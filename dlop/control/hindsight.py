@@ -35,6 +35,8 @@ class Hindsight:
     def __init__(self, gate: ReadYourWrites) -> None:
         self._gate = gate
         self._known: dict[str, int] = {}
+        self._awaited: dict[str, int] = {}
+        """Records that the cache of pods was to catch up with. Once the gate is content, so is this: it may have read anew."""
 
     def wrote(self, uid: str, answer: bytes) -> None:
         """This operator has written the record that is in the server's answer: nobody knows more of the pods."""
@@ -46,16 +48,20 @@ class Hindsight:
     def ready(self, job: CustomObject, *, wake: Callable[[], None]) -> bool:
         """Whether the pods may be compared with the job's record. If not, `wake` is called once, when they may."""
         uid, mark = job.metadata.uid, _mark(job.status)
-        if mark != _NO_RECORD and mark != self._known.get(uid):
-            self._gate.wrote(uid, PODS, job.metadata.resource_version)
+        if mark not in (_NO_RECORD, self._known.get(uid)):
+            if mark != self._awaited.get(uid):
+                self._awaited[uid] = mark
+                self._gate.wrote(uid, PODS, job.metadata.resource_version)
             if not self._gate.ready(uid, wake=wake):
                 return False
+        self._awaited.pop(uid, None)
         self._known[uid] = mark
         return True
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
         self._known.pop(uid, None)
+        self._awaited.pop(uid, None)
 
     def __len__(self) -> int:
         """How many jobs something is known of."""

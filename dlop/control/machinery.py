@@ -101,6 +101,7 @@ class Machinery:
             events=self._events,
             metrics=counts,
             clock=means.clock,
+            forget=self.forget,
             # One large job leaves places for the others.
             parallel=max(1, settings.writes_in_flight // 2),
         )
@@ -117,6 +118,7 @@ class Machinery:
                 pace=means.pace,
                 on_child=arrivals.of_children,
                 on_job=arrivals.of_jobs,
+                relisted=arrivals.relisted,
             )
             for namespace in namespaces
         ]

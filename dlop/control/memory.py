@@ -43,6 +43,12 @@ class JobMemory:
     awaits_all_running: bool = False
     """Its first pod was seen to run, and the last one was not yet."""
 
+    def begin_pass(self, *, generation: int) -> None:
+        """All news is looked at now. What was refused of another spec says nothing of this one."""
+        self.has_news = False
+        if self.generation != generation:
+            self.forget_refusals()
+
     def refuse(self, refusal: Refusal, *, generation: int) -> None:
         """The server does not take an object."""
         self.refusals[refusal.resource, refusal.name] = refusal
@@ -67,7 +73,8 @@ class Memories:
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobMemory] = {}
-        self._waiting: dict[Place, JobKey] = {}
+        # Several jobs may need one name: whoever is not the first to get it waits on.
+        self._waiting: dict[Place, dict[str, JobKey]] = {}
 
     def find(self, uid: str) -> JobMemory | None:
         """What is remembered of a job, if anything."""
@@ -83,24 +90,31 @@ class Memories:
     def take_note(self, uid: str, key: JobKey, resource: Resource, name: str, labels: Mapping[str, str]) -> None:
         """A name that the job needs is taken."""
         self.of(uid, key).taken[resource, name] = labels
-        self._waiting[resource, key.namespace, name] = key
+        self._waiting.setdefault((resource, key.namespace, name), {})[uid] = key
 
     def is_free(self, uid: str, resource: Resource, name: str) -> None:
         """A name is no longer taken."""
         memory = self._jobs.get(uid)
         if memory is not None and memory.taken.pop((resource, name), None) is not None:
-            self._waiting.pop((resource, memory.key.namespace, name), None)
+            self._wait_no_more(uid, (resource, memory.key.namespace, name))
 
-    def who_waits_for(self, resource: Resource, namespace: str, name: str) -> JobKey | None:
-        """The job that needs this name, if one does."""
-        return self._waiting.get((resource, namespace, name)) if self._waiting else None
+    def who_waits_for(self, resource: Resource, namespace: str, name: str) -> tuple[JobKey, ...]:
+        """The jobs that need this name, if any do."""
+        waiting = self._waiting.get((resource, namespace, name)) if self._waiting else None
+        return () if waiting is None else tuple(waiting.values())
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
         memory = self._jobs.pop(uid, None)
         if memory is not None:
             for resource, name in memory.taken:
-                self._waiting.pop((resource, memory.key.namespace, name), None)
+                self._wait_no_more(uid, (resource, memory.key.namespace, name))
+
+    def _wait_no_more(self, uid: str, place: Place) -> None:
+        waiting = self._waiting.get(place, {})
+        waiting.pop(uid, None)
+        if not waiting:
+            self._waiting.pop(place, None)
 
     def __len__(self) -> int:
         return len(self._jobs)

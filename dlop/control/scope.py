@@ -28,7 +28,15 @@ class Scope:
     """The informers of one namespace, or of all (None)."""
 
     def __init__(
-        self, client: Client, *, namespace: str | None, rng: Random, pace: Pace, on_child: MakeHandler, on_job: MakeHandler
+        self,
+        client: Client,
+        *,
+        namespace: str | None,
+        rng: Random,
+        pace: Pace,
+        on_child: MakeHandler,
+        on_job: MakeHandler,
+        relisted: Callable[[Resource], None],
     ) -> None:
         self.namespace = namespace
         self._client = client
@@ -36,6 +44,7 @@ class Scope:
         self._pace = pace
         self._on_child = on_child
         self._on_job = on_job
+        self._relisted = relisted
         self._informers: dict[Resource, Informer[Any]] = {}
         self._caches: dict[Resource, VersionedCache] = {}
         self._partly_seen: set[Resource] = set()
@@ -70,6 +79,7 @@ class Scope:
             label_selector=label_selector,
             labels=(JOB_UID_LABEL,),
             handlers=[handler],
+            relisted=self._relisted,
             pace=self._pace,
         )
         if label_selector is not None:

@@ -93,7 +93,9 @@ class Writer:
         return DONE
 
     async def delete(self, deletion: Deletion) -> Written:
-        """Delete an object, if it is still the same."""
+        """Delete an object, if it is still the same. Of one that leaves already, the server would have nothing new to tell."""
+        if self._has_left(deletion):
+            return Written(Result.STALE)
         child = Child(deletion.resource, self.key.namespace, deletion.name, deletion.uid)
         self._expect(child)
         try:
@@ -149,6 +151,12 @@ class Writer:
             return DONE if is_own else Written(Result.REFUSED, conflict)
         self._note(creation.resource, answer.body)
         return Written(Result.STALE if is_own else Result.TAKEN)
+
+    def _has_left(self, deletion: Deletion) -> bool:
+        found = self.scope.child(deletion.resource, namespace=self.key.namespace, name=deletion.name)
+        if found is None or found.metadata.uid != deletion.uid:
+            return True
+        return found.metadata.deletion_timestamp is not None and deletion.grace_seconds is None
 
     def _visible(self, creation: Creation) -> JsonObject:
         """The body, with the label without which the cache would never show the object."""

@@ -160,6 +160,8 @@ class MXJob(DLJob):
             "DMLC_PS_ROOT_PORT": str(self.port(self.spec.roles[0])),
             "DMLC_NUM_SERVER": str(self.replicas("SERVER")),
             "DMLC_NUM_WORKER": str(self.replicas("WORKER")),
+            # Else the scheduler of a later MXNet tries to listen on the name of its service, which leads there but is not its own.
+            "DMLC_USE_KUBERNETES": "1",
             "PS_VERBOSE": "2",
         }
 

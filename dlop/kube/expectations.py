@@ -2,8 +2,9 @@
 
 A create is expected by name and a delete by uid, before the call is made. It ends when the cache shows it, or when the
 server's answer says that it will not happen. When no answer came, nobody knows: then, after a short while, the server
-itself is asked about that name, again and again until it answers. There are no counters that could go wrong and no
-time after which an expectation is simply given up. Expectations save work; correctness never rests on them.
+itself is asked about that name, again and again until it answers. It is asked as well about creates that a list in place
+of a watch has not shown: those objects may have come and gone. There are no counters that could go wrong and no time
+after which an expectation is simply given up. Expectations save work; correctness never rests on them.
 """
 
 from __future__ import annotations
@@ -77,6 +78,13 @@ class Expectations:
         number = self._number(owner_uid, child)
         if number is not None:
             self._doubts.put_nowait((owner_uid, child, number))
+
+    def doubt_creates(self, resource: Resource) -> None:
+        """The cache may have missed objects that are gone again: ask the server about every create that is still expected."""
+        for owner_uid, children in self._owners.items():
+            for child, number in children.items():
+                if child.resource == resource and not child.uid:
+                    self._doubts.put_nowait((owner_uid, child, number))
 
     def forget(self, owner_uid: str) -> None:
         """The owner is gone."""

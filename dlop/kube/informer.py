@@ -8,7 +8,7 @@ and its handlers there is never an await. Long work is cut in slices, so that th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from random import Random
@@ -70,8 +70,10 @@ class Informer(Generic[T]):
         label_selector: str | None = None,
         labels: Iterable[str] = (),
         handlers: Iterable[Handler[T]] = (),
+        relisted: Callable[[Resource], None] = lambda _: None,
         pace: Pace = Pace(),  # noqa: B008
     ) -> None:
+        """`relisted` is called after each list but the first, when the handlers have been told of all that it shows."""
         self.resource = resource
         self.cache: Cache[T] = Cache(labels=labels)
         self.last_error = ""
@@ -83,6 +85,7 @@ class Informer(Generic[T]):
         self._label_selector = label_selector
         self._read = reader(kind)
         self._handlers: Handlers[T] = Handlers(resource.qualified_name, handlers)
+        self._relisted = relisted
         self._pace = pace
         self._rng = rng
         self._backoff = Backoff(
@@ -353,6 +356,7 @@ class Informer(Generic[T]):
         self._version_before = version
         if self.synced:
             self._handlers.tell(changes)
+            self._relisted(self.resource)
         else:
             await self._handlers.tell_in_slices(changes)
             self._synced.set()

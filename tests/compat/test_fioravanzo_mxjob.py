@@ -76,6 +76,7 @@ def test_the_environment_is_that_of_ps_lite() -> None:
         "DMLC_PS_ROOT_PORT": "9000",
         "DMLC_NUM_SERVER": "1",
         "DMLC_NUM_WORKER": "1",
+        "DMLC_USE_KUBERNETES": "1",
         "PS_VERBOSE": "2",
     }
 

@@ -51,6 +51,7 @@ def test_replicas_find_the_scheduler_by_host_name() -> None:
             "DMLC_PS_ROOT_PORT": "9000",
             "DMLC_NUM_SERVER": "1",
             "DMLC_NUM_WORKER": "1",
+            "DMLC_USE_KUBERNETES": "1",
             "PS_VERBOSE": "2",
         }
 

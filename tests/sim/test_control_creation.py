@@ -221,3 +221,18 @@ async def test_a_service_that_somebody_deletes_comes_back() -> None:
         await w.client.delete(SERVICES, "ring-worker-1", namespace=NAMESPACE)
         await a_while()
         assert await w.service_names() == RING_OF_THREE
+
+
+@virtual_time
+async def test_a_pod_that_came_and_went_while_nobody_could_see_it_is_made_again() -> None:
+    async with world() as w, w.operating():
+        hold = w.faults.hold_watches(match=Match(plural="pods"))
+        await w.submit(ring())
+        await a_while(2)
+        await w.client.delete(PODS, "ring-worker-1", namespace=NAMESPACE, grace_seconds=0)
+        w.faults.drop_watches(match=Match(plural="pods"))
+        w.faults.compact()
+        hold.release()
+        await a_while(60)
+        assert await w.pod_names() == RING_OF_THREE
+        assert w.creates("pods") == 4

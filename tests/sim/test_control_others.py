@@ -9,6 +9,7 @@ from typing import ClassVar
 from dlop.engine.names import JOB_UID_LABEL
 from dlop.engine.plan import Creation
 from dlop.kube.resources import CONFIG_MAPS, Resource
+from dlop.local.apiserver.faults import Match
 from tests.sim.control_world import NAMESPACE, RingJob, World, a_while, ring, world
 from tests.virtual_time import virtual_time
 
@@ -64,3 +65,18 @@ async def test_somebody_else_s_object_of_that_name_is_told_and_left_alone() -> N
         await w.client.delete(CONFIG_MAPS, "ring-hosts", namespace=NAMESPACE)
         await a_while(300)
         assert len(await w.pods()) == 3
+
+
+@virtual_time
+async def test_a_pod_that_fails_while_an_object_without_its_label_is_asked_for_is_not_overlooked() -> None:
+    async with hosts_world() as w:
+        await w.submit(ring())
+        await a_while()
+        await w.report("Running")
+        await a_while()
+        w.faults.delay(2.0, match=Match(verb="create", plural="configmaps"))
+        await w.client.patch(CONFIG_MAPS, "ring-hosts", {"metadata": {"labels": {JOB_UID_LABEL: None}}}, namespace=NAMESPACE)
+        await a_while(1)
+        await w.report_one("Failed", "ring-worker-0", exit_code=1)
+        await a_while(30)
+        assert (await w.status())["dlop"]["restarts"] == {"Worker": 1}

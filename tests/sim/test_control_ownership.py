@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlop.kube.client import Propagation
 from dlop.kube.resources import PODS, SERVICES
 from dlop.local.apiserver.faults import Match
-from tests.sim.control_world import NAMESPACE, a_while, ring, world
+from tests.sim.control_world import NAMESPACE, RINGS, a_while, ring, world
 from tests.virtual_time import virtual_time
 
 WITHOUT_OWNER = {"metadata": {"ownerReferences": None}}
@@ -102,3 +102,32 @@ async def test_deleting_a_job_leaves_nothing_to_remember() -> None:
         await a_while(60)
         assert await w.pods() == []
         assert operator.remembered_jobs == 0
+
+
+@virtual_time
+async def test_deleting_a_job_while_its_pods_are_created_leaves_nothing_to_remember() -> None:
+    async with world() as w, w.operating() as operator:
+        w.faults.delay(1.0, match=Match(verb="create", plural="pods"), times=100_000)
+        await w.submit(ring())
+        await a_while(0.5)
+        await w.remove("ring")
+        await a_while(60)
+        assert await w.pods() == []
+        assert operator.remembered_jobs == 0
+
+
+@virtual_time
+async def test_pods_on_a_lost_node_go_also_when_somebody_else_deletes_one_of_them_first() -> None:
+    async with world() as w, w.operating(writes_in_flight=2):
+        await w.submit(ring(run_policy={"nodeLostSeconds": 60}))
+        await a_while()
+        for name in await w.pod_names():
+            await w.bind(name)
+        await w.report("Running")
+        await a_while()
+        w.faults.delay(3.0, match=Match(verb="delete", plural="pods"), times=3)
+        await w.client.patch(RINGS, "ring", {"spec": {"runPolicy": {"suspend": True}}}, namespace=NAMESPACE)
+        await a_while(1)
+        await w.client.delete(PODS, "ring-worker-2", namespace=NAMESPACE)
+        await a_while(600)
+        assert await w.pods() == []

@@ -125,3 +125,18 @@ async def test_a_spec_that_makes_no_sense_is_told_and_hurts_nobody_else() -> Non
         w.forget_requests()
         await a_while(600)
         assert w.writes() == []
+
+
+@virtual_time
+async def test_what_was_refused_and_is_no_longer_asked_for_is_in_nobody_s_way() -> None:
+    async with world() as w, w.operating():
+        await w.submit(ring(workers=2))
+        await a_while()
+        await w.report("Running")
+        w.faults.fail_before(QUOTA, match=CREATE_PODS, times=100_000)
+        await w.client.patch(RINGS, "ring", {"spec": {"replicaSpecs": {"Worker": {"replicas": 3}}}}, namespace=NAMESPACE)
+        await a_while(30)
+        assert "Blocked" in await w.conditions()
+        await w.client.patch(RINGS, "ring", {"spec": {"replicaSpecs": {"Worker": {"replicas": 2}}}}, namespace=NAMESPACE)
+        await a_while(1)
+        assert "Blocked" not in await w.conditions()

@@ -94,3 +94,19 @@ async def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
     assert len(hindsight) == 1
     hindsight.forget("u")
     assert len(hindsight) == 0
+
+
+async def test_a_cache_that_was_read_anew_is_believed_whatever_its_version_says() -> None:
+    async def refresh(_: Resource) -> None:
+        """The server's store was set back: its versions are smaller than before."""
+
+    woken = asyncio.Event()
+    gate = ReadYourWrites({PODS: Pods(10)}, refresh=refresh, patience_seconds=0.0)
+    hindsight = Hindsight(gate)
+    running = asyncio.create_task(gate.run())
+    try:
+        assert not hindsight.ready(job(12, RECORD), wake=woken.set)
+        await woken.wait()
+        assert hindsight.ready(job(12, RECORD), wake=nobody)
+    finally:
+        running.cancel()

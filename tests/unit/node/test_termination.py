@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from dlop.local.node.logs import STDOUT, ContainerLog
@@ -36,3 +37,11 @@ def test_a_message_in_the_file_is_worth_more_than_the_log(tmp_path: Path) -> Non
 
 def test_what_is_no_file_any_more_is_no_message(tmp_path: Path) -> None:
     assert termination_message({}, tmp_path, exit_code=1, log=None) == ""
+
+
+def test_whatever_a_container_puts_in_place_of_its_message_is_not_waited_for_and_not_followed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "another").write_text("not its own")
+    (tmp_path / "link").symlink_to(tmp_path / "another")
+    for name in ("pipe", "link", "."):
+        assert termination_message({}, tmp_path / name, exit_code=0, log=None) == ""
