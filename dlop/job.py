@@ -70,8 +70,14 @@ class DLJob(ABC):
     """Under which names in `runPolicy.managedBy` this operator goes."""
     adds_container_port: ClassVar[bool] = True
     """Whether the port of the framework is added to the ports of the container."""
+    informs_all_containers: ClassVar[bool] = False
+    """Whether every container of a pod gets the environment of the framework, or only the one that takes part in the job."""
+    environment_wins: ClassVar[bool] = False
+    """Whether the environment of the framework prevails where the user has set the same variable."""
     spec_model: ClassVar[type[BaseModel] | None] = default_spec_model()
     """What a spec looks like, for the CRD; by default made of the replica types. One of the kind's own is also checked here."""
+    name_pattern: ClassVar[str] = ""
+    """A regular expression for the names that jobs may have, in the CRD; empty: any that the API takes."""
     printer_columns: ClassVar[tuple[Column, ...]] = default_columns()
     """What `kubectl get` shows."""
     scale_paths: ClassVar[ScalePaths | None] = default_scale_paths()
@@ -101,6 +107,13 @@ class DLJob(ABC):
     @abstractmethod
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
         """What a replica must know to find the others. Variables that the user has set are left alone."""
+
+    def get_pod_fields(self, replica: Replica) -> Mapping[str, str]:
+        """Variables that only the pod itself can tell, and where in the pod: `{"POD_IP": "status.podIP"}`.
+
+        They come before the others, which may refer to them as `$(POD_IP)`.
+        """
+        return {}
 
     # What a framework may say otherwise: the spec.
 

@@ -18,6 +18,12 @@ BUILT_IN = (
     "dlop.frameworks.fioravanzo_mxjob:MXJob",
     "dlop.frameworks.mpba_mxjob:MXJob",
     "dlop.frameworks.mpba_tfjob:TFJob",
+    "dlop.frameworks.kubeflow.jaxjob:JAXJob",
+    "dlop.frameworks.kubeflow.mxjob:MXJob",
+    "dlop.frameworks.kubeflow.paddlejob:PaddleJob",
+    "dlop.frameworks.kubeflow.pytorchjob:PyTorchJob",
+    "dlop.frameworks.kubeflow.tfjob:TFJob",
+    "dlop.frameworks.kubeflow.xgboostjob:XGBoostJob",
 )
 
 

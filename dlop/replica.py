@@ -26,6 +26,8 @@ class Renderer(Protocol):
     job_type: ClassVar[JobType]
     container_properties: ClassVar[ContainerProperties]
     adds_container_port: ClassVar[bool]
+    informs_all_containers: ClassVar[bool]
+    environment_wins: ClassVar[bool]
 
     @property
     def metadata(self) -> ObjectMeta:
@@ -70,6 +72,10 @@ class Renderer(Protocol):
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
         """What the framework tells a replica."""
+        ...
+
+    def get_pod_fields(self, replica: Replica) -> Mapping[str, str]:
+        """What only the pod itself can tell."""
         ...
 
     def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
@@ -168,11 +174,12 @@ class Replica:
     def _pod_spec(self, given: JsonObject) -> JsonObject:
         containers = list(given["containers"])
         chosen = training_container(containers, self._job.container_properties)
-        finished = self._training_container(containers)
-        finished["env"] = [*(chosen.get("env") or []), *self._environment(chosen)]
+        environment = self._environment()
+        trained = self._informed(self._training_container(containers), environment)
+        others = environment if self._job.informs_all_containers else []
         return {
             **given,
-            "containers": [finished if each is chosen else each for each in containers],
+            "containers": [trained if each is chosen else self._informed(each, others) for each in containers],
             "restartPolicy": str(self._job.pod_restart_policy(self._role, self.index)),
         }
 
@@ -185,16 +192,22 @@ class Replica:
             ports.append({"name": properties.port_name, "containerPort": self.port})
         return {**chosen, "ports": ports} if ports else dict(chosen)
 
-    def _environment(self, container: JsonObject) -> list[JsonObject]:
-        """What the framework adds: after the user's own variables, and never one that the user has set."""
-        taken = {variable.get("name") for variable in container.get("env") or []}
-        added: list[JsonObject] = []
+    def _informed(self, container: JsonObject, environment: list[JsonObject]) -> JsonObject:
+        """The container with these variables after the user's own. Where a name is there twice, the last one counts."""
+        own = container.get("env") or []
+        taken = set() if self._job.environment_wins else {variable.get("name") for variable in own}
+        added = [variable for variable in environment if variable["name"] not in taken]
+        return {**container, "env": [*own, *added]} if added or own else container
+
+    def _environment(self) -> list[JsonObject]:
+        """What the framework adds."""
+        fields = self._job.get_pod_fields(self)
+        found: list[JsonObject] = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
         for name, value in self._job.get_environment_variables(self).items():
             if not isinstance(name, str) or not isinstance(value, str):
                 raise TypeError(f"{type(self._job).__name__}.get_environment_variables must give texts: {name!r} is {value!r:.60}")
-            if name not in taken:
-                added.append({"name": name, "value": value})
-        return added
+            found.append({"name": name, "value": value})
+        return found
 
 
 def _part(whole: JsonObject, name: str) -> dict[str, Any]:

@@ -99,6 +99,11 @@ class Kind(Protocol):
         ...
 
     @property
+    def name_pattern(self) -> str:
+        """A regular expression for names; empty: any."""
+        ...
+
+    @property
     def printer_columns(self) -> Sequence[Column]:
         """What `kubectl get` shows."""
         ...
@@ -171,11 +176,16 @@ def _schema(kind: Kind) -> JsonObject:
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": {"type": "object"},
+            "metadata": _metadata(kind),
             "spec": _spec(kind),
             "status": {**OPEN_OBJECT, "description": "Written by the operator."},
         },
     }
+
+
+def _metadata(kind: Kind) -> JsonObject:
+    named = {"properties": {"name": {"type": "string", "pattern": kind.name_pattern}}} if kind.name_pattern else {}
+    return {"type": "object", **named}
 
 
 def _spec(kind: Kind) -> JsonObject:

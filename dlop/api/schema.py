@@ -34,10 +34,14 @@ class SchemaError(Exception):
     """A model says something that a structural schema cannot say."""
 
 
-def rule(expression: str, message: str, *, field_path: str | None = None) -> JsonObject:
-    """A CEL rule for `x-kubernetes-validations`. `self` is the value that the schema describes."""
-    found: JsonObject = {"rule": expression, "message": message}
-    return found if field_path is None else {**found, "fieldPath": field_path}
+def rule(expression: str, message: str, *, field_path: str | None = None, reason: str | None = None) -> JsonObject:
+    """A CEL rule for `x-kubernetes-validations`. `self` is the value that the schema describes.
+
+    The refusal names the field at `field_path` from there, and calls it invalid, or what `reason` says: FieldValueRequired,
+    FieldValueForbidden, FieldValueDuplicate.
+    """
+    optional = {"fieldPath": field_path, "reason": reason}
+    return {"rule": expression, "message": message, **{name: value for name, value in optional.items() if value is not None}}
 
 
 def with_rules(*rules: JsonObject) -> JsonObject:

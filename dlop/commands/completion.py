@@ -18,7 +18,7 @@ where to put it:
 def parser() -> Parser:
     """What the command takes."""
     found = Parser("completion", "Prints a script that lets a shell complete commands and flags.", epilog=_HOW)
-    found.add_argument("shell", choices=("bash", "zsh", "fish"), help="which one")
+    found.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="{bash,zsh,fish}", help="which one")
     return found
 
 

@@ -13,7 +13,7 @@ from dlop.commands.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
     from dlop.jobs.files import Document
-    from dlop.laptop.cluster import Machine
+    from dlop.laptop.order import Machine
     from dlop.local.node.images import Image
 
 _DESCRIPTION = (
@@ -46,12 +46,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run jobs on this machine."""
     options = parser().parse_args(arguments)
     documents = [document for name in options.files for document in _documents(name)]
-    registry = load_kinds(options)
 
-    from dlop.laptop.cluster import LaptopError  # noqa: PLC0415 - imports everything
-    from dlop.laptop.folder import FolderError  # noqa: PLC0415
+    from dlop.laptop.folder import FolderError  # noqa: PLC0415 - imports asyncio
+    from dlop.laptop.order import LaptopError, Order  # noqa: PLC0415
     from dlop.laptop.running import run  # noqa: PLC0415
-    from dlop.laptop.session import Order  # noqa: PLC0415
 
     order = Order(
         documents=documents,
@@ -63,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         timeout_seconds=_seconds(options.timeout),
     )
     try:
-        return run(order, registry, as_json=options.output == "json")
+        return run(order, lambda: load_kinds(options), as_json=options.output == "json")
     except (LaptopError, FolderError) as error:
         raise CommandError(str(error)) from error
 
@@ -86,7 +84,7 @@ def _documents(name: str) -> list[Document]:
 
 
 def _machine(options: argparse.Namespace) -> Machine:
-    from dlop.laptop.cluster import Machine, Network  # noqa: PLC0415
+    from dlop.laptop.order import Machine, Network  # noqa: PLC0415
     from dlop.local.node.python_environments import default_cache_folder  # noqa: PLC0415
 
     if options.gpus < 0 or (options.cpus is not None and not 0 < options.cpus < float("inf")):

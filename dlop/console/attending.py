@@ -46,9 +46,11 @@ async def _attend_one(client: Client, found: FoundJob, screen: JobScreen, *, wit
 
 
 async def _show(client: Client, found: FoundJob, screen: JobScreen) -> JobView:
+    clock = asyncio.get_running_loop().time
+    began = clock()
     async with watch_job(client, found) as views, aclosing(views):
         async for view in views:
-            screen.show(view)
+            screen.show(view, elapsed_seconds=clock() - began)
             if view.is_over:
                 return view
     raise OutOfReachError(f"{found} cannot be watched any more.")

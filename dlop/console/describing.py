@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from dlop.console.durations import between
-from dlop.console.job_tables import replicas_table
+from dlop.console.job_tables import duration, replicas_table
 from dlop.console.tables import plain_lines
 from dlop.engine.limits import told
 from dlop.jobs.history import Happening
@@ -46,7 +46,7 @@ def _facts(view: JobView, *, now: float) -> Iterator[Line]:
         "Created": _ago(view.created_at, now=now),
         "Started": _ago(view.started_at, now=now),
         "Finished": _ago(view.finished_at, now=now),
-        "Duration": between(view.started_at, view.finished_at, now=now),
+        "Duration": duration(view, now=now),
         "Attempt": str(view.attempt + 1) if view.attempt else "",
         "Restarts": _counted(view.restarts, {role.name: role.restarts for role in view.roles}),
         "Disruptions": _counted(view.disruptions, {role.name: role.disruptions for role in view.roles}),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dlop.console.durations import between
 from dlop.console.tables import Table
+from dlop.engine.outcome import Phase
 from dlop.jobs.view import JobView, RoleView
 
 
@@ -27,9 +28,14 @@ def _job_row(view: JobView, *, now: float, with_group: bool) -> tuple[str, ...]:
         " ".join(role_summary(role) for role in view.roles),
         str(view.restarts) if not view.disruptions else f"{view.restarts}+{view.disruptions}",
         between(view.created_at, None, now=now),
-        between(view.started_at, view.finished_at, now=now),
+        duration(view, now=now),
         view.waits_for[0] if view.waits_for else "",
     )
+
+
+def duration(view: JobView, *, now: float) -> str:
+    """How long it took, or takes; empty for a suspended job: nothing of it runs, and it starts anew when it goes on."""
+    return "" if view.phase == Phase.SUSPENDED else between(view.started_at, view.finished_at, now=now)
 
 
 def role_summary(role: RoleView) -> str:

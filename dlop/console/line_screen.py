@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol, Self, TextIO
 
 from dlop.console.log_output import prefix_of
@@ -24,8 +23,8 @@ class JobScreen(Protocol):
         """A sentence for the user; its style shows on a terminal only."""
         ...
 
-    def show(self, view: JobView) -> None:
-        """A job has changed."""
+    def show(self, view: JobView, *, elapsed_seconds: float) -> None:
+        """A job has changed. The time since it was submitted stands still when it is over."""
         ...
 
     def hear(self, line: LogLine) -> None:
@@ -34,13 +33,10 @@ class JobScreen(Protocol):
 
 
 class LineScreen:
-    """Each line about a job has the time since the start."""
+    """Each line about a job has the time since it was submitted."""
 
-    def __init__(self, stream: TextIO, *, clock: Callable[[], float]) -> None:
-        """`clock` gives seconds since anything."""
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._clock = clock
-        self._began = clock()
         self._views: dict[str, JobView] = {}
         self._obstacles: set[tuple[str, str]] = set()
         self._width = 0
@@ -55,15 +51,16 @@ class LineScreen:
         """A sentence for the user."""
         self._write(text)
 
-    def show(self, view: JobView) -> None:
+    def show(self, view: JobView, *, elapsed_seconds: float) -> None:
         """Tell what is different."""
+        moment = f"{elapsed_seconds:6.1f}s"
         for line in changes(self._views.get(view.uid), view):
-            self._write_timed(line)
+            self._write(f"{moment}  {line}")
         for sentence in obstacles(view):
             # The same trouble of ever more pods ends with the same words, and is told once.
             if (view.uid, sentence[-_TOLD_APART_BY:]) not in self._obstacles:
                 self._obstacles.add((view.uid, sentence[-_TOLD_APART_BY:]))
-                self._write_timed(f"{title(view)} waits: {sentence}")
+                self._write(f"{moment}  {title(view)} waits: {sentence}")
         self._views[view.uid] = view
 
     def hear(self, line: LogLine) -> None:
@@ -71,9 +68,6 @@ class LineScreen:
         prefix = prefix_of(line)
         self._width = max(self._width, len(prefix))
         self._write(f"{prefix:{self._width}} | {line.text}")
-
-    def _write_timed(self, text: str) -> None:
-        self._write(f"{self._clock() - self._began:6.1f}s  {text}")
 
     def _write(self, text: str) -> None:
         self._stream.write(f"{text}\n")
@@ -86,5 +80,5 @@ class QuietScreen(LineScreen):
     def say(self, text: str, *, style: str = "") -> None:
         """Keep it."""
 
-    def show(self, view: JobView) -> None:
+    def show(self, view: JobView, *, elapsed_seconds: float) -> None:
         """Keep it."""

@@ -37,8 +37,8 @@ class LiveScreen:
         """`clock` gives seconds since anything."""
         self._console = console
         self._clock = clock
-        self._began: dict[str, float] = {}
-        self._ended: dict[str, float] = {}
+        self._submitted_at: dict[str, float] = {}
+        self._took_seconds: dict[str, float] = {}
         self._views: dict[str, JobView] = {}
         self._lines: list[Text] = []
         self._colours: dict[str, str] = {}
@@ -68,12 +68,12 @@ class LiveScreen:
         """A sentence for the user."""
         self._write(Text(text, style))
 
-    def show(self, view: JobView) -> None:
+    def show(self, view: JobView, *, elapsed_seconds: float) -> None:
         """Keep it for the next picture."""
         self._views[view.uid] = view
-        self._began.setdefault(view.uid, self._clock())
+        self._submitted_at[view.uid] = self._clock() - elapsed_seconds
         if view.is_over:
-            self._ended.setdefault(view.uid, self._clock())
+            self._took_seconds[view.uid] = elapsed_seconds
 
     def hear(self, line: LogLine) -> None:
         """A replica has written something. Its colours stay; whatever else it does to terminals is dropped."""
@@ -106,7 +106,7 @@ class LiveScreen:
         return Group(*(part for view in self._views.values() for part in self._picture_of(view)))
 
     def _picture_of(self, view: JobView) -> Iterator[RenderableType]:
-        elapsed = self._ended.get(view.uid, self._clock()) - self._began[view.uid]
+        elapsed = self._took_seconds.get(view.uid, self._clock() - self._submitted_at[view.uid])
         phase = (view.phase, STYLES.get(view.phase, ""))
         yield Text.assemble((title(view), "bold"), "  ", phase, f"  {counted(view)}  {seconds(elapsed)}")
         room = max(_FEWEST_ROWS, self._console.height // len(self._views) - _OTHER_LINES)

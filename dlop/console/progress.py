@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dlop.engine.progress import ReplicaState
-from dlop.jobs.replicas import ReplicaView
+from dlop.jobs.replicas import GONE, LEAVING, ReplicaView
 from dlop.jobs.view import NOT_SEEN, JobView
 
 _ENDED = (ReplicaState.SUCCEEDED, ReplicaState.FAILED)
@@ -48,7 +48,9 @@ def changes(before: JobView | None, now: JobView) -> Iterator[str]:
         yield f"{title(now)}: {now.phase}{f' ({counted(now)})' if not now.is_over else ''}"
     known = {} if before is None else {(each.role, each.index): each for each in before.replicas}
     for replica in now.replicas:
-        yield from _changed(known.get((replica.role, replica.index)), replica)
+        # That what is left of a job which is over goes away is no news; how it ended may be.
+        if not (now.is_over and replica.state == LEAVING):
+            yield from _changed(known.get((replica.role, replica.index)), replica)
 
 
 def obstacles(view: JobView) -> list[str]:
@@ -64,7 +66,7 @@ def _changed(before: ReplicaView | None, now: ReplicaView) -> Iterator[str]:
     if not now.restarts and now.state in (ReplicaState.MISSING, ReplicaState.PENDING):
         return
     said = [now.address] if now.state == ReplicaState.RUNNING and now.address else []
-    if now.state in _FRUITLESS or now.state == ReplicaState.SUCCEEDED:
+    if now.state in (*_FRUITLESS, ReplicaState.SUCCEEDED, GONE):
         said += [f"exit code {now.exit_code}"] if now.exit_code is not None else []
     if now.state in _FRUITLESS and now.reason not in ("", "Error"):
         said.append(now.reason)

@@ -69,11 +69,27 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def history_of(found: FoundJob, events: Iterable[KubeEvent], *, pods: frozenset[str]) -> tuple[Happening, ...]:
     """What happened to a job and to pods of these names, oldest first."""
-    told = [_told(event) for event in events if _concerns(event, found, pods)]
+    told = [_told(event) for event in _in_order(event for event in events if _concerns(event, found, pods))]
     said = {happening.message for happening in told}
     # A condition and an event often tell the same; then the event has the finer clock.
     stated = [each for each in _stated(found) if each.message not in said]
-    return tuple(sorted((*_created(found), *stated, *told), key=lambda happening: read(happening.at) or 0.0))
+    # Most of them know the second only. Within one, what made the job comes first, and what became of it last.
+    return tuple(sorted((*_created(found), *told, *stated), key=lambda happening: int(read(happening.at) or 0.0)))
+
+
+def _in_order(events: Iterable[KubeEvent]) -> list[KubeEvent]:
+    """By the second, and within it in the order in which the server got them.
+
+    Versions tell that order wherever they are numbers; elsewhere finer clocks do, where events have them.
+    """
+    found = list(events)
+    if all(event.metadata.resource_version.isdecimal() for event in found):
+        return sorted(found, key=lambda event: (_second(event), int(event.metadata.resource_version)))
+    return sorted(found, key=lambda event: event.moment.timestamp() if event.moment else 0.0)
+
+
+def _second(event: KubeEvent) -> int:
+    return 0 if event.moment is None else int(event.moment.timestamp())
 
 
 def _concerns(event: KubeEvent, found: FoundJob, pods: frozenset[str]) -> bool:

@@ -16,7 +16,7 @@ from dlop.job import DLJob
 from dlop.kube.objects import ContainerStatus, Pod, Terminated
 
 GONE = "Gone"
-"""Of a job that is over: the pod was deleted, and nobody has noted how it ended."""
+"""Of a job that is over: the pod was deleted before its work was done, as far as anybody has noted."""
 LEAVING = "Terminating"
 _STATES = {
     Sight.WAITS: ReplicaState.PENDING.value,
@@ -88,7 +88,7 @@ def _view(
     return ReplicaView(
         role=role.name,
         index=index,
-        state=noted or _STATES[look_at(pod, role)],
+        state=noted or _state(pod, role, ended, is_over=is_over),
         pod=name,
         pod_uid=pod.metadata.uid,
         container=main.name if main is not None else _first_container(pod, role),
@@ -101,6 +101,14 @@ def _view(
         message=message,
         started_at="" if pod.status.start_time is None else written(pod.status.start_time.timestamp()),
     )
+
+
+def _state(pod: Pod, role: RoleSpec, ended: Terminated | None, *, is_over: bool) -> str:
+    state = _STATES[look_at(pod, role)]
+    if not is_over or state != LEAVING or ended is None:
+        return state
+    # The job needs it no more, and it has come to its end before it was taken away.
+    return ReplicaState.SUCCEEDED if ended.exit_code == 0 else GONE
 
 
 def _without_pod(

@@ -33,6 +33,13 @@ _REACHED = {
     Goal.RUNNING: (Phase.RUNNING, Phase.SUCCEEDED),
     Goal.DELETED: (),
 }
+_NOT_YET = {
+    Goal.SUCCEEDED: "had not succeeded",
+    Goal.FAILED: "had not failed",
+    Goal.FINISHED: "had not finished",
+    Goal.RUNNING: "was not running",
+    Goal.DELETED: "was not gone",
+}
 
 
 async def wait_for(client: Client, found: FoundJob, goal: Goal, *, timeout_seconds: float | None = None) -> FoundJob:
@@ -50,9 +57,8 @@ async def wait_for(client: Client, found: FoundJob, goal: Goal, *, timeout_secon
     except TimeoutError as error:
         phase = last[-1].phase()
         stands = "no operator has looked at it yet" if phase is None else f"it is {phase}"
-        aim = "was not gone" if goal is Goal.DELETED else f"was not {goal}"
         raise NotInTimeError(
-            f"{found} {aim} within {timeout_seconds:g} seconds; {stands}. `dlop describe {found.name}` tells why."
+            f"{found} {_NOT_YET[goal]} after {timeout_seconds:g} s; {stands}. `dlop describe {found.name}` tells why."
         ) from error
 
 

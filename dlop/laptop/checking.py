@@ -20,9 +20,12 @@ from dlop.kube.client import Client
 from dlop.kube.errors import BadRequestError, JsonObject, StatusError
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.laptop.misspelt import misspelt
-from dlop.laptop.refusals import read_refusal
+from dlop.laptop.mending import is_within, without
+from dlop.laptop.refusals import Complaint, read_refusal
 from dlop.registry import Registry
 from dlop.rendering import RenderError, job_of
+
+_MOST_QUESTIONS = 20
 
 FindResource = Callable[[str, str], Resource | None]
 """Where objects of an API version and kind live; None: nowhere."""
@@ -93,29 +96,36 @@ def _line(document: Document, path: str, message: str) -> str:
     return f"{document.place(path)}: {path}: {message}" if path else f"{document.place()}: {message}"
 
 
-async def _judged(client: Client, resource: Resource, body: JsonObject, *, namespace: str) -> list[tuple[str, str]]:
-    """Paths and what is wrong with them."""
+async def _judged(client: Client, resource: Resource, body: JsonObject, *, namespace: str) -> list[Complaint]:
+    """Paths and what is wrong with them.
+
+    A server that meets a field which it cannot read, or does not know, looks no further. So what it complains about is taken
+    out, and it is asked about the rest.
+    """
+    found: list[Complaint] = []
+    for _ in range(_MOST_QUESTIONS):
+        error = await _refusal(client, resource, body, namespace=namespace)
+        if error is None:
+            break
+        told = read_refusal(error, body)
+        # That something is missing which was taken out is no news.
+        found += [each for each in told if not any(is_within(path, each[0]) for path, _ in found)]
+        rest = without(body, [path for path, _ in told])
+        if not isinstance(error, BadRequestError) or rest == body:
+            break
+        body = rest
+    return found
+
+
+async def _refusal(client: Client, resource: Resource, body: JsonObject, *, namespace: str) -> StatusError | None:
     try:
-        await _try(client, resource, body, namespace=namespace, strictly=True)
-    except BadRequestError as error:
-        # A server that meets a field it does not know looks no further, unless it is told to.
-        return [*read_refusal(error, body), *await _judged_leniently(client, resource, body, namespace=namespace)]
+        await _try(client, resource, body, namespace=namespace)
     except StatusError as error:
-        return read_refusal(error, body)
-    return []
+        return error
+    return None
 
 
-async def _judged_leniently(client: Client, resource: Resource, body: JsonObject, *, namespace: str) -> list[tuple[str, str]]:
-    try:
-        await _try(client, resource, body, namespace=namespace, strictly=False)
-    except BadRequestError:
-        return []  # it has been told already
-    except StatusError as error:
-        return read_refusal(error, body)
-    return []
-
-
-async def _try(client: Client, resource: Resource, body: JsonObject, *, namespace: str, strictly: bool) -> None:
+async def _try(client: Client, resource: Resource, body: JsonObject, *, namespace: str) -> None:
     metadata = body.get("metadata")
     where = (metadata.get("namespace") if isinstance(metadata, dict) else None) or namespace
     await client.create(
@@ -123,7 +133,7 @@ async def _try(client: Client, resource: Resource, body: JsonObject, *, namespac
         body,
         namespace=str(where) if resource.namespaced else None,
         dry_run=True,
-        field_validation="Strict" if strictly else "Ignore",
+        field_validation="Strict",
     )
 
 
@@ -213,6 +223,8 @@ def _same_again(documents: Sequence[Document], *, namespace: str) -> Iterator[st
         if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
             continue
         kind, name, where = str(body.get("kind")), metadata["name"], str(metadata.get("namespace") or namespace)
-        first = places.setdefault((str(body.get("apiVersion")), kind, where, name), document.place())
-        if first != document.place():
-            yield f"{document.place('metadata.name')}: metadata.name: the {kind} {name} stands at {first} already"
+        key = (str(body.get("apiVersion")), kind, where, name)
+        if key in places:
+            yield f"{document.place('metadata.name')}: metadata.name: the {kind} {name} stands at {places[key]} already"
+        else:
+            places[key] = document.place()

@@ -11,62 +11,25 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from dlop.api.crd import definitions
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from dlop.laptop.folder import Folder
+from dlop.laptop.order import Machine
 from dlop.local.cluster import EmbeddedCluster
-from dlop.local.node.images import Image, ImageMap
+from dlop.local.node.images import ImageMap
+from dlop.local.node.machine import allow_open_files
 from dlop.local.node.node import Node, Serving
 from dlop.local.node.python_environments import PythonEnvironments, default_cache_folder
-from dlop.local.node.runtime.choose import Choice, choose
-from dlop.local.node.runtime.plain import PlainRuntime
+from dlop.local.node.runtime.choose import Choice
 from dlop.local.node.server.api import HOST
 from dlop.operator import Operator
 from dlop.registry import Registry
 from dlop.settings import NO_ADDRESS, Settings
-
-GPU = "nvidia.com/gpu"
-
-
-class Network(StrEnum):
-    """What network pods have."""
-
-    AUTO = "auto"
-    """One of their own where the machine allows it."""
-    OWN = "own"
-    HOST = "host"
-
-
-class LaptopError(Exception):
-    """The machine does not allow what was asked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What the node is to look like. What is None is as the machine has it."""
-
-    cpus: float | None = None
-    memory_bytes: int | None = None
-    gpus: int = 0
-    """To pretend."""
-    images: Sequence[Image] = ()
-    namespaces: bool = True
-    network: Network = Network.AUTO
-    visible: Sequence[Path] = ()
-    """What pods are to see though it lies below /tmp."""
-
-    @property
-    def extended(self) -> Mapping[str, int]:
-        """Resources besides processors and memory."""
-        return {GPU: self.gpus} if self.gpus else {}
 
 
 class Laptop:
@@ -78,15 +41,20 @@ class Laptop:
         *,
         folder: Folder,
         machine: Machine | None = None,
+        choosing: Awaitable[Choice] | None = None,
         keep_logs: bool = False,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`tell` is given lines about what takes a while. With `keep_logs` what pods have written stays when they go."""
+        """`choosing` is the machine's `choose_runtime`, if it has begun already. `tell` is given lines about what takes a while.
+
+        With `keep_logs` what pods have written stays when they go.
+        """
         self.folder = folder
         self.isolation = ""
         """One line: how pods are kept apart here."""
         self._registry = registry
         self._machine = machine or Machine()
+        self._choosing = choosing
         self._keep_logs = keep_logs
         self._tell = tell
         self._cluster = EmbeddedCluster()
@@ -114,7 +82,7 @@ class Laptop:
 
     async def _start(self) -> None:
         # It starts processes, and they take a while: meanwhile there is enough to do here.
-        choosing = asyncio.create_task(self._choose())
+        choosing = asyncio.ensure_future(self._choosing or self._machine.choose_runtime())
         try:
             await self._stack.enter_async_context(self._cluster)
             front = await self._cluster.serve()
@@ -127,13 +95,6 @@ class Laptop:
             await asyncio.gather(choosing, return_exceptions=True)
         self.isolation = chosen.reason
         await self._start_operator(await self._start_node(chosen))
-
-    async def _choose(self) -> Choice:
-        machine = self._machine
-        chosen = await choose(namespaces=machine.namespaces, own_network=machine.network is not Network.HOST, visible=machine.visible)
-        if machine.network is Network.OWN and isinstance(chosen.runtime, PlainRuntime):
-            raise LaptopError(f"--network own: {chosen.reason}")
-        return chosen
 
     async def _start_node(self, chosen: Choice) -> Node:
         machine, token = self._machine, secrets.token_urlsafe(32)
@@ -148,8 +109,12 @@ class Laptop:
             environments=PythonEnvironments(default_cache_folder(), tell=self._tell),
             serving=Serving(token),
             keep_logs=self._keep_logs,
+            # There is no other scheduler here, whatever a manifest asks for.
+            schedules_all=True,
         )
         await self._stack.enter_async_context(node)
+        # Not before: pods are to have the usual number.
+        allow_open_files()
         if node.kubelet is not None:
             self._cluster.trust_node(HOST, node.kubelet.port, authority_pem=node.kubelet.authority_pem, token=token)
         return node

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TextIO
 
 import msgspec
 
@@ -60,9 +60,11 @@ class Folder:
 
     def write_kubeconfig(self, content: JsonObject) -> None:
         """Write the kubeconfig, for nobody else to read."""
-        self.kubeconfig.unlink(missing_ok=True)
-        self.kubeconfig.touch(mode=0o600, exist_ok=False)
-        self.kubeconfig.write_bytes(msgspec.json.format(msgspec.json.encode(content)))
+        _made_private(self.kubeconfig).write_bytes(msgspec.json.format(msgspec.json.encode(content)))
+
+    def open_log(self) -> TextIO:
+        """The log, empty and to be written, for nobody else to read."""
+        return _made_private(self.log).open("w")
 
 
 @contextmanager
@@ -88,6 +90,13 @@ def using_folder(place: Path | None, *, keep: bool) -> Iterator[Folder]:
         if made and not keep:
             # Somebody else's file keeps it.
             _remove_if_empty(path)
+
+
+def _made_private(path: Path) -> Path:
+    """A new file, whoever may enter its folder."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600, exist_ok=False)
+    return path
 
 
 def _made(place: Path | None) -> Path:

@@ -3,61 +3,77 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import shlex
 import signal
 import sys
 import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from dlop.console.line_screen import JobScreen, LineScreen, QuietScreen
 from dlop.laptop.folder import Folder
-from dlop.laptop.outcome import Outcome, mistake_lines, verdict_line
-from dlop.laptop.session import Order, Session
-from dlop.registry import Registry
+from dlop.laptop.order import Order
+
+if TYPE_CHECKING:
+    from dlop.console.line_screen import JobScreen
+    from dlop.laptop.outcome import Outcome
+    from dlop.local.node.runtime.choose import Choice
+    from dlop.registry import Registry
 
 _TERMINATED = 128 + signal.SIGTERM
 
 
-def run(order: Order, registry: Registry, *, as_json: bool) -> int:
+def run(order: Order, load_kinds: Callable[[], Registry], *, as_json: bool) -> int:
     """Run an order and tell how it ended. Returns the exit code of the process.
 
     Raises:
         FolderError, LaptopError: there can be no cluster like that here.
         KeyboardInterrupt: by Ctrl-C, after all is cleaned up.
     """
-    screen = _screen(as_json=as_json)
-
-    def stands(folder: Folder, isolation: str) -> None:
-        if as_json:
-            _write_json({"kubeconfig": str(folder.kubeconfig), "isolation": isolation})
-        else:
-            _invite(folder, isolation)
-
-    session = Session(order, registry, screen, on_standing=stands)
     try:
         with asyncio.Runner(loop_factory=_loop) as runner:
-            outcome = runner.run(_until_signalled(session))
+            return runner.run(_until_signalled(order, load_kinds, as_json=as_json))
     except asyncio.CancelledError:
         return _TERMINATED
-    if as_json:
-        _write_json(outcome)
-    else:
-        _tell(outcome, screen, logs_were_shown=order.logs)
-    return outcome.exit_code
 
 
-async def _until_signalled(session: Session) -> Outcome:
+async def _until_signalled(order: Order, load_kinds: Callable[[], Registry], *, as_json: bool) -> int:
     """Ctrl-C cancels by itself; being told to end is to do the same."""
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     if task is not None:
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, task.cancel)
+    choosing = asyncio.create_task(order.machine.choose_runtime())
     try:
-        return await session.run()
+        # Loading takes most of the time until a job runs. The processes of the trial have it while it lasts.
+        registry = await asyncio.to_thread(_loaded, load_kinds)
+        return await _run(order, registry, choosing, as_json=as_json)
     except BaseExceptionGroup as errors:
         raise _only(errors) from None
+    finally:
+        choosing.cancel()
+        await asyncio.gather(choosing, return_exceptions=True)
+
+
+def _loaded(load_kinds: Callable[[], Registry]) -> Registry:
+    importlib.import_module("dlop.laptop.session")
+    return load_kinds()
+
+
+async def _run(order: Order, registry: Registry, choosing: Awaitable[Choice], *, as_json: bool) -> int:
+    from dlop.laptop.session import Session  # noqa: PLC0415 - imports everything
+
+    screen = _screen(as_json=as_json)
+    stands = _tell_machines if as_json else _invite
+    outcome = await Session(order, registry, screen, choosing=choosing, on_standing=stands).run()
+    if as_json:
+        _write_json(outcome)
+    else:
+        _tell(outcome, screen, logs_were_shown=order.logs)
+    return outcome.exit_code
 
 
 def _only(error: BaseException) -> BaseException:
@@ -77,6 +93,8 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _screen(*, as_json: bool) -> JobScreen:
+    from dlop.console.line_screen import LineScreen, QuietScreen  # noqa: PLC0415
+
     if as_json:
         return QuietScreen(sys.stderr, clock=time.monotonic)
     if not sys.stdout.isatty():
@@ -90,6 +108,8 @@ def _screen(*, as_json: bool) -> JobScreen:
 
 
 def _tell(outcome: Outcome, screen: JobScreen, *, logs_were_shown: bool) -> None:
+    from dlop.laptop.outcome import mistake_lines, verdict_line  # noqa: PLC0415
+
     if outcome.mistakes:
         sys.stderr.write("".join(f"{line}\n" for line in mistake_lines(outcome.mistakes)))
     elif outcome.jobs:
@@ -101,6 +121,10 @@ def _way_to_logs(outcome: Outcome, *, logs_were_shown: bool) -> str:
     if outcome.kept_in:
         return f" (logs: {Folder.at(outcome.kept_in).pod_logs})"
     return "" if logs_were_shown else " (logs: run it with --logs to see them, with --keep to keep them)"
+
+
+def _tell_machines(folder: Folder, isolation: str) -> None:
+    _write_json({"kubeconfig": str(folder.kubeconfig), "isolation": isolation})
 
 
 def _invite(folder: Folder, isolation: str) -> None:

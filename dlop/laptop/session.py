@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
 from dlop.console.line_screen import JobScreen
 from dlop.engine.outcome import Phase
 from dlop.jobs.errors import OutOfReachError, SubmitError
-from dlop.jobs.files import Document
 from dlop.jobs.found import FoundJob
 from dlop.jobs.log_following import follow_logs
 from dlop.jobs.logs import LogChoice, read_logs
@@ -24,11 +22,13 @@ from dlop.kube.errors import AlreadyExistsError, KubeError, StatusError
 from dlop.kube.garbage import tune_garbage_collection
 from dlop.kube.resources import NAMESPACES
 from dlop.laptop.checking import all_mistakes
-from dlop.laptop.cluster import Laptop, Machine
+from dlop.laptop.cluster import Laptop
 from dlop.laptop.folder import Folder, using_folder
+from dlop.laptop.order import Order
 from dlop.laptop.ordering import in_order, namespaces_of
 from dlop.laptop.outcome import FAILED, MISTAKEN, Outcome, judged
 from dlop.laptop.watching import looks_at
+from dlop.local.node.runtime.choose import Choice
 from dlop.log_lines import set_up_logging
 from dlop.registry import Registry
 from dlop.settings import LogFormat, LogLevel
@@ -36,32 +36,29 @@ from dlop.settings import LogFormat, LogLevel
 NAMESPACE = "default"
 _TAIL_LINES = 10
 # The last lines of pods that are being ended, after their job is over.
-_LAST_LINES_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What is asked of a session."""
-
-    documents: Sequence[Document] = ()
-    """Without any job among them the cluster stays until it is told to end."""
-    machine: Machine = Machine()  # noqa: RUF009 - a constant
-    folder: Path | None = None
-    keep: bool = False
-    logs: bool = False
-    history: bool = False
-    """Whether the outcome is to tell all that happened."""
-    timeout_seconds: float | None = None
+_LAST_LINES_SECONDS = 2.0
 
 
 class Session:
     """Runs one order."""
 
-    def __init__(self, order: Order, registry: Registry, screen: JobScreen, *, on_standing: Callable[[Folder, str], None]) -> None:
-        """`on_standing` is called when a cluster stands that only others use, with its folder and how pods are kept apart."""
+    def __init__(
+        self,
+        order: Order,
+        registry: Registry,
+        screen: JobScreen,
+        *,
+        choosing: Awaitable[Choice] | None = None,
+        on_standing: Callable[[Folder, str], None] = lambda *_: None,
+    ) -> None:
+        """`choosing` is as in `Laptop`.
+
+        `on_standing` is called when a cluster stands that only others use, with its folder and how pods are kept apart.
+        """
         self._order = order
         self._registry = registry
         self._screen = screen
+        self._choosing = choosing
         self._on_standing = on_standing
         self._views: dict[str, JobView] = {}
         self._kept_in = ""
@@ -78,7 +75,14 @@ class Session:
             set_up_logging(LogFormat.JSON, LogLevel.INFO, stream=log)
             self._kept_in = str(folder.path) if self._order.keep else ""
             order = self._order
-            async with Laptop(self._registry, folder=folder, machine=order.machine, keep_logs=order.keep, tell=self._screen.say) as laptop:
+            async with Laptop(
+                self._registry,
+                folder=folder,
+                machine=order.machine,
+                choosing=self._choosing,
+                keep_logs=order.keep,
+                tell=self._screen.say,
+            ) as laptop:
                 tune_garbage_collection()
                 return await self._work(laptop, start_seconds=_now() - began)
 
@@ -98,7 +102,7 @@ class Session:
         if not jobs:
             return await self._stand(laptop, start_seconds)
         self._screen.say(f"the cluster is up after {start_seconds:.1f} s: {laptop.isolation}")
-        self._screen.say(f"export KUBECONFIG={laptop.folder.kubeconfig}")
+        self._screen.say(f"export KUBECONFIG={shlex.quote(str(laptop.folder.kubeconfig))}")
         return await self._see_through(laptop, jobs, start_seconds)
 
     async def _stand(self, laptop: Laptop, start_seconds: float) -> Outcome:
@@ -116,19 +120,28 @@ class Session:
     async def _see_through(self, laptop: Laptop, jobs: Sequence[FoundJob], start_seconds: float) -> Outcome:
         began = _now()
         try:
-            async with self._screen, asyncio.timeout(self._order.timeout_seconds), asyncio.TaskGroup() as group:
-                for job in jobs:
-                    group.create_task(self._follow(laptop, job))
-                    if self._order.logs:
-                        group.create_task(self._listen(laptop, job))
+            async with self._screen, asyncio.timeout(self._order.timeout_seconds):
+                await self._follow_all(laptop, jobs)
             code, verdict, reason = (FAILED, "Deleted", self._deleted) if self._deleted else judged(list(self._views.values()))
         except TimeoutError:
             code, verdict, reason = FAILED, "TimedOut", self._why_not_in_time()
+        took = _now() - began
         if code and not self._order.logs:
             await self._tell_the_end_of_logs(laptop, jobs)
         if self._order.history:
             await self._add_history(laptop, jobs)
-        return self._outcome(code, verdict, reason=reason, start_seconds=start_seconds, seconds=_now() - began)
+        return self._outcome(code, verdict, reason=reason, start_seconds=start_seconds, seconds=took)
+
+    async def _follow_all(self, laptop: Laptop, jobs: Sequence[FoundJob]) -> None:
+        async with asyncio.TaskGroup() as group:
+            following = [group.create_task(self._follow(laptop, job)) for job in jobs]
+            listening = [group.create_task(self._listen(laptop, job)) for job in jobs if self._order.logs]
+            await asyncio.wait(following)
+            if listening:
+                # Pods that do not heed the signal to end would keep everybody waiting for as long as they may.
+                _, still = await asyncio.wait(listening, timeout=_LAST_LINES_SECONDS)
+                for task in still:
+                    task.cancel()
 
     async def _follow(self, laptop: Laptop, job: FoundJob) -> None:
         try:

@@ -34,6 +34,10 @@ CASES: list[tuple[JsonObject, str]] = [
     ({"containers": [{}]}, f"[{CONTAINER}.name: Required value, {CONTAINER}.image: Required value]"),
     ({"containers": [{**FINE, "name": "A_b"}]}, f'{CONTAINER}.name: Invalid value: "A_b": {LABEL}'),
     ({"containers": [{**FINE, "image": " i"}]}, f'{CONTAINER}.image: Invalid value: " i": must not have leading or trailing whitespace'),
+    (
+        {"containers": [FINE], "volumes": [{"name": "v", "hostPath": {"path": "/a/../b"}}]},
+        "spec.volumes[0].hostPath.path: Invalid value: \"/a/../b\": must not contain '..'",
+    ),
     ({"containers": [FINE, FINE]}, 'spec.containers[1].name: Duplicate value: "c"'),
     ({"containers": [FINE], "initContainers": [FINE]}, 'spec.initContainers[0].name: Duplicate value: "c"'),
     (

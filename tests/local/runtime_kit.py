@@ -128,3 +128,14 @@ async def pods_of(runtime: Runtime, folder: Path) -> AsyncIterator[Pods]:
     """Pods in a runtime that is started for them."""
     async with runtime, pods_in(runtime, folder) as pods:
         yield pods
+
+
+def launcher_of_this_process() -> int:
+    """The launcher that this process has started. Other tests may have left it other children, such as a control plane."""
+    (launcher,) = (pid for pid in children(os.getpid()) if b"launcher" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return launcher
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

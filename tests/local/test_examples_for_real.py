@@ -94,6 +94,8 @@ def _without_chance(line: str) -> str:
     line = re.sub(r"-[a-z0-9]{4}-(\d)", r"-ID-\1", line)
     line = re.sub(r"loss [\d.]+", "loss L", line)
     line = re.sub(r" +\| ", " | ", line)
+    # Of several things that a job waits for, one is told.
+    line = re.sub(r"(it was not over in time).*", r"\1", line)
     # Ranks are given in the order of arrival: which worker has which is chance, and so is who is killed under which.
     return re.sub(r"^worker-\d \| rank \d", "worker | rank N", line)
 

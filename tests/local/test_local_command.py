@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 import uuid
 from pathlib import Path
 
@@ -254,3 +255,19 @@ async def test_a_reader_who_has_seen_enough_ends_it_in_good_order(tmp_path: Path
         assert await program.process.stderr.read() == b""
     await until_gone(mark)
     assert left_behind(tmp_path) == []
+
+
+async def test_of_a_long_log_no_line_is_lost(tmp_path: Path) -> None:
+    ended = await run(written(tmp_path, job(scheduler="seq 1 100000")), "--logs", folder=tmp_path)
+    assert ended.code == 0
+    lines = [line.removeprefix("scheduler-0 | ") for line in ended.out.splitlines() if line.startswith("scheduler-0 | ")]
+    assert lines == [str(number) for number in range(1, 100_001)]
+
+
+async def test_a_pod_that_does_not_want_to_end_keeps_nobody_waiting(tmp_path: Path) -> None:
+    # The scheduler decides; the worker is told to end, for which it has a grace period of 30 seconds, and does not.
+    file = written(tmp_path, job(scheduler="sleep 0.5", worker="trap '' TERM; while true; do sleep 0.1; done"))
+    began = time.monotonic()
+    ended = await run(file, "--logs", folder=tmp_path)
+    assert ended.code == 0
+    assert time.monotonic() - began < 20

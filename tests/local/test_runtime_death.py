@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dlop.local.node.runtime.base import Exit, LaunchError
-from tests.local.runtime_kit import MODES, PATIENCE_SECONDS, Pods, pipe, pods_of
+from tests.local.runtime_kit import MODES, PATIENCE_SECONDS, Pods, children, launcher_of_this_process, pipe, pods_of
 
 PROGRAM = """
 import asyncio, os, sys
@@ -40,7 +40,7 @@ async def test_kill_9_leaves_nothing_running(mode: str, victim: str, tmp_path: P
         program = await asyncio.create_subprocess_exec(*arguments, pass_fds=[end.fileno()], cwd=Path(__file__).parents[2])
         end.close()
         assert [await output.line(), await output.line()] == ["started", "started"]
-        (launcher,) = _children(program.pid)
+        (launcher,) = children(program.pid)
         os.kill(program.pid if victim == "the program" else launcher, signal.SIGKILL)
         assert await output.rest() == ""
         if victim == "its launcher":
@@ -63,15 +63,10 @@ async def test_a_lost_launcher_is_told_and_hangs_nobody(mode: str, tmp_path: Pat
     async with pods_of(MODES[mode](), tmp_path) as pods:
         pod = await pods.pod()
         process = await pod.start("sleep", "1000")
-        (launcher,) = _children(os.getpid())
-        os.kill(launcher, signal.SIGKILL)
+        os.kill(launcher_of_this_process(), signal.SIGKILL)
         async with asyncio.timeout(PATIENCE_SECONDS):
             assert await process.wait() == Exit(137, signal=signal.SIGKILL)
         with pytest.raises(LaunchError):
             await pod.start("true")
         with pytest.raises(LaunchError):
             await pods.pod("another")
-
-
-def _children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from dlop.local.node.runtime.base import Exit, Launch, LaunchError, Mount, Runtime
 from dlop.local.node.runtime.namespaces import NamespacesRuntime
-from tests.local.runtime_kit import MODES, PATH, Pod, Pods, pods_in
+from tests.local.runtime_kit import MODES, PATH, Pod, Pods, children, launcher_of_this_process, pods_in
 
 LEAVE_SOMETHING = "setsid sh -c 'setsid sleep 1000 & sleep 1000' & sleep 1000 & echo started; "
 
@@ -291,14 +291,10 @@ async def test_hundred_pods_at_once_leave_no_open_files_behind(pods: Pods) -> No
 
 def _open_files(pods: Pods) -> int:
     """Ours and those of the launcher, which is a child of ours, or in namespaces that child's only one."""
-    (launcher,) = _children(os.getpid())
+    launcher = launcher_of_this_process()
     if isinstance(pods.runtime, NamespacesRuntime):
-        (launcher,) = _children(launcher)
+        (launcher,) = children(launcher)
     return sum(1 for pid in (os.getpid(), launcher) for _ in Path(f"/proc/{pid}/fd").iterdir())
-
-
-def _children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _command(pid: int) -> bytes:

@@ -11,6 +11,7 @@ from dlop.kube.transport import JSON, Request, Response
 from dlop.local.apiserver.answers import JSON_HEADERS, Presenter, deletion_status
 from dlop.local.apiserver.bodies import check_size, decode_delete_options, decode_object, duplicate_fields
 from dlop.local.apiserver.builtin.namespaces import FINALIZE
+from dlop.local.apiserver.builtin.serviceaccounts import TOKEN, token_request
 from dlop.local.apiserver.listing import parse_version
 from dlop.local.apiserver.negotiation import Wanted, check_form, negotiate
 from dlop.local.apiserver.options import WriteOptions
@@ -126,6 +127,8 @@ class Handlers:
             return self._scale(asked, request)
         if asked.type.storage == "pods" and target.subresource in (BINDING, EVICTION):
             return self._pod_deed(asked, request)
+        if asked.type.storage == "serviceaccounts" and target.subresource == TOKEN:
+            return self._token(asked, request)
         if asked.type.storage == "namespaces" and target.subresource == FINALIZE and asked.verb is Verb.UPDATE:
             body, _, _ = _read_body(asked, request)
             return Response(200, JSON_HEADERS, finalize(self._verbs, asked.type, target.name, body).encoded)
@@ -143,6 +146,13 @@ class Handlers:
             changed = read_patch(asked.type, request.headers.get("content-type", ""), request.body or b"")
             return _json(200, change_scale(self._verbs, asked.type, target.namespace, target.name, changed, options))
         raise method_not_allowed(asked.type.resource, asked.verb)
+
+    def _token(self, asked: Asked, request: Request) -> Response:
+        if asked.verb is not Verb.CREATE:
+            raise method_not_allowed_here()
+        body, _, _ = _read_body(asked, request, kind="TokenRequest")
+        account = self._verbs.get(asked.type, asked.target.namespace, asked.target.name).body
+        return _json(201, token_request(account, body, moment=self._verbs.moment()))
 
     def _pod_deed(self, asked: Asked, request: Request) -> Response:
         target = asked.target

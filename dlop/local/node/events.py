@@ -10,7 +10,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
 
 import structlog
 
@@ -59,11 +58,11 @@ class _Story:
 class Events:
     """The line of events of a node."""
 
-    def __init__(self, client: Client, *, host: str, clock: Callable[[], float], rng: Random) -> None:
+    def __init__(self, client: Client, *, host: str, clock: Callable[[], float]) -> None:
         self._client = client
         self._host = host
         self._clock = clock
-        self._rng = rng
+        self._last_stamp = 0
         self._line: asyncio.Queue[_Story] = asyncio.Queue(_LONGEST_LINE)
         self._stories: OrderedDict[tuple[str, Event], _Story] = OrderedDict()
 
@@ -73,7 +72,7 @@ class Events:
         story = self._stories.get(key)
         if story is None:
             now = self._clock()
-            name = f"{pod['metadata']['name'][:_LONGEST_NAME]}.{self._rng.getrandbits(64):016x}"
+            name = f"{pod['metadata']['name'][:_LONGEST_NAME]}.{self._stamp(now):x}"
             story = self._stories[key] = _Story(pod, event, name, first_at=now, last_at=now)
         else:
             story.count += 1
@@ -84,6 +83,11 @@ class Events:
         if not story.is_waiting and not self._line.full():
             story.is_waiting = True
             self._line.put_nowait(story)
+
+    def _stamp(self, now: float) -> int:
+        """Nanoseconds, as kubelets put them into the names of events: what happens within a second is then listed in order."""
+        self._last_stamp = max(self._last_stamp + 1, int(now * 1e9))
+        return self._last_stamp
 
     async def run(self) -> None:
         """Send events until cancelled."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 _PASSED_ON = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -19,6 +21,14 @@ def cpu_count() -> int:
 def memory_bytes() -> int:
     """How much memory there is."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def allow_open_files() -> None:
+    """Let this process have as many open files as it may: every container takes a few. What it starts from now on may too."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Some systems promise more than they keep.
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def base_environment() -> dict[str, str]:

@@ -79,6 +79,7 @@ class Node:
         environments: PythonEnvironments | None = None,
         serving: Serving | None = None,
         keep_logs: bool = False,
+        schedules_all: bool = False,
         pace: Pace = Pace(),  # noqa: B008 - a constant
         clock: Callable[[], float] = time.time,
         rng: Random | None = None,
@@ -86,7 +87,8 @@ class Node:
     ) -> None:
         """`extended` are further resources, such as nvidia.com/gpu. Without `serving` there are no logs and no exec.
 
-        With `keep_logs` those of pods that are gone stay on disk. `aside` does slow work on disk where it holds nothing up.
+        With `keep_logs` those of pods that are gone stay on disk. With `schedules_all` pods that ask for another scheduler are
+        not left to it: for clusters where there is no other. `aside` does slow work on disk where it holds nothing up.
         """
         self.name = name
         self._client = client
@@ -106,7 +108,7 @@ class Node:
             extended=extended or {},
         )
         self._directory = Directory(services=self._named_services, pods=self._named_pods, write=self._write_hosts)
-        self._events = Events(client, host=name, clock=clock, rng=self._rng)
+        self._events = Events(client, host=name, clock=clock)
         self._tools = Tools(
             client=client,
             runtime=runtime,
@@ -135,6 +137,7 @@ class Node:
             pods=self._pods.values,
             events=self._events,
             clock=clock,
+            takes_all=schedules_all,
         )
         self._group = asyncio.TaskGroup()
         self._ready = asyncio.Event()
@@ -173,6 +176,7 @@ class Node:
 
     async def run(self) -> None:
         """Be a node until cancelled."""
+        _make_private(self._folder)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._runtime)
             registration = Registration(self._client, await self._served(stack), clock=self._clock, rng=self._rng)
@@ -282,3 +286,9 @@ class Node:
                 worker.write_hosts()
             except OSError as error:
                 log.warning("the names of a pod could not be written", pod=worker.pod["metadata"]["name"], error=str(error))
+
+
+def _make_private(folder: Path) -> None:
+    """Secrets and logs lie in there, with the modes that pods want to see on them. So nobody else gets as far as that."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)

@@ -38,8 +38,9 @@ class Scheduler:
         pods: Callable[[], Iterable[JsonObject]],
         events: Events,
         clock: Callable[[], float],
+        takes_all: bool = False,
     ) -> None:
-        """`pods` gives all pods of the cluster as they are known."""
+        """`pods` gives all pods of the cluster as they are known. With `takes_all` those of other schedulers are ours too."""
         self._client = client
         self._node_name = node_name
         self._labels = labels
@@ -47,6 +48,7 @@ class Scheduler:
         self._pods = pods
         self._events = events
         self._clock = clock
+        self._takes_all = takes_all
         self._look = asyncio.Event()
         self._bound: dict[str, Amounts] = {}
         """What was bound, by uid, and is not seen as such yet."""
@@ -92,7 +94,7 @@ class Scheduler:
             not spec.get("nodeName")
             and not spec.get("schedulingGates")
             and not pod["metadata"].get("deletionTimestamp")
-            and spec.get("schedulerName", SCHEDULER) == SCHEDULER
+            and (self._takes_all or spec.get("schedulerName", SCHEDULER) == SCHEDULER)
             and status.get("phase") not in _FINISHED
         )
 

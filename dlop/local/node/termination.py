@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from dlop.kube.errors import JsonObject
@@ -31,10 +32,15 @@ def termination_message(container: JsonObject, file: Path, *, exit_code: int, lo
 
 
 def _end_of(file: Path) -> bytes:
+    # The container may have put anything in its place: a pipe, at which we would wait, or a link to a file that is not its own.
     try:
-        with file.open("rb") as opened:
-            opened.seek(max(0, os.fstat(opened.fileno()).st_size - _LONGEST_MESSAGE))
-            return opened.read(_LONGEST_MESSAGE)
+        opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        # The container may have put anything in its place.
         return b""
+    try:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode):
+            return b""
+        return os.pread(opened, _LONGEST_MESSAGE, max(0, found.st_size - _LONGEST_MESSAGE))
+    finally:
+        os.close(opened)

@@ -193,7 +193,7 @@ def _downward(pod: JsonObject, part: JsonObject, place: Place, *, default_mode: 
 
 def _safe(path: str) -> str:
     pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+    if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\0" in path:
         raise VolumeProblem(f"invalid path {path}: it must stay inside of the volume")
     return str(pure)
 
@@ -223,6 +223,7 @@ def _write(path: Path, file: File) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"..{path.name}.new")
     new.unlink(missing_ok=True)
+    new.touch(mode=0o600)
     new.write_bytes(file.content)
     new.chmod(file.mode)
     new.replace(path)
@@ -236,6 +237,8 @@ def _remove_others(folder: Path, kept: Mapping[str, File]) -> None:
 
 def _host_path(plan: HostPath) -> Path:
     path, wanted = plan.path, plan.type
+    if "\0" in str(path):
+        raise VolumeProblem(f"invalid path {path}: it has a null byte")
     if wanted == "DirectoryOrCreate" or (wanted == "" and not path.exists()):
         path.mkdir(parents=True, exist_ok=True)
     elif wanted == "FileOrCreate" and not path.exists():
@@ -272,9 +275,17 @@ def _mount(mount: JsonObject, made: Mapping[str, Path], known: Mapping[str, str]
     source = made[mount["name"]]
     if sub_path := mount.get("subPath") or expanded(mount.get("subPathExpr") or "", known):
         try:
-            source = source / _safe(sub_path)
+            source = _sub_path(source, _safe(sub_path))
         except VolumeProblem as problem:
             raise ConfigurationProblem(str(problem)) from problem
-        if not source.exists():
-            source.mkdir(parents=True)
     return Mount(source, mount["mountPath"], read_only=bool(mount.get("readOnly")))
+
+
+def _sub_path(volume: Path, part: str) -> Path:
+    """A part of a volume, which is made a folder if it is missing. Links are followed, but not out of the volume."""
+    path = volume / part
+    if not path.resolve().is_relative_to(volume.resolve()):
+        raise VolumeProblem(f'failed to prepare subPath for volumeMount: subpath "{path.resolve()}" not within volume path "{volume}"')
+    if not path.exists():
+        path.mkdir(parents=True)
+    return path

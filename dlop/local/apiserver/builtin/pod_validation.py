@@ -79,6 +79,9 @@ def _volume_errors(volume: JsonObject, path: str) -> list[FieldError]:
             errors.append(forbidden(f"{path}.{source}", "may not specify more than 1 volume type"))
         elif needed and not volume[source].get(needed):
             errors.append(required(f"{path}.{source}.{needed}"))
+    host_path = (volume.get("hostPath") or {}).get("path", "")
+    if ".." in host_path.split("/"):
+        errors.append(invalid(f"{path}.hostPath.path", host_path, "must not contain '..'"))
     limit = (volume.get("emptyDir") or {}).get("sizeLimit")
     if limit is not None and billionths(limit) < 0:
         errors.append(forbidden(f"{path}.emptyDir.sizeLimit", "SizeLimit field must be a valid resource quantity"))

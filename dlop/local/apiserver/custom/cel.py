@@ -6,6 +6,7 @@ Nothing is ever evaluated as Python: expressions go to the CEL library alone.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from dlop.local.apiserver.custom.cel_values import Shape, shape_of
 from dlop.local.apiserver.custom.schema import MISSING, Node
 from dlop.local.apiserver.status import OMITTED, FieldError, FieldErrorType
 
+_STEP = re.compile(r"\.([^.\[\]]+)|\['([^']*)'\]")
 _REASONS = {
     "FieldValueForbidden": FieldErrorType.FORBIDDEN,
     "FieldValueRequired": FieldErrorType.REQUIRED,
@@ -103,7 +105,7 @@ def compile_rule(rule: JsonObject, node: Node) -> Rule:
         message=message or f"failed rule: {text}",
         text=message or text,
         reason=_REASONS.get(rule.get("reason", ""), FieldErrorType.INVALID),
-        field_path=str(rule.get("fieldPath", "")).strip().removeprefix("."),
+        field_path=_field_path(str(rule.get("fieldPath", "")).strip(), node),
         optional_old=bool(rule.get("optionalOldSelf")),
     )
 
@@ -167,8 +169,7 @@ class RuleTree:
                 return None
         except EvaluationError as problem:
             return FieldError(FieldErrorType.INVALID, path or "<nil>", _failure_words(problem, rule), self._type)
-        if rule.field_path:
-            path = f"{path}.{rule.field_path}" if path else rule.field_path
+        path = f"{path}{rule.field_path}" if path else rule.field_path.removeprefix(".")
         detail = "" if rule.reason is FieldErrorType.DUPLICATE else _message(rule, seen, old)
         shown = OMITTED if self._type in ("object", "array") else value
         return FieldError(rule.reason, path or "<nil>", detail, shown)
@@ -183,6 +184,18 @@ def rule_tree(node: Node) -> RuleTree | None:
 def _rules(node: Node) -> tuple[Rule, ...]:
     nested = [rule for one in node.schema.get("allOf", ()) for rule in one.get("x-kubernetes-validations", ())]
     return tuple(compile_rule(rule, node) for rule in [*node.schema.get("x-kubernetes-validations", ()), *nested])
+
+
+def _field_path(given: str, node: Node) -> str:
+    """The path of a rule as errors show it: names of fields after a dot, keys of maps in brackets."""
+    steps: list[str] = []
+    place: Node | None = node
+    for name, key in _STEP.findall(given):
+        step = name or key
+        is_field = place is None or step in place.properties or place.additional is None
+        steps.append(f".{step}" if is_field else f"[{step}]")
+        place = place and (place.properties.get(step) or place.additional)
+    return "".join(steps)
 
 
 def _optional(old: Any) -> Any:

@@ -192,7 +192,10 @@ class _Reader:
         self._position = 0
 
     def read_all(self) -> None:
-        while self._position < len(self._tokens):
+        self._read_until(len(self._tokens))
+
+    def _read_until(self, end: int) -> None:
+        while self._position < end:
             token = self._tokens[self._position]
             self._position += 1
             if token.kind == "name" and _text(self._tokens, self._position - 2) not in (".", ".?"):
@@ -230,11 +233,11 @@ class _Reader:
                 self._position += 2
                 if mark == ".?":
                     return None
-            elif mark == "[" and node is not None:
+            elif mark == "[":
                 closing = _closing(self._tokens, self._position)
-                if any(token.kind == "name" for token in self._tokens[self._position : closing]):
-                    return None
-                node, self._position = node.items or node.additional, closing + 1
+                self._position += 1
+                self._read_until(closing)
+                node, self._position = node and (node.items or node.additional), closing + 1
             else:
                 return node
 

@@ -122,8 +122,9 @@ class Kubelets:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
-            # Streams last for long, and each has a connection to itself.
-            self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0, force_close=True))
+            # Streams last for long, and each has a connection to itself. It is we who close it, when all is read: with uvloop, what
+            # a slow reader has not read yet is lost when the other side closes behind its last word.
+            self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0))
         return self._session
 
 

@@ -154,6 +154,7 @@ _MORE_SUBRESOURCES = {
         _Subresource("log", "", "v1", "Pod", ("get",)),
         _Subresource("portforward", "", "v1", "PodPortForwardOptions", ("create", "get")),
     ),
+    "serviceaccounts": (_Subresource("token", "authentication.k8s.io", "v1", "TokenRequest", ("create",)),),
 }
 
 

@@ -59,7 +59,10 @@ class PlainRuntime:
     def description(self) -> str:
         """One line for the user: what isolation there is, and what is missing."""
         ports = "" if sys.platform == "linux" else " and the same address, so ports may collide"
-        return f"pods run as plain processes: they share this machine's files and network{ports}; service names work in variables only"
+        return (
+            f"pods run as plain processes: they share this machine's files and network{ports}; "
+            "what they open is open to the network too, and service names work in variables only"
+        )
 
     @property
     def node_address(self) -> str:

@@ -53,6 +53,9 @@ def _say(connection: socket.socket, work: Callable[[socket.socket], Answer]) -> 
         body, files = {"error": str(refusal), "exit_code": refusal.exit_code}, []
     except OSError as error:
         body, files = {"error": error.strerror or str(error), "errno": error.errno, "exit_code": NOT_STARTED}, []
+    except ValueError as error:
+        # A path with a null byte in it.
+        body, files = {"error": str(error), "exit_code": NOT_STARTED}, []
     wire.send(connection, body, files=files)
     # Not at the end of this program only: someone may wait for it who must not wait for the end.
     connection.close()

@@ -1,0 +1,64 @@
+"""`elasticPolicy` of a PyTorchJob: workers that come and go, and what `torchrun` has to know to bring them together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlop import Field
+from dlop.api.models import ApiModel, Count, Port
+
+
+class RendezvousSetting(ApiModel):
+    """A setting of the rendezvous."""
+
+    key: str | None = None
+    value: str | None = None
+
+
+class ElasticPolicyModel(ApiModel):
+    """How workers that come and go find each other."""
+
+    min_replicas: Count | None = None
+    """How few workers the job can run with."""
+    max_replicas: Count | None = None
+    """How many workers the job can use."""
+    rdzv_backend: str | None = None
+    """How workers meet; c10d when left out."""
+    rdzv_port: Port | None = None
+    """Where they meet; the port of the workers when left out."""
+    rdzv_host: str | None = None
+    """Where they meet; at worker 0 when left out."""
+    rdzv_id: str | None = None
+    """The name of the meeting."""
+    rdzv_conf: list[RendezvousSetting] | None = None
+    """Further settings of the meeting."""
+    standalone: bool | None = None
+    """Whether each pod is a job of its own."""
+    n_proc_per_node: Count | None = None
+    """Deprecated: write `spec.nprocPerNode`."""
+    max_restarts: Count | None = None
+    """How often `torchrun` restarts its workers."""
+    metrics: list[Any] | None = None
+    """What an autoscaler goes by."""
+
+
+def rendezvous(policy: Field, *, host: str, port: int, workers: int) -> dict[str, str]:
+    """Where the workers meet, and how many. `host`, `port` and `workers` are what holds where the policy says nothing."""
+    least, most = (policy.get(name).optional_integer() for name in ("minReplicas", "maxReplicas"))
+    at_least = least if least is not None else most if most is not None else workers
+    at_most = most if most is not None else at_least
+    return {
+        "PET_RDZV_ENDPOINT": f"{policy.get('rdzvHost').text() or host}:{policy.get('rdzvPort').optional_integer() or port}",
+        "PET_RDZV_BACKEND": policy.get("rdzvBackend").text("c10d"),
+        "PET_NNODES": f"{at_least}:{at_most}",
+        **_settings(policy),
+    }
+
+
+def _settings(policy: Field) -> dict[str, str]:
+    """What is told only where the manifest says it."""
+    plain = {"PET_MAX_RESTARTS": "maxRestarts", "PET_NPROC_PER_NODE": "nProcPerNode", "PET_RDZV_ID": "rdzvId"}
+    found = {name: str(policy.get(field).value) for name, field in plain.items() if not policy.get(field).is_absent}
+    if pairs := [f"{each.get('key').text()}={each.get('value').text()}" for each in policy.get("rdzvConf").items()]:
+        found["PET_RDZV_CONF"] = ",".join(pairs)
+    return found | ({"PET_STANDALONE": ""} if policy.get("standalone").flag() else {})

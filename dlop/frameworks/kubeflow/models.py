@@ -1,0 +1,125 @@
+"""What the specs of kubeflow.org/v1 have in common, as pydantic models and CEL rules.
+
+The rules refuse what the validating webhook of Kubeflow's operator refused, at the same fields. Nobody needs a webhook for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, create_model
+
+from dlop.api.crd import ScalePaths
+from dlop.api.models import ApiModel, ContainerModel, Count, PodSpecModel, PodTemplate, ReplicaModel, RunPolicyModel
+from dlop.api.schema import rule, with_rules
+from dlop.kube.errors import JsonObject
+
+TRAINING_OPERATOR = "kubeflow.org/training-operator"
+"""The name of the one who runs these jobs, in `runPolicy.managedBy`. Whoever stands in for it answers to it."""
+
+_HAS_MANAGER = "has({0}.runPolicy) && has({0}.runPolicy.managedBy)"
+_NEW, _OLD = _HAS_MANAGER.format("self"), _HAS_MANAGER.format("oldSelf")
+MANAGER_RULE = rule(
+    f"({_NEW}) == ({_OLD}) && (!({_NEW}) || self.runPolicy.managedBy == oldSelf.runPolicy.managedBy)",
+    "field is immutable",
+    field_path=".runPolicy.managedBy",
+)
+
+# Far above what any kind has, so that a wrong role meets the rule that names the right ones.
+_MOST_ROLES = 8
+
+
+class SchedulingPolicyModel(ApiModel):
+    """What a gang scheduler is told about the job."""
+
+    min_available: Count | None = None
+    """How many pods must be placed together. All of them, when left out."""
+    queue: (
+        Annotated[str, Field(json_schema_extra=with_rules(rule("self == oldSelf", "spec.runPolicy.schedulingPolicy.queue is immutable")))]
+        | None
+    ) = None
+    """The queue of the scheduler. It cannot be changed."""
+    min_resources: dict[str, int | str] | None = None
+    """What those pods need together. Counted up from the templates when left out."""
+    priority_class: str | None = None
+    """The priority class of the whole."""
+    schedule_timeout_seconds: Count | None = None
+    """How long the scheduler may try to place all of it."""
+
+
+class KubeflowRunPolicy(RunPolicyModel):
+    """How a job is run, apart from what it runs."""
+
+    managed_by: Literal["kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue"] | None = None
+    """Who runs the job: this operator, or Kueue in another cluster. It cannot be changed."""
+    scheduling_policy: SchedulingPolicyModel | None = None
+    """What a gang scheduler is told about the job."""
+
+
+class KubeflowSpec(ApiModel):
+    """What every job of kubeflow.org asks for."""
+
+    model_config = ConfigDict(json_schema_extra=with_rules(MANAGER_RULE))
+
+    run_policy: KubeflowRunPolicy | None = None
+    """How the job is run, apart from what it runs."""
+
+
+def rules_of_spec(*rules: JsonObject) -> ConfigDict:
+    """The configuration of a model whose spec has rules of its own besides those of all."""
+    return ConfigDict(json_schema_extra=with_rules(MANAGER_RULE, *rules))
+
+
+def with_roles(
+    model: type[KubeflowSpec], *rules: JsonObject, field: str, names: Iterable[str], container: str, any_case: bool = False
+) -> type[KubeflowSpec]:
+    """The model with replica specs by role, in a field of this name. The rules are about the map of roles.
+
+    With `any_case`, the case of a role's letters does not matter, as it never did for some kinds.
+    """
+    names = tuple(names)
+    known = f"role.lowerAscii() in {_listed(name.lower() for name in names)}" if any_case else f"role in {_listed(names)}"
+    roles = Field(
+        alias=field,
+        min_length=1,
+        # Without an upper bound, the API server would not know what the rules may cost.
+        max_length=_MOST_ROLES,
+        description=f"The replicas of each role: {', '.join(names)}.",
+        json_schema_extra=with_rules(rule(f"self.all(role, {known})", f"must be one of {', '.join(names)}"), *rules),
+    )
+    fields: dict[str, Any] = {"replica_specs": (Annotated[dict[str, _replica_spec(container)], roles], ...)}  # type: ignore[misc]
+    found: type[KubeflowSpec] = create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
+    return found
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"[{', '.join(f"'{name}'" for name in names)}]"
+
+
+def _replica_spec(container: str) -> type[ReplicaModel]:
+    """One role of a job, each of whose pods must have the container that takes part."""
+    needed = f"must have at least one container with name {container}"
+    rules = with_rules(rule(f"self.exists(c, c.name == '{container}')", needed, reason="FieldValueRequired"))
+    containers = Annotated[list[ContainerModel], Field(min_length=1, json_schema_extra=rules)]
+    pod = create_model("PodSpec", __base__=PodSpecModel, __doc__=PodSpecModel.__doc__, containers=(containers, ...))
+    template = create_model("Template", __base__=PodTemplate, __doc__=PodTemplate.__doc__, spec=(pod, ...))
+    return create_model("ReplicaSpec", __base__=ReplicaModel, __doc__=ReplicaModel.__doc__, template=(template, ...))
+
+
+def exactly_one(role: str) -> JsonObject:
+    """A role that, where there is one, is a single pod, and says so."""
+    holds = f"!('{role}' in self) || (has(self['{role}'].replicas) && self['{role}'].replicas == 1)"
+    return rule(holds, "must be 1", field_path=f".{role}.replicas", reason="FieldValueForbidden")
+
+
+def at_least_one(role: str) -> JsonObject:
+    """A role that cannot be without a pod."""
+    holds = f"!('{role}' in self) || !has(self['{role}'].replicas) || self['{role}'].replicas >= 1"
+    return rule(holds, "must be at least 1", field_path=f".{role}.replicas", reason="FieldValueForbidden")
+
+
+def scaled_by_workers(field: str) -> ScalePaths:
+    """Where `kubectl scale` looks in kinds whose workers can be scaled."""
+    counts = ".status.replicaStatuses.Worker"
+    return ScalePaths(f".spec.{field}.Worker.replicas", f"{counts}.active", f"{counts}.selector")

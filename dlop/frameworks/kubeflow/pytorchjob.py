@@ -1,0 +1,103 @@
+"""PyTorchJob of kubeflow.org/v1: a master and workers, or workers alone, which may come and go (`elasticPolicy`).
+
+Each pod is told its place twice: as `torch.distributed` reads it (`MASTER_ADDR`, `RANK`), and as `torchrun` does (`PET_*`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlop import ContainerProperties, Field, JobType, Progress, Replica, ReplicaState, ReplicaType
+from dlop.api.schema import rule
+from dlop.frameworks.kubeflow.base import KubeflowJob
+from dlop.frameworks.kubeflow.elastic import ElasticPolicyModel, rendezvous
+from dlop.frameworks.kubeflow.models import KubeflowSpec, at_least_one, exactly_one, rules_of_spec, scaled_by_workers, with_roles
+
+
+class PyTorchJobModel(KubeflowSpec):
+    """What a PyTorchJob asks for."""
+
+    model_config = rules_of_spec(
+        rule(
+            "!has(self.elasticPolicy) || 'Worker' in self.pytorchReplicaSpecs",
+            "must be configured if elastic policy is used",
+            field_path=".pytorchReplicaSpecs.Worker",
+            reason="FieldValueRequired",
+        ),
+        rule(
+            "!has(self.elasticPolicy) || !has(self.elasticPolicy.nProcPerNode) || !has(self.nprocPerNode)",
+            "must not be used together with spec.nprocPerNode",
+            field_path=".elasticPolicy.nProcPerNode",
+            reason="FieldValueForbidden",
+        ),
+    )
+
+    elastic_policy: ElasticPolicyModel | None = None
+    """How workers that come and go find each other."""
+    nproc_per_node: str | None = None
+    """How many processes `torchrun` starts in a pod: auto, cpu, gpu or a number."""
+
+
+class PyTorchJob(KubeflowJob):
+    """A PyTorch job: a master and workers, or workers alone. It is done when the master is, or else when all workers are."""
+
+    job_type = JobType(group="kubeflow.org", version="v1", kind="PyTorchJob")
+    replica_types = (ReplicaType("Master", minimum=1, maximum=1), ReplicaType("Worker"))
+    container_properties = ContainerProperties(name="pytorch", port=23456, port_name="pytorchjob-port", required=True)
+    replica_specs_field = "pytorchReplicaSpecs"
+    leading_roles = ("Master", "Worker")
+    spec_model = with_roles(
+        PyTorchJobModel,
+        exactly_one("Master"),
+        at_least_one("Worker"),
+        field=replica_specs_field,
+        names=leading_roles,
+        container=container_properties.name,
+    )
+    scale_paths = scaled_by_workers(replica_specs_field)
+
+    def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
+        """Where the master is, how many there are, and which one of them the replica is."""
+        return {"PYTHONUNBUFFERED": "1", **self._led_by_master(replica), **self._processes(), **self._nodes()}
+
+    def is_done(self, progress: Progress) -> bool:
+        """As soon as one elastic worker is: the others have nothing left to do."""
+        workers = progress.role("Worker")
+        if self.leading_role == "Worker" and self._elastic.value is not None and workers is not None:
+            return workers.count(ReplicaState.SUCCEEDED) > 0
+        return super().is_done(progress)
+
+    @property
+    def _elastic(self) -> Field:
+        return Field("spec", self.raw_spec).get("elasticPolicy")
+
+    @property
+    def _processes_per_node(self) -> str:
+        given = Field("spec", self.raw_spec).get("nprocPerNode").text()
+        return given or ("" if self._elastic.get("nProcPerNode").value is not None else "auto")
+
+    def _led_by_master(self, replica: Replica) -> dict[str, str]:
+        if self.spec.role("Master") is None:
+            return {}
+        port, host = str(self.port_of("Master")), self.host("Master")
+        each = self._processes_per_node
+        rank = str(replica.index if replica.role == "Master" else replica.index + 1)
+        return {
+            "MASTER_PORT": port,
+            "PET_MASTER_PORT": port,
+            "MASTER_ADDR": host,
+            "PET_MASTER_ADDR": host,
+            "WORLD_SIZE": str(self.total_replicas * (int(each) if each.isdecimal() else 1)),
+            "RANK": rank,
+            "PET_NODE_RANK": rank,
+        }
+
+    def _processes(self) -> dict[str, str]:
+        given = self._processes_per_node
+        return {"PET_NPROC_PER_NODE": given} if given else {}
+
+    def _nodes(self) -> dict[str, str]:
+        policy = self._elastic
+        if policy.is_absent:
+            return {"PET_NNODES": str(self.total_replicas)}
+        return rendezvous(policy, host=self.host("Worker"), port=self.port_of("Worker"), workers=self.replicas("Worker"))

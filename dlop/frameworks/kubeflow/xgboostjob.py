@@ -1,0 +1,55 @@
+"""XGBoostJob of kubeflow.org/v1: a master and workers, for XGBoost's collective training and for LightGBM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlop import ContainerProperties, JobType, Replica, ReplicaType, RestartPolicy
+from dlop.api.schema import rule
+from dlop.frameworks.kubeflow.base import KubeflowJob
+from dlop.frameworks.kubeflow.models import KubeflowSpec, exactly_one, with_roles
+
+_MASTER = rule("'Master' in self", "must be present", field_path=".Master", reason="FieldValueRequired")
+
+
+class XGBoostJobModel(KubeflowSpec):
+    """What an XGBoostJob asks for."""
+
+
+class XGBoostJob(KubeflowJob):
+    """An XGBoost job: one master and workers. It is done when the master is."""
+
+    job_type = JobType(group="kubeflow.org", version="v1", kind="XGBoostJob")
+    replica_types = (
+        ReplicaType("Master", minimum=1, maximum=1, required=True, restart_policy=RestartPolicy.NEVER),
+        ReplicaType("Worker", restart_policy=RestartPolicy.NEVER),
+    )
+    container_properties = ContainerProperties(name="xgboost", port=9999, port_name="xgboostjob-port", required=True)
+    replica_specs_field = "xgbReplicaSpecs"
+    leading_roles = ("Master",)
+    spec_model = with_roles(
+        XGBoostJobModel,
+        _MASTER,
+        exactly_one("Master"),
+        field=replica_specs_field,
+        names=("Master", "Worker"),
+        container=container_properties.name,
+    )
+    scale_paths = None
+
+    def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
+        """Where the master is, how many there are, which one of them the replica is, and where the workers are."""
+        return {
+            "MASTER_PORT": str(self.port_of("Master")),
+            "MASTER_ADDR": self.host("Master"),
+            "WORLD_SIZE": str(self.total_replicas),
+            "RANK": str(replica.index if replica.role == "Master" else replica.index + self.replicas("Master")),
+            "PYTHONUNBUFFERED": "1",
+            **self._workers(),
+        }
+
+    def _workers(self) -> dict[str, str]:
+        if self.total_replicas == 1:
+            return {}
+        hosts = [self.host("Worker", index) for index in range(self.replicas("Worker"))]
+        return {"WORKER_PORT": str(self.port_of("Worker")), "WORKER_ADDRS": ",".join(hosts)}

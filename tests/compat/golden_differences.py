@@ -1,0 +1,113 @@
+"""Where dlop differs from the recordings on purpose: each difference once, with its reason. Any other one is a mistake.
+
+`path` is a pattern for the places where it may be; `recorded` and `ours` say what has to stand there.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.compat.golden_comparison import ABSENT, Difference
+
+
+def _anything(_: Any) -> bool:
+    return True
+
+
+def _nothing(value: Any) -> bool:
+    return value is ABSENT
+
+
+def _exactly(wanted: Any) -> Callable[[Any], bool]:
+    return lambda value: bool(value == wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """One difference that is meant to be there."""
+
+    name: str
+    reason: str
+    path: str
+    """A regular expression for the whole path."""
+    recorded: Callable[[Any], bool]
+    ours: Callable[[Any], bool]
+    goldens: str = "*"
+    """The recordings in which it may be."""
+    bug: int | None = None
+    """The bug of the recorded operator that the recording shows, by its number in the specification."""
+
+    def covers(self, difference: Difference) -> bool:
+        """Whether this difference is meant."""
+        return re.fullmatch(self.path, difference.path) is not None and self.recorded(difference.recorded) and self.ours(difference.ours)
+
+
+def allowed_for(golden: str) -> list[Allowed]:
+    """What may differ from this recording."""
+    return [allowed for allowed in ALLOWED if fnmatch.fnmatchcase(golden, allowed.goldens)]
+
+
+_POD = r"objects\.pods\[[^]]+\]"
+_SERVICE = r"objects\.services\[[^]]+\]"
+
+ALLOWED = (
+    # --- what is added -----------------------------------------------------------------------------------------------
+    Allowed(
+        name="own labels",
+        reason="dlop recognises its pods and services by the uid of their job, and knows which attempt a pod belongs to",
+        path=rf"({_POD}|{_SERVICE})\.metadata\.labels\[dlop\.dev/(job-uid|attempt)\]",
+        recorded=_nothing,
+        ours=_anything,
+    ),
+    Allowed(
+        name="own annotation",
+        reason="dlop notes what a pod was made from, so that a changed spec can be told from an unchanged one",
+        path=rf"{_POD}\.metadata\.annotations(\[dlop\.dev/rendered\])?",
+        recorded=_nothing,
+        ours=lambda value: isinstance(value, str) or list(value) == ["dlop.dev/rendered"],
+    ),
+    Allowed(
+        name="own record",
+        reason="dlop keeps its counts of restarts and its deadlines in the status, so that a new operator goes on where the old one was",
+        path=r"view\.job\.dlop",
+        recorded=_nothing,
+        ours=_anything,
+    ),
+    # --- what is better ----------------------------------------------------------------------------------------------
+    Allowed(
+        name="no init container",
+        reason="the services are there before the pods and publish addresses that are not ready: nobody has to wait for the master's name",
+        path=rf"{_POD}\.spec\.initContainers\[init-pytorch\]",
+        recorded=_anything,
+        ours=_nothing,
+        goldens="pytorch*",
+    ),
+    Allowed(
+        name="addresses before readiness",
+        reason="replicas look for each other before they are ready",
+        path=rf"{_SERVICE}\.spec\.publishNotReadyAddresses",
+        recorded=_nothing,
+        ours=_exactly(True),
+    ),
+    Allowed(
+        name="selector to the end",
+        reason="the recorded operator loses the Worker's selector when the Master has succeeded; here it stays",
+        path=r"view\.job\.replicaStatuses\.Worker\.selector",
+        recorded=_nothing,
+        ours=_anything,
+        goldens="pytorch*",
+    ),
+    Allowed(
+        name="reason said once",
+        reason="the recorded operator writes the name of the kind twice into this reason",
+        path=r"view\.job\.conditions\[Failed\]\.reason",
+        recorded=_exactly("MPIJobMPIJobFailed"),
+        ours=_exactly("MPIJobFailed"),
+        goldens="mpi-launcher-fails",
+        bug=8,
+    ),
+)

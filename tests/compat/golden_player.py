@@ -1,0 +1,210 @@
+"""Plays a recorded job on an API server under dlop, step by step, and says where the two are not the same.
+
+    golden = Golden.read("pytorch-master-worker")
+    async with stage(transport, PyTorchJob, clock=time.time, patience=ON_A_REAL_SERVER) as there:
+        report = await play(golden, there)
+    assert not report.wrong
+
+After each step the world gets time to become what was recorded, and has to stay so. What may differ is written down in
+`golden_differences`; everything else is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from dlop.kube.client import PatchType
+from dlop.kube.errors import ConflictError, JsonObject, NotFoundError, StatusError
+from dlop.kube.resources import CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
+from dlop.testing.steps import Step
+from tests.compat.golden_comparison import Difference, as_recorded, differences, status_as_recorded
+from tests.compat.golden_differences import Allowed, allowed_for
+from tests.compat.golden_kubelet import Ended, Started
+from tests.compat.golden_stage import Stage
+
+GOLDENS = Path(__file__).parent / "goldens"
+OBJECTS = (CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES)
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """One recording."""
+
+    name: str
+    body: JsonObject
+
+    @classmethod
+    def read(cls, name: str) -> Self:
+        """One of those in the folder."""
+        return cls(name, json.loads((GOLDENS / f"{name}.json").read_text()))
+
+    @property
+    def manifest(self) -> JsonObject:
+        """The job that was created."""
+        manifest: JsonObject = self.body["manifest"]
+        return manifest
+
+
+def goldens() -> Iterator[str]:
+    """The names of all recordings."""
+    return iter(sorted(path.stem for path in GOLDENS.glob("*.json")))
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of it: what is wrong, and which of the allowed differences there were."""
+
+    wrong: list[Difference] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+
+    def __str__(self) -> str:
+        return "\n".join(str(difference) for difference in self.wrong)
+
+
+async def play(golden: Golden, there: Stage) -> Report:
+    """Everything from the creation of the job to the last step."""
+    player = _Player(golden, there)
+    await player.play()
+    return player.report
+
+
+class _Player:
+    def __init__(self, golden: Golden, there: Stage) -> None:
+        self.report = Report()
+        self._body = golden.body
+        self._there = there
+        self._job_name: str = golden.manifest["metadata"]["name"]
+        self._job_uid = ""
+        self._allowed = allowed_for(golden.name)
+
+    async def play(self) -> None:
+        moment = "at first"
+        await self._settle(moment, await self._create(), self._body["create"] | {"view": self._body["settled"]})
+        self._keep(differences(self._body["objects"], await self._objects(), moment=moment, path="objects"))
+        for step in self._body["steps"]:
+            moment = "after " + " ".join(str(word) for word in step["do"])
+            answer = await self._do(*step["do"])
+            await self._settle(moment, answer, {key: step[key] for key in ("http", "message") if key in step} | {"view": step["then"]})
+        if "objects_after" in self._body:
+            self._keep(differences(self._body["objects_after"], await self._objects(), moment=moment, path="objects"))
+
+    # --- doing -------------------------------------------------------------------------------------------------------
+
+    async def _create(self) -> JsonObject:
+        try:
+            made = await self._there.client.create(self._there.resource, self._body["manifest"], namespace=self._there.namespace)
+        except StatusError as error:
+            return {"http": error.status_code, "message": str(error)}
+        self._job_uid = made["metadata"]["uid"]
+        return {"http": 201}
+
+    async def _do(self, deed: str, what: Any, exit_code: int = 0, restarts: int = 0) -> JsonObject:
+        """One step of the recording, and the API server's answer where that was recorded."""
+        match deed:
+            case "patch":
+                return await self._patch(what)
+            case "wait":
+                await asyncio.sleep(what)
+            case "run":
+                await self._change_pods(what, Started(exit_code, restarts), to="Running")
+            case "succeed":
+                await self._change_pods(what, Ended(0), to="Succeeded")
+            case "fail":
+                await self._change_pods(what, Ended(exit_code), to="Failed")
+            case _:
+                raise ValueError(f"a recording says {deed!r}, and nobody knows how to do that")
+        return {}
+
+    async def _patch(self, body: JsonObject) -> JsonObject:
+        client, there = self._there.client, self._there
+        try:
+            await client.patch(there.resource, self._job_name, body, namespace=there.namespace, patch_type=PatchType.MERGE)
+        except StatusError as error:
+            return {"http": error.status_code, "message": str(error)}
+        return {"http": 200}
+
+    async def _change_pods(self, patterns: str, step: Step, *, to: str) -> None:
+        for name, pod in (await self._there.all(PODS)).items():
+            if pod["status"]["phase"] != to and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns.split(",")):
+                before = await self._version()
+                await self._perform(name, step)
+                await self._until_noticed(before)
+
+    async def _perform(self, pod: str, step: Step) -> None:
+        """Let this happen to a pod. The kubelet may still know only the pod of that name that was there before."""
+        async with asyncio.timeout(self._there.patience.reached_within):
+            while True:
+                with suppress(NotFoundError, ConflictError):
+                    return await self._there.kubelet.perform(f"{self._there.namespace}/{pod}", step)
+                await asyncio.sleep(self._there.patience.between_looks)
+
+    async def _until_noticed(self, before: str) -> None:
+        """Pods change one after another: the operator of the recordings has seen most of the states in between."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._there.patience.noticed_within):
+                while await self._version() == before:  # noqa: ASYNC110 - a server is asked, which has no event to wait for
+                    await asyncio.sleep(self._there.patience.between_looks)
+
+    async def _version(self) -> str:
+        job = await self._there.job(self._job_name)
+        return "" if job is None else str(job["metadata"]["resourceVersion"])
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    async def _settle(self, moment: str, answer: JsonObject, recorded: JsonObject) -> None:
+        """Wait until the world is as recorded and stays so, or until it had time enough; then keep what is different."""
+        loop, patience = asyncio.get_running_loop(), self._there.patience
+        deadline, since = loop.time() + patience.reached_within, loop.time()
+        while True:
+            self._there.operator.demand()
+            found = list(differences(recorded, answer | {"view": await self._view()}, moment=moment))
+            now = loop.time()
+            since = now if self._wrong(found) else since
+            if now >= deadline or now - since >= patience.unchanged_for:
+                return self._keep(found)
+            await asyncio.sleep(patience.between_looks)
+
+    async def _view(self) -> JsonObject:
+        pods, services, job = await self._there.all(PODS), await self._there.all(SERVICES), await self._there.job(self._job_name)
+        status = None if job is None else status_as_recorded(job.get("status", {}), namespace=self._there.namespace)
+        return {"job": status, "pods": {name: _phase(pod) for name, pod in pods.items()}, "services": list(services)}
+
+    async def _objects(self) -> JsonObject:
+        """Every object that belongs to the job, by type and name."""
+        made = {}
+        for resource in OBJECTS:
+            owned = {name: body for name, body in (await self._there.all(resource)).items() if body["metadata"].get("ownerReferences")}
+            if owned:
+                made[resource.plural] = {name: self._plain(body) for name, body in owned.items()}
+        return made
+
+    def _plain(self, body: JsonObject) -> JsonObject:
+        return as_recorded(body, namespace=self._there.namespace, owner_uid=self._job_uid)
+
+    # --- judging -----------------------------------------------------------------------------------------------------
+
+    def _keep(self, found: Iterable[Difference]) -> None:
+        for difference in found:
+            reason = self._reason(difference)
+            if reason is None:
+                self.report.wrong.append(difference)
+            else:
+                self.report.used.add(reason.name)
+
+    def _wrong(self, found: Iterable[Difference]) -> list[Difference]:
+        return [difference for difference in found if self._reason(difference) is None]
+
+    def _reason(self, difference: Difference) -> Allowed | None:
+        return next((allowed for allowed in self._allowed if allowed.covers(difference)), None)
+
+
+def _phase(pod: JsonObject) -> str:
+    phase: str = pod["status"]["phase"]
+    return phase if "deletionTimestamp" not in pod["metadata"] else f"{phase}, about to go"
