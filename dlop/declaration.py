@@ -124,6 +124,8 @@ class Options:
     """Such as `cluster.local`; empty leaves host names to the search path of the pods."""
     node_lost_seconds: int | None = 60
     """How long after its grace period a pod may be on its way out before it is removed by force; None: for ever."""
+    kubectl_delivery_image: str = "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest"
+    """What brings kubectl to the launchers of MPI jobs."""
 
 
 def check_declaration(kind: type[Any]) -> None:

@@ -86,6 +86,8 @@ class DLJob(ABC):
     """Where in the spec a job is suspended; None when the spec has no room for that."""
     other_resources: ClassVar[tuple[Resource, ...]] = ()
     """What kinds of objects `other_objects` makes: they are watched like pods and services."""
+    passing_resources: ClassVar[tuple[Resource, ...]] = ()
+    """Those of these kinds whose objects go when the job is suspended, has come to its end, or asks for them no more."""
     extra_rules: ClassVar[tuple[JsonObject, ...]] = ()
     """RBAC rules that the operator needs for this kind beyond pods, services and events."""
 
@@ -220,6 +222,10 @@ class DLJob(ABC):
 
     def other_objects(self) -> tuple[Creation, ...]:
         """Whatever else the job needs before its pods; `owned` makes the metadata."""
+        return ()
+
+    def changing_objects(self, progress: Progress) -> tuple[Creation, ...]:
+        """Those of them that are kept up with the job, as they are to be now: a list of the pods that run, for example."""
         return ()
 
     def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:

@@ -21,8 +21,8 @@ ensure_environment() {
     else
         make_environment || return 1
     fi
-    echo "installing the packages that pyproject.toml asks for into .venv" >&2
-    .venv/bin/python -m pip install --disable-pip-version-check --editable '.[dev]' >&2 || {
+    echo "installing the packages that pyproject.toml asks for into .venv, which may take a few minutes" >&2
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' >&2 || {
         echo "could not install the packages; pip says why above" >&2
         return 1
     }

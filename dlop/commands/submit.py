@@ -84,7 +84,7 @@ def _screen(*, as_json: bool) -> JobScreen:
 
     clock = asyncio.get_running_loop().time
     if as_json or not sys.stdout.isatty():
-        return QuietScreen(sys.stderr, clock=clock) if as_json else LineScreen(sys.stdout, clock=clock)
+        return QuietScreen(sys.stderr) if as_json else LineScreen(sys.stdout)
 
     from rich.console import Console  # noqa: PLC0415 - only terminals need it
 

@@ -1,4 +1,4 @@
-"""Carries out a plan: deletions, what the pods need, the pods, one status write, events. In this order.
+"""Carries out a plan: deletions, changes, what the pods need, the pods, one status write, events. In this order.
 
 Creates go out in growing batches. The first that is refused ends them, or the first few where each object was found
 invalid by itself: the refusals are remembered, the job is looked at again at once so that its status tells why, and
@@ -21,7 +21,7 @@ from dlop.control.kinds import ManagedJob
 from dlop.control.memory import Memories
 from dlop.control.writing import Result, Writer, Written
 from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL, Reason
-from dlop.engine.plan import Creation, Deletion, Plan
+from dlop.engine.plan import Change, Creation, Deletion, Plan
 from dlop.engine.snapshot import Refusal
 from dlop.kube.client import Propagation
 from dlop.kube.errors import InvalidError, KubeError, NotFoundError, StatusError
@@ -83,6 +83,8 @@ class Applier:
             self.memories.of(self.writer.uid, self.writer.key)  # so that whoever resolves a doubt finds the job
         if plan.deletions:
             await in_growing_batches(plan.deletions, self._delete, first=self.parallel, parallel=self.parallel)
+        if plan.changes and not await in_growing_batches(plan.changes, self._change, first=self.parallel, parallel=self.parallel):
+            return self.applied
         if plan.others or plan.services or plan.pods:
             await self._create_all(plan)
         if self.applied.next is not Next.WHEN_SOMETHING_HAPPENS:
@@ -114,6 +116,16 @@ class Applier:
             )
         except NotFoundError:
             return
+
+    # --- changing ----------------------------------------------------------------------------------------------------
+
+    async def _change(self, change: Change) -> bool:
+        written = await self.writer.change(change)
+        if written.result is Result.DONE:
+            self.applied.writes += 1
+            return True
+        self.applied.worsen(Next.AFTER_A_WHILE, written.error)
+        return False
 
     # --- creating ----------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ from dlop.kube.workqueue import WorkQueue
 _CALM_SECONDS = 0.5
 # How long one waits that does.
 _BRISK_SECONDS = 0.02
+# How long a pod that has finished waits for its peers: they tend to finish together, and then the job is done.
+_FINISHED_SECONDS = 0.1
 # How much longer for each pod: a pass over a thousand pods takes a while, and a thousand pods have a thousand changes.
 _SECONDS_A_POD = 0.0002
 _NEW_POD = PodStatus(phase="Pending")
@@ -108,7 +110,7 @@ class Arrivals:
         if was_expected and old is None and _is_as_it_was_made(new):
             self._look_if_there_is_news(owner.uid)
         else:
-            self._look_at_owner(new, after_seconds=_BRISK_SECONDS if _calls_for_deeds(new) else _CALM_SECONDS)
+            self._look_at_owner(new, after_seconds=_patience_with(new))
 
     def _look_at_those_who_wait(self, resource: Resource, metadata: ObjectMeta) -> None:
         for key in self._memories.who_waits_for(resource, metadata.namespace, metadata.name):
@@ -174,5 +176,9 @@ def _matters(old: KubeObject, new: KubeObject) -> bool:
     return True
 
 
-def _calls_for_deeds(found: KubeObject) -> bool:
-    return found.metadata.deletion_timestamp is not None or (isinstance(found, Pod) and found.status.phase in ("Failed", "Succeeded"))
+def _patience_with(found: KubeObject) -> float:
+    """How long a change waits for others."""
+    if found.metadata.deletion_timestamp is not None:
+        return _BRISK_SECONDS
+    phase = found.status.phase if isinstance(found, Pod) else ""
+    return {"Failed": _BRISK_SECONDS, "Succeeded": _FINISHED_SECONDS}.get(phase, _CALM_SECONDS)

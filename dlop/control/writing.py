@@ -17,7 +17,7 @@ import structlog
 from dlop.control.kinds import JobKey
 from dlop.control.scope import Scope
 from dlop.engine.names import JOB_UID_LABEL
-from dlop.engine.plan import Creation, Deletion
+from dlop.engine.plan import Change, Creation, Deletion
 from dlop.kube.client import FIELD_MANAGER, Client
 from dlop.kube.errors import (
     AlreadyExistsError,
@@ -40,6 +40,7 @@ log = structlog.get_logger(__name__)
 
 _read_partial = reader(PartialObject)
 _QUERY = (("fieldManager", FIELD_MANAGER),)
+_MERGE_PATCH = "application/merge-patch+json"
 _REFUSALS = (BadRequestError, ForbiddenError, InvalidError, RequestTooLargeError)
 
 
@@ -118,6 +119,23 @@ class Writer:
             return Written(Result.UNKNOWN, error)
         return DONE
 
+    async def change(self, change: Change) -> Written:
+        """Change an object, if it is still the same. What the body does not name stays as it is."""
+        made_of = {name: value for name, value in change.body.items() if name not in ("apiVersion", "kind")}
+        metadata = {"uid": change.uid, "annotations": change.body["metadata"].get("annotations") or {}}
+        try:
+            await self._merge(change.resource, change.name, {**made_of, "metadata": metadata})
+        except (NotFoundError, ConflictError) as error:
+            return Written(Result.STALE, error)
+        except KubeError as error:
+            return Written(Result.UNKNOWN, error)
+        return DONE
+
+    async def _merge(self, resource: Resource, name: str, body: JsonObject) -> None:
+        path = resource.path(namespace=self.key.namespace, name=name)
+        answer = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
+        self._note(resource, answer.body)
+
     async def patch_status(self, patch: Mapping[str, Any], *, resource_version: str) -> None:
         """Change the job's status, if nobody has changed the job since.
 
@@ -126,8 +144,7 @@ class Writer:
         """
         body = {"metadata": {"uid": self.uid, "resourceVersion": resource_version}, "status": patch}
         path = self.key.resource.path(namespace=self.key.namespace, name=self.key.name, subresource="status")
-        content_type = "application/merge-patch+json"
-        answer = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=content_type)
+        answer = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
         self._note(self.key.resource, answer.body)
         self.scope.hindsight.wrote(self.uid, answer.body)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dlop.engine.case import Case
 from dlop.engine.names import Reason
 from dlop.engine.plan import Event, EventType, Plan
-from dlop.engine.removal import deletions, next_overdue, overdue
+from dlop.engine.removal import deletions, next_overdue, overdue, passing
 from dlop.engine.spec import CleanPodPolicy
 from dlop.engine.times import earliest
 from dlop.kube.objects import Pod, Service
@@ -21,7 +21,7 @@ def after_the_end(case: Case) -> Plan:
     pods = tuple(_pods_to_go(case))
     gone = deletions(pods, _services_to_go(case))
     return Plan(
-        deletions=gone + overdue(case, pods),
+        deletions=gone + overdue(case, pods) + passing(case),
         events=_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)),
         look_again_at=earliest(expires_at, *next_overdue(case, pods)),
     )

@@ -12,6 +12,7 @@ from dlop.engine.record import LastFailure, Record
 from dlop.engine.spec import JobSpec, RoleSpec
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
+from dlop.kube.resources import Resource
 
 
 class Phase(StrEnum):
@@ -107,6 +108,15 @@ class Job(Protocol):
 
     def other_objects(self) -> tuple[Creation, ...]:
         """Whatever else the job needs before its pods."""
+        ...
+
+    def changing_objects(self, progress: Progress) -> tuple[Creation, ...]:
+        """Those of them that are kept up with the job, as they are to be now."""
+        ...
+
+    @property
+    def passing_resources(self) -> tuple[Resource, ...]:
+        """Of what kind those of them are that go when the job holds still or has come to its end."""
         ...
 
     def may_start(self, role: RoleSpec, progress: Progress) -> bool:

@@ -31,6 +31,21 @@ class Creation:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """An object to change, if it is still the one with this uid, so that it is made of this body."""
+
+    resource: Resource
+    uid: str
+    body: JsonObject
+
+    @property
+    def name(self) -> str:
+        """The name of the object."""
+        name: str = self.body["metadata"]["name"]
+        return name
+
+
+@dataclass(frozen=True, slots=True)
 class Deletion:
     """An object to delete, if it is still the one with this uid."""
 
@@ -60,6 +75,8 @@ class Plan:
     """
 
     deletions: tuple[Deletion, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """Made before anything is created: a pod may read what is changed."""
     services: tuple[Creation, ...] = ()
     """Created before the pods."""
     pods: tuple[Creation, ...] = ()

@@ -10,11 +10,12 @@ from dlop.engine.cleanup import after_the_end
 from dlop.engine.deadline import missed, next_deadline
 from dlop.engine.editing import outdated_by_edits, services_outdated_by_edits
 from dlop.engine.foresight import nothing_is_left, when_created
+from dlop.engine.keeping import to_change
 from dlop.engine.limits import exceeded
 from dlop.engine.outcome import Job, Phase, Verdict
 from dlop.engine.plan import Plan
 from dlop.engine.record import Blocked, Record
-from dlop.engine.removal import deletions, deletions_if_unchanged, next_overdue, outdated_and_written_off, overdue
+from dlop.engine.removal import deletions, deletions_if_unchanged, next_overdue, outdated_and_written_off, overdue, passed
 from dlop.engine.scaling import surplus_pods, surplus_services
 from dlop.engine.snapshot import Snapshot
 from dlop.engine.spec import SpecError
@@ -99,7 +100,7 @@ def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | Non
     told = blocked or nothing_to_run(case) or backoff.explained(case, resting, account.ledger.retries)
     pods = (*outdated_and_written_off(case), *surplus_pods(case))
     services = (*surplus_services(case), *services_outdated_by_edits(case))
-    gone = deletions(pods, services) + overdue(case, case.snapshot.pods)
+    gone = deletions(pods, services) + overdue(case, case.snapshot.pods) + passed(case)
     edited = deletions_if_unchanged(outdated_by_edits(case, progress))
     # What was lost has to be written down before anything takes its place.
     new = to_create(case, progress, resting=resting) if not account.losses else Creations()
@@ -107,6 +108,7 @@ def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | Non
     outcome = outcome_of(case, then, _closed(case, account), phase=phase_of(case, then), since=since, blocked=told)
     return Plan(
         deletions=gone + edited,
+        changes=to_change(case, progress),
         services=new.services,
         pods=new.pods,
         others=new.others,

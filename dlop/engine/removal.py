@@ -1,11 +1,11 @@
-"""Which pods and services have to go, and when one has to go by force.
+"""Which pods, services and other objects have to go, and when one has to go by force.
 
 Nothing is deleted that the stored record still counts on: see `record.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from dlop.engine.case import Case
 from dlop.engine.plan import Deletion
@@ -24,6 +24,27 @@ def deletions(pods: Iterable[Pod], services: Iterable[KubeObject] = ()) -> tuple
     """To delete these, save those that are being deleted already."""
     found = [*((PODS, pod) for pod in pods), *((SERVICES, service) for service in services)]
     return tuple(_deletion(resource, each) for resource, each in found if each.metadata.deletion_timestamp is None)
+
+
+def passing(case: Case) -> tuple[Deletion, ...]:
+    """To delete those other objects that are only for a job that goes on."""
+    return _others(case, lambda _: True)
+
+
+def passed(case: Case) -> tuple[Deletion, ...]:
+    """To delete those of them that the job does not ask for any more."""
+    asked = {(creation.resource, creation.name) for creation in case.other_objects} if case.job.passing_resources else set()
+    return _others(case, lambda place: place not in asked)
+
+
+def _others(case: Case, goes: Callable[[tuple[Resource, str]], bool]) -> tuple[Deletion, ...]:
+    resources = case.job.passing_resources
+    found = ((resource, each) for resource, each in case.snapshot.others if resource in resources)
+    return tuple(
+        _deletion(resource, each)
+        for resource, each in found
+        if each.metadata.deletion_timestamp is None and goes((resource, each.metadata.name))
+    )
 
 
 def deletions_if_unchanged(pods: Iterable[Pod]) -> tuple[Deletion, ...]:

@@ -1,8 +1,9 @@
-"""What a pod was made from, as it is noted on the pod: the generation of its job, and a hash of what it is made of."""
+"""What an object was made from, as it is noted on it: the generation of its job, and a hash of what it is made of."""
 
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import msgspec
 
@@ -15,9 +16,13 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 def stamped(pod: JsonObject, *, generation: int) -> JsonObject:
     """A rendered pod with its stamp."""
-    metadata = pod["metadata"]
-    stamp = f"{generation}-{_hash_of(pod)}"
-    return {**pod, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), RENDERED_ANNOTATION: stamp}}}
+    return _with_stamp(pod, f"{generation}-{_hash_of(pod)}")
+
+
+def stamped_object(body: JsonObject, *, generation: int) -> JsonObject:
+    """Any other rendered object with its stamp."""
+    made_of = {name: value for name, value in body.items() if name != "metadata"}
+    return _with_stamp(body, f"{generation}-{_digest(made_of)}")
 
 
 def read_stamp(stamp: str) -> tuple[int, str]:
@@ -31,4 +36,13 @@ def _hash_of(pod: JsonObject) -> str:
     metadata = pod["metadata"]
     labels = {name: value for name, value in metadata["labels"].items() if name not in (ATTEMPT_LABEL, JOB_UID_LABEL)}
     made_of = (labels, metadata.get("annotations"), metadata.get("finalizers"), pod["spec"])
+    return _digest(made_of)
+
+
+def _with_stamp(body: JsonObject, stamp: str) -> JsonObject:
+    metadata = body["metadata"]
+    return {**body, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), RENDERED_ANNOTATION: stamp}}}
+
+
+def _digest(made_of: Any) -> str:
     return hashlib.blake2b(_encoder.encode(made_of), digest_size=8).hexdigest()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dlop.engine.backoff import unit_of
 from dlop.engine.case import Case
+from dlop.engine.keeping import as_of_now
 from dlop.engine.plan import Creation
 from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState
 from dlop.kube.resources import PODS, SERVICES
@@ -26,7 +27,7 @@ class Creations:
 
 def to_create(case: Case, progress: Progress, *, resting: Container[str] = ()) -> Creations:
     """Everything that is missing and may be there by now. The pods of what rests come later."""
-    others = tuple(creation for creation in case.other_objects if _is_free(case, creation))
+    others = as_of_now(case, progress, [creation for creation in case.other_objects if _is_free(case, creation)])
     if any(resource not in (PODS, SERVICES) for resource, _ in case.taken):
         return Creations(others=others)
     services = _services(case)

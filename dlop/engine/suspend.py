@@ -8,7 +8,7 @@ from dlop.engine.accounting import Account
 from dlop.engine.case import Case
 from dlop.engine.plan import Deletion
 from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState
-from dlop.engine.removal import deletions, overdue
+from dlop.engine.removal import deletions, overdue, passing
 from dlop.engine.scaling import surplus_services
 
 _KEPT = (ReplicaState.SUCCEEDED, ReplicaState.FAILED)
@@ -21,9 +21,9 @@ def hold(account: Account) -> Progress:
 
 
 def to_take_away(case: Case) -> tuple[Deletion, ...]:
-    """All pods, and the services of all replicas that there are or were."""
+    """All pods, the services of all replicas that there are or were, and what is only for a job that goes on."""
     asked_for = (service for service in case.snapshot.services if service.metadata.name in case.service_names)
-    return deletions(case.snapshot.pods, (*asked_for, *surplus_services(case))) + overdue(case, case.snapshot.pods)
+    return deletions(case.snapshot.pods, (*asked_for, *surplus_services(case))) + overdue(case, case.snapshot.pods) + passing(case)
 
 
 def _held(replica: ReplicaProgress) -> ReplicaProgress:

@@ -88,7 +88,7 @@ def _view(
     return ReplicaView(
         role=role.name,
         index=index,
-        state=noted or _state(pod, role, ended, is_over=is_over),
+        state=noted or _state(pod, role, main, is_over=is_over),
         pod=name,
         pod_uid=pod.metadata.uid,
         container=main.name if main is not None else _first_container(pod, role),
@@ -103,12 +103,12 @@ def _view(
     )
 
 
-def _state(pod: Pod, role: RoleSpec, ended: Terminated | None, *, is_over: bool) -> str:
+def _state(pod: Pod, role: RoleSpec, main: ContainerStatus | None, *, is_over: bool) -> str:
     state = _STATES[look_at(pod, role)]
-    if not is_over or state != LEAVING or ended is None:
+    if not is_over or state != LEAVING or main is None or main.state.terminated is None:
         return state
-    # The job needs it no more, and it has come to its end before it was taken away.
-    return ReplicaState.SUCCEEDED if ended.exit_code == 0 else GONE
+    # The job is done with it, and it has come to its end while it was told to go.
+    return ReplicaState.SUCCEEDED.value if main.state.terminated.exit_code == 0 else GONE
 
 
 def _without_pod(

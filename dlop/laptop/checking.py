@@ -19,8 +19,8 @@ from dlop.jobs.submitting import mistakes_in
 from dlop.kube.client import Client
 from dlop.kube.errors import BadRequestError, JsonObject, StatusError
 from dlop.kube.resources import PODS, SERVICES, Resource
-from dlop.laptop.misspelt import misspelt
 from dlop.laptop.mending import is_within, without
+from dlop.laptop.misspelt import misspelt
 from dlop.laptop.refusals import Complaint, read_refusal
 from dlop.registry import Registry
 from dlop.rendering import RenderError, job_of

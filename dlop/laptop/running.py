@@ -96,9 +96,9 @@ def _screen(*, as_json: bool) -> JobScreen:
     from dlop.console.line_screen import LineScreen, QuietScreen  # noqa: PLC0415
 
     if as_json:
-        return QuietScreen(sys.stderr, clock=time.monotonic)
+        return QuietScreen(sys.stderr)
     if not sys.stdout.isatty():
-        return LineScreen(sys.stdout, clock=time.monotonic)
+        return LineScreen(sys.stdout)
 
     from rich.console import Console  # noqa: PLC0415 - only terminals need it
 

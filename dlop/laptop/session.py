@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
@@ -11,7 +12,7 @@ import msgspec
 
 from dlop.console.line_screen import JobScreen
 from dlop.engine.outcome import Phase
-from dlop.jobs.errors import OutOfReachError, SubmitError
+from dlop.jobs.errors import JobsError, OutOfReachError, SubmitError
 from dlop.jobs.found import FoundJob
 from dlop.jobs.log_following import follow_logs
 from dlop.jobs.logs import LogChoice, read_logs
@@ -24,10 +25,10 @@ from dlop.kube.resources import NAMESPACES
 from dlop.laptop.checking import all_mistakes
 from dlop.laptop.cluster import Laptop
 from dlop.laptop.folder import Folder, using_folder
-from dlop.laptop.order import Order
+from dlop.laptop.order import LaptopError, Order
 from dlop.laptop.ordering import in_order, namespaces_of
 from dlop.laptop.outcome import FAILED, MISTAKEN, Outcome, judged
-from dlop.laptop.watching import looks_at
+from dlop.laptop.watching import SETTLING_SECONDS, looks_at
 from dlop.local.node.runtime.choose import Choice
 from dlop.log_lines import set_up_logging
 from dlop.registry import Registry
@@ -35,7 +36,7 @@ from dlop.settings import LogFormat, LogLevel
 
 NAMESPACE = "default"
 _TAIL_LINES = 10
-# The last lines of pods that are being ended, after their job is over.
+# Reading them should take no time at all.
 _LAST_LINES_SECONDS = 2.0
 
 
@@ -61,6 +62,8 @@ class Session:
         self._choosing = choosing
         self._on_standing = on_standing
         self._views: dict[str, JobView] = {}
+        self._submitted_at = 0.0
+        self._took_seconds: dict[str, float] = {}
         self._kept_in = ""
         self._deleted = ""
 
@@ -71,7 +74,7 @@ class Session:
             FolderError, LaptopError: there can be no cluster like that here.
         """
         began = _now()
-        with using_folder(self._order.folder, keep=self._order.keep) as folder, folder.log.open("w") as log:
+        with using_folder(self._order.folder, keep=self._order.keep) as folder, folder.open_log() as log:
             set_up_logging(LogFormat.JSON, LogLevel.INFO, stream=log)
             self._kept_in = str(folder.path) if self._order.keep else ""
             order = self._order
@@ -98,6 +101,8 @@ class Session:
             made = await submit(laptop.client, documents, self._registry, namespace=NAMESPACE)
         except SubmitError as error:
             return self._outcome(MISTAKEN, Phase.INVALID, start_seconds=start_seconds, mistakes=tuple(str(error).split("\n  ")))
+        except JobsError as error:
+            raise LaptopError(str(error)) from error
         jobs = [each.job for each in made if each.job is not None]
         if not jobs:
             return await self._stand(laptop, start_seconds)
@@ -118,19 +123,25 @@ class Session:
     # --- jobs --------------------------------------------------------------------------------------------------------
 
     async def _see_through(self, laptop: Laptop, jobs: Sequence[FoundJob], start_seconds: float) -> Outcome:
-        began = _now()
-        try:
+        self._submitted_at = _now()
+        with contextlib.suppress(TimeoutError):
             async with self._screen, asyncio.timeout(self._order.timeout_seconds):
                 await self._follow_all(laptop, jobs)
-            code, verdict, reason = (FAILED, "Deleted", self._deleted) if self._deleted else judged(list(self._views.values()))
-        except TimeoutError:
-            code, verdict, reason = FAILED, "TimedOut", self._why_not_in_time()
-        took = _now() - began
+        are_over = len(self._took_seconds) == len(jobs)
+        code, verdict, reason = self._verdict(are_over=are_over)
+        # What comes after the last job's end is cleaning up.
+        took = max(self._took_seconds.values()) if are_over else _now() - self._submitted_at
         if code and not self._order.logs:
             await self._tell_the_end_of_logs(laptop, jobs)
         if self._order.history:
             await self._add_history(laptop, jobs)
         return self._outcome(code, verdict, reason=reason, start_seconds=start_seconds, seconds=took)
+
+    def _verdict(self, *, are_over: bool) -> tuple[int, str, str]:
+        """Exit code, verdict and reason."""
+        if self._deleted:
+            return FAILED, "Deleted", self._deleted
+        return judged(list(self._views.values())) if are_over else (FAILED, "TimedOut", self._why_not_in_time())
 
     async def _follow_all(self, laptop: Laptop, jobs: Sequence[FoundJob]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -139,7 +150,7 @@ class Session:
             await asyncio.wait(following)
             if listening:
                 # Pods that do not heed the signal to end would keep everybody waiting for as long as they may.
-                _, still = await asyncio.wait(listening, timeout=_LAST_LINES_SECONDS)
+                _, still = await asyncio.wait(listening, timeout=self._seconds_left())
                 for task in still:
                     task.cancel()
 
@@ -148,9 +159,19 @@ class Session:
             async with aclosing(looks_at(laptop.client, job)) as views:
                 async for view in views:
                     self._views[view.uid] = view
-                    self._screen.show(view)
+                    self._screen.show(view, elapsed_seconds=self._elapsed_seconds(view))
         except OutOfReachError as error:
             self._deleted = str(error)
+
+    def _elapsed_seconds(self, view: JobView) -> float:
+        """Since the submission, until the verdict."""
+        elapsed = _now() - self._submitted_at
+        return self._took_seconds.setdefault(view.uid, elapsed) if view.is_over else elapsed
+
+    def _seconds_left(self) -> float:
+        """How long the last lines of pods that are being ended may still take."""
+        over_at = self._submitted_at + max(self._took_seconds.values(), default=0.0)
+        return max(0.0, over_at + SETTLING_SECONDS - _now())
 
     async def _listen(self, laptop: Laptop, job: FoundJob) -> None:
         """Hear the replicas of a job until it is over and they have nothing more to say."""

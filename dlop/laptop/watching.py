@@ -20,10 +20,15 @@ from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject, Pod
 
 _PAUSE_SECONDS = 0.1
+SETTLING_SECONDS = 2.0
+"""How long the pods of a job that is over may take to end, until nobody waits for them any more."""
 
 
 async def looks_at(client: Client, found: FoundJob) -> AsyncGenerator[JobView, None]:
-    """The job with its pods as it is now, and again while it changes, without its history. The last look is at its end.
+    """The job with its pods as it is now, and again while it changes, without its history.
+
+    The last look but one is at its end, and the last one at how its pods ended that were told to go with it: they have a few
+    seconds for that.
 
     Raises:
         OutOfReachError: it was deleted before it was over.
@@ -38,6 +43,8 @@ async def looks_at(client: Client, found: FoundJob) -> AsyncGenerator[JobView, N
                 await sight.wait_for_news(feeding)
                 yield (view := sight.look())
                 if view.is_over:
+                    await sight.settle(feeding)
+                    yield sight.look()
                     return
                 await sight.pause(feeding)
         finally:
@@ -51,9 +58,11 @@ class _Sight:
     def __init__(self, found: FoundJob) -> None:
         self._found = found
         self._pods: dict[str, Pod] = {}
+        self._leaving: set[str] = set()
         self._heard: set[int] = set()
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
+        self._settled = asyncio.Event()
 
     async def feed(self, news: AsyncGenerator[tuple[int, News[Any]], None]) -> None:
         """Take in what happens, until the job is over or gone."""
@@ -66,6 +75,7 @@ class _Sight:
             # The first look is a whole one: a job whose pods are not known yet would seem to have none.
             if len(self._heard) > 1:
                 self._changed.set()
+            self._note_whether_settled()
 
     def _take_job(self, news: News[CustomObject]) -> None:
         for each in news.there:
@@ -79,10 +89,24 @@ class _Sight:
 
     def _take_pods(self, news: News[Pod]) -> None:
         for pod in news.gone:
+            self._leaving.discard(pod.metadata.uid)
             # How the pods of a job that is over have ended is worth keeping.
-            if not self._over.is_set():
+            if self._over.is_set() and _has_ended(pod):
+                self._pods[pod.metadata.uid] = pod
+            else:
                 self._pods.pop(pod.metadata.uid, None)
-        self._pods.update({pod.metadata.uid: pod for pod in news.there})
+        for pod in news.there:
+            self._pods[pod.metadata.uid] = pod
+            if pod.metadata.deletion_timestamp is None or _has_ended(pod):
+                self._leaving.discard(pod.metadata.uid)
+            else:
+                self._leaving.add(pod.metadata.uid)
+
+    def _note_whether_settled(self) -> None:
+        if self._over.is_set() and not self._leaving:
+            self._settled.set()
+        else:
+            self._settled.clear()
 
     def look(self) -> JobView:
         """What is to be seen now."""
@@ -98,6 +122,16 @@ class _Sight:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PAUSE_SECONDS):
                 await _first(feeding, self._over)
+
+    async def settle(self, feeding: asyncio.Task[None]) -> None:
+        """Wait until the pods that were told to go have ended, unless they take too long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLING_SECONDS):
+                await _first(feeding, self._settled)
+
+
+def _has_ended(pod: Pod) -> bool:
+    return pod.status.phase in ("Succeeded", "Failed")
 
 
 async def _first(feeding: asyncio.Task[None], event: asyncio.Event) -> None:

@@ -13,7 +13,6 @@ from tests.compat.golden_player import Golden
 PACKAGE = "dlop.frameworks.kubeflow"
 
 NOT_YET: dict[str, str] = {
-    "*-mpi*": "MPIJob is not there yet",
     "*-tf-backoff-restarts": "at a limit the recorded operator keeps the counts of before; dlop counts once more",
 }
 """Recordings that cannot be played yet, by patterns for `server-name`, and why. One that can be played must not be here."""

@@ -90,7 +90,7 @@ class _Player:
         self._keep(differences(self._body["objects"], await self._objects(), moment=moment, path="objects"))
         for step in self._body["steps"]:
             moment = "after " + " ".join(str(word) for word in step["do"])
-            answer = await self._do(*step["do"])
+            answer = await self._do(step["then"], *step["do"])
             await self._settle(moment, answer, {key: step[key] for key in ("http", "message") if key in step} | {"view": step["then"]})
         if "objects_after" in self._body:
             self._keep(differences(self._body["objects_after"], await self._objects(), moment=moment, path="objects"))
@@ -105,7 +105,7 @@ class _Player:
         self._job_uid = made["metadata"]["uid"]
         return {"http": 201}
 
-    async def _do(self, deed: str, what: Any, exit_code: int = 0, restarts: int = 0) -> JsonObject:
+    async def _do(self, then: JsonObject, deed: str, what: Any, exit_code: int = 0, restarts: int = 0) -> JsonObject:
         """One step of the recording, and the API server's answer where that was recorded."""
         match deed:
             case "patch":
@@ -113,11 +113,11 @@ class _Player:
             case "wait":
                 await asyncio.sleep(what)
             case "run":
-                await self._change_pods(what, Started(exit_code, restarts), to="Running")
+                await self._change_pods(what, Started(exit_code, restarts), to="Running", then=then)
             case "succeed":
-                await self._change_pods(what, Ended(0), to="Succeeded")
+                await self._change_pods(what, Ended(0), to="Succeeded", then=then)
             case "fail":
-                await self._change_pods(what, Ended(exit_code), to="Failed")
+                await self._change_pods(what, Ended(exit_code), to="Failed", then=then)
             case _:
                 raise ValueError(f"a recording says {deed!r}, and nobody knows how to do that")
         return {}
@@ -130,12 +130,29 @@ class _Player:
             return {"http": error.status_code, "message": str(error)}
         return {"http": 200}
 
-    async def _change_pods(self, patterns: str, step: Step, *, to: str) -> None:
-        for name, pod in (await self._there.all(PODS)).items():
-            if pod["status"]["phase"] != to and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns.split(",")):
-                before = await self._version()
-                await self._perform(name, step)
-                await self._until_noticed(before)
+    async def _change_pods(self, patterns: str, step: Step, *, to: str, then: JsonObject) -> None:
+        """One pod after another; also those that are created only because of it, such as a launcher that waits for its workers."""
+        seen: set[str] = set()
+        while new := await self._matching(patterns, seen, awaited={name for name, phase in then["pods"].items() if phase == to}):
+            seen |= new.keys()
+            for name, pod in new.items():
+                if pod["status"]["phase"] != to:
+                    before = await self._version()
+                    await self._perform(name, step)
+                    await self._until_noticed(before)
+
+    async def _matching(self, patterns: str, seen: set[str], *, awaited: set[str]) -> JsonObject:
+        """Further pods that match. Where some are awaited that have not been seen yet, they get time to appear."""
+        found: JsonObject = {}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._there.patience.reached_within):
+                while not found:
+                    pods = await self._there.all(PODS)
+                    found = {name: pod for name, pod in pods.items() if name not in seen and _matches(name, patterns)}
+                    if not {name for name in awaited - seen if _matches(name, patterns)}:
+                        break
+                    await asyncio.sleep(0 if found else self._there.patience.between_looks)
+        return found
 
     async def _perform(self, pod: str, step: Step) -> None:
         """Let this happen to a pod. The kubelet may still know only the pod of that name that was there before."""
@@ -203,6 +220,10 @@ class _Player:
 
     def _reason(self, difference: Difference) -> Allowed | None:
         return next((allowed for allowed in self._allowed if allowed.covers(difference)), None)
+
+
+def _matches(name: str, patterns: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns.split(","))
 
 
 def _phase(pod: JsonObject) -> str:

@@ -17,6 +17,7 @@ from dlop.laptop.ordering import in_order
 from dlop.local.cluster import EmbeddedCluster
 from dlop.manifests.applying import apply
 from dlop.registry import load_registry
+from tests.local.laptop_jobs import job, written
 from tests.local.laptop_program import left_behind, run
 from tests.local.mistakes import GOOD, MISTAKES, Mistake
 
@@ -93,6 +94,29 @@ async def test_all_mistakes_of_all_files_are_told_at_once_and_nothing_is_run(tmp
     for path, mistake in zip(files, readable, strict=True):
         assert any(line.startswith(f"  {path}:") and mistake.path in line for line in ended.err.splitlines()), mistake.title
     assert left_behind(tmp_path) == []
+
+
+async def test_mistakes_of_different_kinds_in_one_pod_are_told_at_once() -> None:
+    wrong = job(scheduler="true", worker="true")
+    for number, role in enumerate(wrong["spec"]["replicaSpecs"]):
+        (container,) = role["template"]["spec"]["containers"]
+        container["comand"] = container.pop("command")
+        container["resources"] = {"limits": {"memory": "64Mx", "example.org/card": "1x"}}
+        container["imagePullPolicy"] = "Sometimes"
+        container["args"] = ["right", number]
+    ((*lines,),) = await _all_of([yaml.safe_dump(wrong, sort_keys=False)])
+    fields = ("comand", "resources.limits[memory]", "resources.limits[example.org/card]", "imagePullPolicy", "args[1]")
+    container_paths = [f"spec.replicaSpecs[{number}].template.spec.containers[0]" for number in (0, 1)]
+    assert sorted(line.split(": ")[1] for line in lines) == sorted(f"{path}.{field}" for path in container_paths for field in fields)
+
+
+async def test_the_same_object_again_is_told_also_when_a_file_is_named_twice(tmp_path: Path) -> None:
+    first, second = written(tmp_path, job(), name="a.yaml"), written(tmp_path, job(), name="b.yaml")
+    for again in (first, second):
+        ended = await run(first, again, folder=tmp_path)
+        assert ended.code == 2
+        assert "Traceback" not in ended.err
+        assert ended.err.splitlines()[1:] == [f"  {again}:5: metadata.name: the MXJob small stands at {first}:1 already"]
 
 
 def test_the_examples_have_no_mistake() -> None:

@@ -35,7 +35,7 @@ async def test_in_a_folder_that_everybody_may_enter_nobody_else_reads_what_is_se
     async with running("--folder", str(place), folder=tmp_path) as program:
         await program.kubeconfig()
         modes = {path.name: path.stat().st_mode & 0o077 for path in place.iterdir()}
-        assert (modes["kubeconfig"], modes["node"]) == (0, 0)
+        assert (modes["kubeconfig"], modes["node"], modes["dlop.log"]) == (0, 0, 0)
         await program.ends(SIGINT)
 
 

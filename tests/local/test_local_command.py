@@ -211,7 +211,9 @@ async def test_a_terminal_shows_a_table_that_follows_the_job(tmp_path: Path) -> 
     last = shown[shown.rindex("MXJob small  Succeeded") :]
     assert re.search(r"WORKER +1 +Succeeded +- +\S+ +0", last)
     assert "0 of 3 running, 3 succeeded" in last
-    assert last.rstrip().splitlines()[-1].startswith("MXJob small Succeeded after ")
+    took = re.search(r"3 succeeded  (.+? s)\s", last)
+    assert took is not None
+    assert last.rstrip().splitlines()[-1].startswith(f"MXJob small Succeeded after {took[1]}")
 
 
 async def test_ctrl_c_at_a_terminal_cleans_up(tmp_path: Path) -> None:
@@ -262,6 +264,24 @@ async def test_of_a_long_log_no_line_is_lost(tmp_path: Path) -> None:
     assert ended.code == 0
     lines = [line.removeprefix("scheduler-0 | ") for line in ended.out.splitlines() if line.startswith("scheduler-0 | ")]
     assert lines == [str(number) for number in range(1, 100_001)]
+
+
+async def test_what_pods_make_of_being_told_to_go_at_the_end_is_told_by_their_exit_codes(tmp_path: Path) -> None:
+    told_to_go = "trap 'exit {}' TERM; echo ready; while true; do sleep 0.01; done"
+    wanted = job(scheduler="sleep 1", worker=told_to_go.format("$((${DMLC_WORKER_ID:-${HOSTNAME##*-}} * 7))"), workers=2)
+    ended = await run(written(tmp_path, wanted), "--output", "json", folder=tmp_path)
+    (seen,) = json.loads(ended.out)["jobs"]
+    assert [(each["state"], each["exitCode"]) for each in seen["replicas"]] == [("Succeeded", 0), ("Succeeded", 0), ("Gone", 7)]
+
+
+async def test_a_job_that_was_over_in_time_has_its_verdict_whatever_its_pods_do_afterwards(tmp_path: Path) -> None:
+    file = written(tmp_path, job(scheduler="sleep 0.5", worker="trap '' TERM; while true; do sleep 0.1; done"))
+    ended = await run(file, "--timeout", "2s", folder=tmp_path)
+    *lines, last = ended.out.splitlines()
+    # A machine that is busy may not have come to its end; then nothing else was said before.
+    verdict = "Succeeded" if any(line.endswith("  MXJob small: Succeeded") for line in lines) else "TimedOut"
+    assert last.startswith(f"MXJob small {verdict} after ")
+    assert "Terminating" not in ended.out
 
 
 async def test_a_pod_that_does_not_want_to_end_keeps_nobody_waiting(tmp_path: Path) -> None:

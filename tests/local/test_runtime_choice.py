@@ -40,8 +40,12 @@ async def test_this_machine_allows_namespaces() -> None:
 
 async def test_a_network_of_their_own_can_be_declined_and_so_can_namespaces() -> None:
     on_host = await choose(own_network=False)
-    assert on_host.reason == "pods run in namespaces of their own (files, processes) on this machine's network: ports may collide"
-    assert (await choose(namespaces=False)).reason.endswith("service names work in variables only (as was asked for)")
+    assert on_host.reason == (
+        "pods run in namespaces of their own (files, processes) on this machine's network: ports may collide, "
+        "and what they open is open to the network too"
+    )
+    plain = await choose(namespaces=False)
+    assert plain.reason.endswith("open to the network too, and service names work in variables only (as was asked for)")
 
 
 async def test_where_namespaces_are_not_allowed_pods_are_plain_processes_and_the_reason_is_said() -> None:
@@ -53,6 +57,7 @@ async def test_where_namespaces_are_not_allowed_pods_are_plain_processes_and_the
     )
     text = (await program.communicate())[0].decode()
     assert text == (
-        "PlainRuntime pods run as plain processes: they share this machine's files and network; service names work in variables only "
+        "PlainRuntime pods run as plain processes: they share this machine's files and network; "
+        "what they open is open to the network too, and service names work in variables only "
         "(this machine does not allow namespaces: unshare: No space left on device; user.max_user_namespaces is 0)\n"
     )

@@ -379,7 +379,7 @@ async def test_wait_has_patience_for_so_long_and_says_where_the_job_stands(world
     await world.is_in(crew("slow"), "Running")
     said = await world.dlop("wait", "slow", "--timeout", "0.2s")
     assert said.code == 1
-    assert "CrewJob slow was not succeeded within 0.2 seconds; it is Running. `dlop describe slow` tells why." in said.err
+    assert "CrewJob slow had not succeeded after 0.2 s; it is Running. `dlop describe slow` tells why." in said.err
 
 
 async def test_a_job_that_is_deleted_is_not_waited_for(world: JobWorld) -> None:

@@ -103,6 +103,26 @@ def test_reason_and_field_path_shape_the_error() -> None:
     assert broken(spec(rule), {"spec": {}}) == ["spec.name: Forbidden: name it"]
 
 
+@pytest.mark.parametrize("path", [".roles.Master.replicas", ".roles['Master'].replicas"])
+def test_a_field_path_shows_the_keys_of_maps_in_brackets(path: str) -> None:
+    role = {"type": "object", "properties": {"replicas": {"type": "integer"}}}
+    roles = {"type": "object", "properties": {"roles": {"type": "object", "additionalProperties": role}}}
+    rule = {"rule": "self.roles['Master'].replicas == 1", "message": "must be 1", "fieldPath": path}
+    schema = {**roles, "x-kubernetes-validations": [rule]}
+    assert broken(schema, {"roles": {"Master": {"replicas": 2}}}) == ["roles[Master].replicas: Invalid value: must be 1"]
+
+
+def test_a_chain_goes_on_behind_an_index_that_is_worked_out() -> None:
+    items = {"type": "array", "items": {"type": "object", "properties": {"name": {"type": "string"}}}}
+    role = {"type": "object", "properties": {"containers": items}}
+    rule = {"rule": "self.all(role, self[role].containers.exists(c, c.name == 'a'))", "message": "no a"}
+    schema = {"type": "object", "additionalProperties": role, "x-kubernetes-validations": [rule]}
+    assert broken(schema, {"Master": {"containers": [{"name": "a"}]}}) == []
+    assert broken(schema, {"Master": {"containers": [{"name": "b"}]}}) == ["<nil>: Invalid value: no a"]
+    with pytest.raises(ExpressionError, match="undefined field 'nam'"):
+        Expression("self.all(role, self[role].containers.exists(c, c.nam == 'a'))", Node(schema))
+
+
 def test_a_rule_on_a_plain_value_shows_the_value() -> None:
     schema = {
         "type": "object",

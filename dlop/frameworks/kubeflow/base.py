@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import ClassVar
 
 from dlop import CleanPodPolicy, DLJob, Outcome, Phase, Progress, ReplicaState, RestartPolicy, RoleProgress, RoleSpec, Verdict
@@ -64,14 +65,14 @@ class KubeflowJob(DLJob, ABC):
         found = self.spec.role(role)
         return (self.port(found) if found is not None else None) or self.container_properties.port or 0
 
-    @property
+    @cached_property
     def total_replicas(self) -> int:
         """All replicas that the job asks for."""
         return sum(role.replicas for role in self.spec.roles)
 
     # The way of the job.
 
-    @property
+    @cached_property
     def leading_role(self) -> str | None:
         """The role that leads this job; None when it has no such role."""
         return next((name for name in self.leading_roles if self.spec.role(name) is not None), None)

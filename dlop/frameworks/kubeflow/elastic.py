@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlop import Field
+from dlop import Creation, Field
 from dlop.api.models import ApiModel, Count, Port
+from dlop.kube.errors import JsonObject
+from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
+
+AUTOSCALER_RULES: tuple[JsonObject, ...] = (
+    {
+        "apiGroups": [HORIZONTAL_POD_AUTOSCALERS.group],
+        "resources": [HORIZONTAL_POD_AUTOSCALERS.plural],
+        "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+    },
+)
+"""What the operator itself needs."""
 
 
 class RendezvousSetting(ApiModel):
@@ -44,15 +55,36 @@ class ElasticPolicyModel(ApiModel):
 
 def rendezvous(policy: Field, *, host: str, port: int, workers: int) -> dict[str, str]:
     """Where the workers meet, and how many. `host`, `port` and `workers` are what holds where the policy says nothing."""
-    least, most = (policy.get(name).optional_integer() for name in ("minReplicas", "maxReplicas"))
-    at_least = least if least is not None else most if most is not None else workers
-    at_most = most if most is not None else at_least
+    least, most = _bounds(policy, workers)
     return {
         "PET_RDZV_ENDPOINT": f"{policy.get('rdzvHost').text() or host}:{policy.get('rdzvPort').optional_integer() or port}",
         "PET_RDZV_BACKEND": policy.get("rdzvBackend").text("c10d"),
-        "PET_NNODES": f"{at_least}:{at_most}",
+        "PET_NNODES": f"{least}:{most}",
         **_settings(policy),
     }
+
+
+def autoscalers(policy: Field, *, job: JsonObject, metadata: JsonObject, workers: int) -> tuple[Creation, ...]:
+    """What scales the workers of a job by the metrics of the policy; nothing where there are none."""
+    metrics = policy.get("metrics")
+    if metrics.is_absent:
+        return ()
+    least, most = _bounds(policy, workers)
+    target = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": job["name"]}
+    body = {
+        "apiVersion": HORIZONTAL_POD_AUTOSCALERS.api_version,
+        "kind": HORIZONTAL_POD_AUTOSCALERS.kind,
+        "metadata": metadata,
+        "spec": {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most, "metrics": metrics.value},
+    }
+    return (Creation(HORIZONTAL_POD_AUTOSCALERS, body),)
+
+
+def _bounds(policy: Field, workers: int) -> tuple[int, int]:
+    """A bound that is left out is the other one; without any, there are as many workers as there are."""
+    least, most = (policy.get(name).optional_integer() for name in ("minReplicas", "maxReplicas"))
+    at_least = least if least is not None else most if most is not None else workers
+    return at_least, most if most is not None else at_least
 
 
 def _settings(policy: Field) -> dict[str, str]:

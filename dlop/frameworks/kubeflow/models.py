@@ -72,9 +72,9 @@ def rules_of_spec(*rules: JsonObject) -> ConfigDict:
 
 
 def with_roles(
-    model: type[KubeflowSpec], *rules: JsonObject, field: str, names: Iterable[str], container: str, any_case: bool = False
+    model: type[KubeflowSpec], *, field: str, names: Iterable[str], container: str, any_case: bool = False
 ) -> type[KubeflowSpec]:
-    """The model with replica specs by role, in a field of this name. The rules are about the map of roles.
+    """The model with replica specs by role, in a field of this name.
 
     With `any_case`, the case of a role's letters does not matter, as it never did for some kinds.
     """
@@ -86,7 +86,7 @@ def with_roles(
         # Without an upper bound, the API server would not know what the rules may cost.
         max_length=_MOST_ROLES,
         description=f"The replicas of each role: {', '.join(names)}.",
-        json_schema_extra=with_rules(rule(f"self.all(role, {known})", f"must be one of {', '.join(names)}"), *rules),
+        json_schema_extra=with_rules(rule(f"self.all(role, {known})", f"must be one of {', '.join(names)}")),
     )
     fields: dict[str, Any] = {"replica_specs": (Annotated[dict[str, _replica_spec(container)], roles], ...)}  # type: ignore[misc]
     found: type[KubeflowSpec] = create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
@@ -94,11 +94,13 @@ def with_roles(
 
 
 def _listed(names: Iterable[str]) -> str:
-    return f"[{', '.join(f"'{name}'" for name in names)}]"
+    return "[" + ", ".join(f"'{name}'" for name in names) + "]"
 
 
 def _replica_spec(container: str) -> type[ReplicaModel]:
-    """One role of a job, each of whose pods must have the container that takes part."""
+    """One role of a job, each of whose pods must have the container that takes part; any will do where that has no name."""
+    if not container:
+        return ReplicaModel
     needed = f"must have at least one container with name {container}"
     rules = with_rules(rule(f"self.exists(c, c.name == '{container}')", needed, reason="FieldValueRequired"))
     containers = Annotated[list[ContainerModel], Field(min_length=1, json_schema_extra=rules)]
@@ -107,16 +109,27 @@ def _replica_spec(container: str) -> type[ReplicaModel]:
     return create_model("ReplicaSpec", __base__=ReplicaModel, __doc__=ReplicaModel.__doc__, template=(template, ...))
 
 
-def exactly_one(role: str) -> JsonObject:
-    """A role that, where there is one, is a single pod, and says so."""
-    holds = f"!('{role}' in self) || (has(self['{role}'].replicas) && self['{role}'].replicas == 1)"
-    return rule(holds, "must be 1", field_path=f".{role}.replicas", reason="FieldValueForbidden")
+def exactly_one(field: str, role: str) -> JsonObject:
+    """A rule for specs with a role that, where there is one, is a single pod, and says so."""
+    found = f"self.{field}['{role}']"
+    return _count_rule(f"has({found}.replicas) && {found}.replicas == 1", "must be 1", field=field, role=role)
 
 
-def at_least_one(role: str) -> JsonObject:
-    """A role that cannot be without a pod."""
-    holds = f"!('{role}' in self) || !has(self['{role}'].replicas) || self['{role}'].replicas >= 1"
-    return rule(holds, "must be at least 1", field_path=f".{role}.replicas", reason="FieldValueForbidden")
+def at_least_one(field: str, role: str) -> JsonObject:
+    """A rule for specs with a role that cannot be without a pod."""
+    found = f"self.{field}['{role}']"
+    return _count_rule(f"!has({found}.replicas) || {found}.replicas >= 1", "must be at least 1", field=field, role=role)
+
+
+def at_most_one(field: str, role: str) -> JsonObject:
+    """A rule for specs with a role that is a single pod."""
+    found = f"self.{field}['{role}']"
+    return _count_rule(f"!has({found}.replicas) || {found}.replicas <= 1", "must be at most 1", field=field, role=role)
+
+
+def _count_rule(holds: str, message: str, *, field: str, role: str) -> JsonObject:
+    path = f".{field}.{role}.replicas"
+    return rule(f"!('{role}' in self.{field}) || ({holds})", message, field_path=path, reason="FieldValueForbidden")
 
 
 def scaled_by_workers(field: str) -> ScalePaths:

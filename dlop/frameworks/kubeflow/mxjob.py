@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from dlop import ContainerProperties, Field, JobType, Replica, ReplicaType, RestartPolicy, RoleSpec
-from dlop.api.schema import rule
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.models import KubeflowSpec, with_roles
+from dlop.frameworks.kubeflow.models import KubeflowSpec, at_most_one, rules_of_spec, with_roles
 
 _ROLES = ("Scheduler", "Server", "Worker", "TunerTracker", "TunerServer", "Tuner")
 _TUNER_KEY = "tuner-server-key"
 """The annotation of a template that names the devices that a role offers or asks for."""
-_ONE_SCHEDULER = rule(
-    "!('Scheduler' in self) || !has(self['Scheduler'].replicas) || self['Scheduler'].replicas <= 1",
-    "must be at most 1",
-    field_path=".Scheduler.replicas",
-    reason="FieldValueForbidden",
-)
 
 
 class MXJobModel(KubeflowSpec):
     """What an MXJob asks for."""
+
+    model_config = rules_of_spec(at_most_one("mxReplicaSpecs", "Scheduler"))
 
     job_mode: str
     """MXTrain or MXTune. The roles that there are say the same."""
@@ -40,9 +36,7 @@ class MXJob(KubeflowJob):
     container_properties = ContainerProperties(name="mxnet", port=9091, port_name="mxjob-port", required=True)
     replica_specs_field = "mxReplicaSpecs"
     leading_roles = ("Scheduler", "Tuner", "Worker")
-    spec_model = with_roles(
-        MXJobModel, _ONE_SCHEDULER, field=replica_specs_field, names=_ROLES, container=container_properties.name, any_case=True
-    )
+    spec_model = with_roles(MXJobModel, field=replica_specs_field, names=_ROLES, container=container_properties.name, any_case=True)
     scale_paths = None
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
@@ -72,12 +66,15 @@ class MXJob(KubeflowJob):
         return f"mxjob {self.metadata.name} is failed because {failed} {role} replica(s) failed."
 
     def _config(self, replica: Replica) -> dict[str, Any]:
+        return {**self._cluster, "task": {"type": replica.role.lower(), "index": replica.index}}
+
+    @cached_property
+    def _cluster(self) -> dict[str, msgspec.Raw]:
+        """What is the same for all replicas, written once."""
         found = sorted(self.spec.roles, key=lambda role: role.name.lower())
-        return {
-            "cluster": {role.name.lower(): self._places(role) for role in found},
-            "labels": {role.name.lower(): _tuner_key(role) for role in found},
-            "task": {"type": replica.role.lower(), "index": replica.index},
-        }
+        cluster = {role.name.lower(): self._places(role) for role in found}
+        labels = {role.name.lower(): _tuner_key(role) for role in found}
+        return {"cluster": msgspec.Raw(msgspec.json.encode(cluster)), "labels": msgspec.Raw(msgspec.json.encode(labels))}
 
     def _places(self, role: RoleSpec) -> list[dict[str, Any]]:
         port = self.port_of(role.name)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlop import ContainerProperties, Field, JobType, Progress, Replica, ReplicaState, ReplicaType
+from dlop import ContainerProperties, Creation, Field, JobType, Progress, Replica, ReplicaState, ReplicaType
 from dlop.api.schema import rule
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.elastic import ElasticPolicyModel, rendezvous
+from dlop.frameworks.kubeflow.elastic import AUTOSCALER_RULES, ElasticPolicyModel, autoscalers, rendezvous
 from dlop.frameworks.kubeflow.models import KubeflowSpec, at_least_one, exactly_one, rules_of_spec, scaled_by_workers, with_roles
+from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
 
 
 class PyTorchJobModel(KubeflowSpec):
     """What a PyTorchJob asks for."""
 
     model_config = rules_of_spec(
+        exactly_one("pytorchReplicaSpecs", "Master"),
+        at_least_one("pytorchReplicaSpecs", "Worker"),
         rule(
             "!has(self.elasticPolicy) || 'Worker' in self.pytorchReplicaSpecs",
             "must be configured if elastic policy is used",
@@ -46,19 +49,24 @@ class PyTorchJob(KubeflowJob):
     container_properties = ContainerProperties(name="pytorch", port=23456, port_name="pytorchjob-port", required=True)
     replica_specs_field = "pytorchReplicaSpecs"
     leading_roles = ("Master", "Worker")
-    spec_model = with_roles(
-        PyTorchJobModel,
-        exactly_one("Master"),
-        at_least_one("Worker"),
-        field=replica_specs_field,
-        names=leading_roles,
-        container=container_properties.name,
-    )
+    spec_model = with_roles(PyTorchJobModel, field=replica_specs_field, names=leading_roles, container=container_properties.name)
     scale_paths = scaled_by_workers(replica_specs_field)
+    other_resources = (HORIZONTAL_POD_AUTOSCALERS,)
+    passing_resources = other_resources
+    extra_rules = AUTOSCALER_RULES
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
         """Where the master is, how many there are, and which one of them the replica is."""
         return {"PYTHONUNBUFFERED": "1", **self._led_by_master(replica), **self._processes(), **self._nodes()}
+
+    def other_objects(self) -> tuple[Creation, ...]:
+        """An autoscaler for the workers, where the elastic policy has metrics."""
+        name = self.metadata.name
+        return autoscalers(self._elastic, job=self.owner_reference(), metadata=self.owned(name), workers=self.replicas("Worker"))
+
+    def changing_objects(self, progress: Progress) -> tuple[Creation, ...]:
+        """It follows the policy."""
+        return self.other_objects()
 
     def is_done(self, progress: Progress) -> bool:
         """As soon as one elastic worker is: the others have nothing left to do."""

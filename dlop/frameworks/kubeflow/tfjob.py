@@ -10,14 +10,22 @@ import msgspec
 from dlop import ContainerProperties, Field, JobType, Progress, Replica, ReplicaState, ReplicaType, RestartPolicy, RoleProgress, RoleSpec
 from dlop.api.schema import rule
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.models import KubeflowSpec, with_roles
+from dlop.frameworks.kubeflow.models import KubeflowSpec, rules_of_spec, with_roles
 
 _ROLES = ("PS", "Chief", "Master", "Worker", "Evaluator")
-_ONE_CHIEF = rule("!('Chief' in self && 'Master' in self)", "must have at most one of Chief and Master", reason="FieldValueForbidden")
 
 
 class TFJobModel(KubeflowSpec):
     """What a TFJob asks for."""
+
+    model_config = rules_of_spec(
+        rule(
+            "!('Chief' in self.tfReplicaSpecs && 'Master' in self.tfReplicaSpecs)",
+            "must have at most one of Chief and Master",
+            field_path=".tfReplicaSpecs",
+            reason="FieldValueForbidden",
+        )
+    )
 
     success_policy: Literal["", "AllWorkers"] | None = None
     """When a job without a chief is done: with worker 0, or with all workers."""
@@ -34,9 +42,7 @@ class TFJob(KubeflowJob):
     replica_specs_field = "tfReplicaSpecs"
     leading_roles = ("Chief", "Master", "Worker")
     informs_all_containers = False
-    spec_model = with_roles(
-        TFJobModel, _ONE_CHIEF, field=replica_specs_field, names=_ROLES, container=container_properties.name, any_case=True
-    )
+    spec_model = with_roles(TFJobModel, field=replica_specs_field, names=_ROLES, container=container_properties.name, any_case=True)
     scale_paths = None
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from dlop import ContainerProperties, JobType, Replica, ReplicaType, RestartPolicy
 from dlop.api.schema import rule
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.models import KubeflowSpec, exactly_one, with_roles
-
-_MASTER = rule("'Master' in self", "must be present", field_path=".Master", reason="FieldValueRequired")
+from dlop.frameworks.kubeflow.models import KubeflowSpec, exactly_one, rules_of_spec, with_roles
 
 
 class XGBoostJobModel(KubeflowSpec):
     """What an XGBoostJob asks for."""
+
+    model_config = rules_of_spec(
+        rule("'Master' in self.xgbReplicaSpecs", "must be present", field_path=".xgbReplicaSpecs.Master", reason="FieldValueRequired"),
+        exactly_one("xgbReplicaSpecs", "Master"),
+    )
 
 
 class XGBoostJob(KubeflowJob):
@@ -27,14 +31,7 @@ class XGBoostJob(KubeflowJob):
     container_properties = ContainerProperties(name="xgboost", port=9999, port_name="xgboostjob-port", required=True)
     replica_specs_field = "xgbReplicaSpecs"
     leading_roles = ("Master",)
-    spec_model = with_roles(
-        XGBoostJobModel,
-        _MASTER,
-        exactly_one("Master"),
-        field=replica_specs_field,
-        names=("Master", "Worker"),
-        container=container_properties.name,
-    )
+    spec_model = with_roles(XGBoostJobModel, field=replica_specs_field, names=("Master", "Worker"), container=container_properties.name)
     scale_paths = None
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
@@ -45,9 +42,10 @@ class XGBoostJob(KubeflowJob):
             "WORLD_SIZE": str(self.total_replicas),
             "RANK": str(replica.index if replica.role == "Master" else replica.index + self.replicas("Master")),
             "PYTHONUNBUFFERED": "1",
-            **self._workers(),
+            **self._workers,
         }
 
+    @cached_property
     def _workers(self) -> dict[str, str]:
         if self.total_replicas == 1:
             return {}

@@ -60,6 +60,17 @@ def test_a_spec_may_be_a_list_or_anything() -> None:
     assert spec_schema(definition(Anything)) == {"x-kubernetes-preserve-unknown-fields": True}
 
 
+def test_a_kind_may_be_particular_about_names() -> None:
+    class Particular(Plain):
+        """A job."""
+
+        name_pattern = "^[a-z]+$"
+
+    [version] = definition(Particular)["spec"]["versions"]
+    metadata = version["schema"]["openAPIV3Schema"]["properties"]["metadata"]
+    assert metadata == {"type": "object", "properties": {"name": {"type": "string", "pattern": "^[a-z]+$"}}}
+
+
 def test_columns_come_in_the_order_of_the_class() -> None:
     columns = version(definition(ListInside))["additionalPrinterColumns"]
     assert [column["name"] for column in columns] == ["Phase", "State", "Age", "Last Failure"]

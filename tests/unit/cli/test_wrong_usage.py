@@ -45,7 +45,8 @@ WRONG = {
     "get -o yaml": (2, "argument -o/--output: invalid choice: 'yaml' (choose from 'text', 'json')"),
     f"submit {NOWHERE}": (2, f"{NOWHERE} cannot be read: No such file or directory."),
     f"describe job --kubeconfig {NOWHERE}": (1, f"kubeconfig {NOWHERE} does not exist: set KUBECONFIG to one that does, or pass its path"),
-    "completion tcsh": (2, "argument shell: invalid choice: 'tcsh' (choose from 'bash', 'zsh', 'fish')"),
+    "completion": (2, "the following arguments are required: {bash,zsh,fish}."),
+    "completion tcsh": (2, "invalid choice: 'tcsh' (choose from 'bash', 'zsh', 'fish')"),
     "deploy --image": (2, "argument --image: expected one argument."),
 }
 

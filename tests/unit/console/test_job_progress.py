@@ -82,20 +82,41 @@ def test_what_passes_in_a_moment_is_no_obstacle() -> None:
 
 
 def test_the_same_trouble_of_more_pods_is_told_once() -> None:
-    clock = Clock()
-    screen = LineScreen(clock.stream, clock=clock)
+    stream = io.StringIO()
+    screen = LineScreen(stream)
     trouble = "ErrImagePull: nothing is known here of the image, so say --image x=PATH"
-    screen.show(view(replica(0, "Pending"), phase="Created", waits=(f"pod a: {trouble}",)))
-    clock.now = 1.5
-    screen.show(view(replica(0, "Pending"), phase="Created", waits=(f"pods a, b: {trouble}",)))
-    assert clock.stream.getvalue().count("waits:") == 1
+    screen.show(view(replica(0, "Pending"), phase="Created", waits=(f"pod a: {trouble}",)), elapsed_seconds=0.5)
+    screen.show(view(replica(0, "Pending"), phase="Created", waits=(f"pods a, b: {trouble}",)), elapsed_seconds=1.5)
+    assert stream.getvalue().count("waits:") == 1
+
+
+def test_of_a_job_that_is_over_it_is_told_how_replicas_ended_and_not_that_they_are_about_to() -> None:
+    before = view(replica(0, "Running"), replica(1, "Running"), replica(2, "Running"))
+    leaving = view(*(replica(index, "Terminating") for index in range(3)), phase="Succeeded")
+    ended = view(replica(0, "Succeeded", exit_code=0), replica(1, "Gone", exit_code=143), replica(2, "Terminating"), phase="Succeeded")
+    assert list(changes(before, leaving)) == ["RingJob demo: Succeeded"]
+    assert list(changes(leaving, ended)) == ["worker-0: Succeeded (exit code 0)", "worker-1: Gone (exit code 143)"]
+    assert list(changes(before, view(replica(0, "Terminating")))) == ["worker-0: Terminating"]
+
+
+async def test_the_time_of_a_job_goes_on_until_it_is_over() -> None:
+    clock = Clock(now=100.0)
+    console = Console(file=clock.stream, force_terminal=True, width=100, height=20)
+    async with LiveScreen(console, clock=clock) as screen:
+        screen.show(view(replica(0, "Running")), elapsed_seconds=2.0)
+        clock.now = 101.5
+        screen._draw()
+        assert "1 of 1 running  3.5 s" in clock.stream.getvalue()
+        screen.show(view(replica(0, "Succeeded"), phase="Succeeded"), elapsed_seconds=4.0)
+        clock.now = 109.0
+    assert "1 succeeded  4.0 s" in clock.stream.getvalue()
 
 
 async def test_a_large_job_fits_on_the_screen_and_is_whole_at_the_end() -> None:
     clock = Clock()
     console = Console(file=clock.stream, force_terminal=True, width=100, height=20)
     async with LiveScreen(console, clock=clock) as screen:
-        screen.show(view(*(replica(index, "Failed" if index == 77 else "Running") for index in range(100))))
+        screen.show(view(*(replica(index, "Failed" if index == 77 else "Running") for index in range(100))), elapsed_seconds=0.0)
         screen._draw()
         shown = clock.stream.getvalue()
         assert shown.count("Worker") <= 14

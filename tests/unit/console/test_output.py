@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dlop.console.describing import WARNING
 from dlop.console.durations import between, read_seconds, short
+from dlop.console.job_tables import duration
 from dlop.console.log_output import LogOutput
 from dlop.console.screen import Screen
 from dlop.console.tables import Table, plain_lines
 from dlop.jobs.log_lines import LogLine
+from tests.unit.console.test_job_progress import view
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,12 @@ def test_without_a_beginning_there_is_no_span() -> None:
     assert between("", None, now=5.0) == ""
     assert between("1970-01-01T00:00:00Z", "", now=5.0) == "5s"
     assert between("1970-01-01T00:00:00Z", "1970-01-01T00:01:00Z", now=5.0) == "1m"
+
+
+def test_a_suspended_job_has_no_duration_for_nothing_of_it_runs() -> None:
+    started = msgspec.structs.replace(view(), started_at="1970-01-01T00:00:00Z")
+    assert duration(started, now=47.0) == "47s"
+    assert duration(msgspec.structs.replace(started, phase="Suspended"), now=47.0) == ""
 
 
 @given(rows=st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), max_size=5))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from dlop import ContainerProperties, Options, Replica, ReplicaState, RestartPolicy, RoleSpec, SpecError
+from dlop import ContainerProperties, JobType, Options, Replica, ReplicaState, RestartPolicy, RoleSpec, SpecError
 from dlop.engine.names import RENDERED_ANNOTATION
 from dlop.kube.errors import JsonObject
 from tests.unit.job.jobs import UID, PairJob, environment, make, pair, pair_spec, template
@@ -85,6 +85,27 @@ def test_the_environment_of_the_user_comes_first_in_its_order_and_wins() -> None
         ("ME", "mine"),
         ("LEADER", "train-leader-0:7000"),
     ]
+
+
+class Loud(PairJob):
+    """A kind that tells every container, whatever the user has set, and what only the pod can tell."""
+
+    job_type = JobType(group="example.org", version="v1", kind="LoudJob")
+    informs_all_containers = True
+    environment_wins = True
+
+    def get_pod_fields(self, replica: Replica) -> Mapping[str, str]:
+        return {"POD_IP": "status.podIP"}
+
+
+def test_a_kind_may_tell_all_containers_and_win_over_the_user() -> None:
+    containers = [{"name": "main", "image": "x", "env": [{"name": "ME", "value": "mine"}]}, {"name": "side", "image": "y"}]
+    job = make(Loud, {"replicaSpecs": {"Leader": {"template": {"spec": {"containers": containers}}}}})
+    main, side = job.make_pod(job.spec.roles[0], 0, attempt=0)["spec"]["containers"]
+    own = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    told = [own, {"name": "LEADER", "value": "train-leader-0:7000"}, {"name": "ME", "value": "Leader-0"}]
+    assert main["env"] == [{"name": "ME", "value": "mine"}, *told]
+    assert side == {"name": "side", "image": "y", "env": told}
 
 
 def test_rendering_changes_nothing_in_the_spec() -> None:

@@ -66,6 +66,21 @@ def test_replicas_of_a_job_that_is_over_are_gone_and_not_missing() -> None:
 
 
 @pytest.mark.parametrize(
+    ("exit_code", "state"),
+    [(0, "Succeeded"), (143, "Gone")],
+)
+def test_a_pod_that_has_ended_while_it_was_told_to_go_with_its_job_is_told_by_its_end(exit_code: int, state: str) -> None:
+    moments = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:01:00Z"}
+    ended = {"terminated": {"exitCode": exit_code, **moments}}
+    phase = "Failed" if exit_code else "Succeeded"
+    leaving = pod("job-worker-0", phase, ended, deletionTimestamp="2026-01-01T00:00:40Z", deletionGracePeriodSeconds=30)
+    assert states(view_of(found(status=record("Succeeded")), [leaving]))["Worker 0"] == state
+    assert states(view_of(found(status=record("Running")), [leaving]))["Worker 0"] == "Terminating"
+    still_there = pod("job-worker-0", deletionTimestamp="2026-01-01T00:00:40Z")
+    assert states(view_of(found(status=record("Succeeded")), [still_there]))["Worker 0"] == "Terminating"
+
+
+@pytest.mark.parametrize(
     ("found_pod", "expected"),
     [
         (
@@ -196,6 +211,28 @@ def test_conditions_and_events_of_job_and_pods_are_one_story_oldest_first() -> N
         ("CrewJobRunning", "job", 1, False),
         ("Failed", "job", 1, True),
     ]
+
+
+def test_within_a_second_the_server_knows_the_order() -> None:
+    second = "2026-01-01T00:00:00Z"
+    condition = {"type": "Running", "status": "True", "reason": "CrewJobRunning", "message": "it runs", "lastTransitionTime": second}
+    about_pod = {"kind": "Pod", "name": "job-worker-0", "uid": "p"}
+    events = [
+        event("Started", second, **about_pod, metadata={"resourceVersion": "12"}),
+        event("Scheduled", second, **about_pod, metadata={"resourceVersion": "9"}),
+        event("CreatedPods", "2026-01-01T00:00:00.700000Z", metadata={"resourceVersion": "8"}),
+        event("Before", "2025-12-31T23:59:59.900000Z", metadata={"resourceVersion": "20"}),
+    ]
+    view = view_of(found(status={**record(), "conditions": [condition]}), [pod("job-worker-0")], events)
+    assert [each.reason for each in view.history] == ["Before", "Submitted", "CreatedPods", "Scheduled", "Started", "CrewJobRunning"]
+
+
+def test_without_numbered_versions_the_finer_clock_decides() -> None:
+    events = [
+        event("Second", "2026-01-01T00:00:01.700000Z", metadata={"resourceVersion": "a"}),
+        event("First", "2026-01-01T00:00:01.200000Z", metadata={"resourceVersion": "b"}),
+    ]
+    assert [each.reason for each in view_of(found(), [], events).history] == ["Submitted", "First", "Second"]
 
 
 @pytest.mark.parametrize("status", [{"dlop": 3}, {"dlop": {"phase": "Boat"}}, {"conditions": [None, 3, {"type": 5}]}, {"startTime": 7}])

@@ -169,7 +169,8 @@ class RuleTree:
                 return None
         except EvaluationError as problem:
             return FieldError(FieldErrorType.INVALID, path or "<nil>", _failure_words(problem, rule), self._type)
-        path = f"{path}{rule.field_path}" if path else rule.field_path.removeprefix(".")
+        if rule.field_path:
+            path = f"{path}.{rule.field_path}" if path else rule.field_path
         detail = "" if rule.reason is FieldErrorType.DUPLICATE else _message(rule, seen, old)
         shown = OMITTED if self._type in ("object", "array") else value
         return FieldError(rule.reason, path or "<nil>", detail, shown)
@@ -195,7 +196,7 @@ def _field_path(given: str, node: Node) -> str:
         is_field = place is None or step in place.properties or place.additional is None
         steps.append(f".{step}" if is_field else f"[{step}]")
         place = place and (place.properties.get(step) or place.additional)
-    return "".join(steps)
+    return "".join(steps).removeprefix(".")
 
 
 def _optional(old: Any) -> Any:

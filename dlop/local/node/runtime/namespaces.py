@@ -84,7 +84,10 @@ class NamespacesRuntime:
     def description(self) -> str:
         """One line for the user: what isolation there is, and what is missing."""
         if self._block is not None:
-            return "pods run in namespaces of their own (files, processes) on this machine's network: ports may collide, and what they open is open to the network too"
+            return (
+                "pods run in namespaces of their own (files, processes) on this machine's network: ports may collide, "
+                "and what they open is open to the network too"
+            )
         return "pods run in namespaces of their own (network, files, processes); they cannot reach networks outside"
 
     @property

@@ -1,0 +1,48 @@
+"""Other objects that are kept up with their job: a list of the pods that run, the right to reach them.
+
+What they were made of is noted on them as a hash. So nobody has to keep their contents, and one look tells whether they are up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dlop.engine.case import Case
+from dlop.engine.names import RENDERED_ANNOTATION
+from dlop.engine.plan import Change, Creation
+from dlop.engine.progress import Progress
+from dlop.engine.stamp import read_stamp, stamped_object
+from dlop.kube.errors import JsonObject
+from dlop.kube.objects import ObjectMeta
+
+
+def as_of_now(case: Case, progress: Progress, creations: Iterable[Creation]) -> tuple[Creation, ...]:
+    """These creations, each as it is to be now."""
+    creations = tuple(creations)
+    if not creations:
+        return creations
+    current = {(each.resource, each.name): each for each in _current(case, progress)}
+    return tuple(current.get((each.resource, each.name), each) for each in creations)
+
+
+def to_change(case: Case, progress: Progress) -> tuple[Change, ...]:
+    """Objects that are there and would be made of something else now."""
+    if not case.snapshot.others:
+        return ()
+    there = {(resource, found.metadata.name): found.metadata for resource, found in case.snapshot.others}
+    kept = ((each, there.get((each.resource, each.name))) for each in _current(case, progress))
+    return tuple(
+        Change(each.resource, found.uid, each.body) for each, found in kept if found is not None and _is_outdated(found, each.body)
+    )
+
+
+def _current(case: Case, progress: Progress) -> Iterator[Creation]:
+    generation = case.job.metadata.generation
+    for each in case.job.changing_objects(progress):
+        yield Creation(each.resource, stamped_object(each.body, generation=generation))
+
+
+def _is_outdated(found: ObjectMeta, body: JsonObject) -> bool:
+    """Only the hash counts: a new generation need not make a difference."""
+    stamp = found.annotations.get(RENDERED_ANNOTATION, "")
+    return found.deletion_timestamp is None and read_stamp(stamp)[1] != read_stamp(body["metadata"]["annotations"][RENDERED_ANNOTATION])[1]

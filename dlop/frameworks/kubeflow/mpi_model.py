@@ -1,0 +1,44 @@
+"""What the spec of an MPIJob looks like, for its CRD and for the operator."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from dlop import CleanPodPolicy
+from dlop.api.models import Count
+from dlop.api.schema import rule
+from dlop.frameworks.kubeflow.models import KubeflowSpec, rules_of_spec, with_roles
+
+REPLICA_SPECS = "mpiReplicaSpecs"
+_LAUNCHER = f"self.{REPLICA_SPECS}['Launcher']"
+# It becomes part of a script: nothing but the name of a container may stand there.
+_ContainerName = Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=63)]
+
+
+class MPIJobModel(KubeflowSpec):
+    """What an MPIJob asks for."""
+
+    model_config = rules_of_spec(
+        rule(
+            f"'Launcher' in self.{REPLICA_SPECS}", "must be present", field_path=f".{REPLICA_SPECS}.Launcher", reason="FieldValueRequired"
+        ),
+        rule(
+            f"!('Launcher' in self.{REPLICA_SPECS}) || !has({_LAUNCHER}.replicas) || {_LAUNCHER}.replicas == 1",
+            "must be 1",
+            field_path=f".{REPLICA_SPECS}.Launcher.replicas",
+            reason="FieldValueForbidden",
+        ),
+    )
+
+    slots_per_worker: Count | None = None
+    """How many processes a worker takes. One, when left out."""
+    clean_pod_policy: CleanPodPolicy | None = None
+    """Which pods of a finished job are deleted, where the run policy does not say."""
+    main_container: _ContainerName | None = None
+    """The container of a worker in which commands run. The first one, when left out."""
+
+
+SPEC_MODEL = with_roles(MPIJobModel, field=REPLICA_SPECS, names=("Launcher", "Worker"), container="")
+"""With the roles."""

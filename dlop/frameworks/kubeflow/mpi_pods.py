@@ -1,0 +1,69 @@
+"""What the pods of an MPI job get besides what their user wrote: the scripts, and for the launcher a kubectl."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlop.frameworks.kubeflow.mpi_scripts import DISCOVERY, HOSTFILE, KUBECTL_MOUNT, MOUNT, SHELL
+from dlop.kube.errors import JsonObject
+
+_CONFIG, _KUBECTL = "mpi-job-config", "mpi-job-kubectl"
+_CONFIG_MOUNT = {"name": _CONFIG, "mountPath": MOUNT}
+_KUBECTL_MOUNT = {"name": _KUBECTL, "mountPath": KUBECTL_MOUNT}
+_EXECUTABLE, _READABLE = 0o555, 0o444
+_SIZE = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
+
+
+def worker_spec(spec: JsonObject, *, config_map: str) -> JsonObject:
+    """The spec of a worker. One that is not told what to run waits for commands."""
+    first = spec["containers"][0]
+    waiting = {} if first.get("command") else {"command": ["sleep"], "args": ["365d"]}
+    volume = _config_volume(config_map, {SHELL: _EXECUTABLE})
+    return _with_volumes({**spec, "containers": [{**first, **waiting}, *spec["containers"][1:]]}, [volume], [_CONFIG_MOUNT])
+
+
+def launcher_spec(spec: JsonObject, *, config_map: str, service_account: str, image: str, namespace: str) -> JsonObject:
+    """The spec of the launcher."""
+    files = {SHELL: _EXECUTABLE, HOSTFILE: _READABLE, DISCOVERY: _EXECUTABLE}
+    volumes = [{"name": _KUBECTL, "emptyDir": {}}, _config_volume(config_map, files)]
+    found = _with_volumes(spec, volumes, [_KUBECTL_MOUNT, _CONFIG_MOUNT])
+    delivery = _delivery(image, namespace)
+    return {**found, "serviceAccountName": service_account, "initContainers": [*_listed(spec, "initContainers"), delivery]}
+
+
+def asks_for_gpu(template: JsonObject) -> bool:
+    """Whether a container of a pod has a GPU among its limits."""
+    found = (container.get("resources") for container in template["spec"]["containers"])
+    limits = (each.get("limits") for each in found if isinstance(each, dict))
+    return any("gpu" in str(name) for each in limits if isinstance(each, dict) for name in each)
+
+
+def variables_of(template: JsonObject) -> frozenset[str]:
+    """The names of the variables that the user has set in the first container."""
+    return frozenset(str(each.get("name")) for each in _listed(template["spec"]["containers"][0], "env"))
+
+
+def _with_volumes(spec: JsonObject, volumes: list[JsonObject], mounts: list[JsonObject]) -> JsonObject:
+    first, *others = spec["containers"]
+    mounted = {**first, "volumeMounts": [*_listed(first, "volumeMounts"), *mounts]}
+    return {**spec, "containers": [mounted, *others], "volumes": [*_listed(spec, "volumes"), *volumes]}
+
+
+def _config_volume(config_map: str, modes: dict[str, int]) -> JsonObject:
+    items = [{"key": name, "path": name, "mode": mode} for name, mode in modes.items()]
+    return {"name": _CONFIG, "configMap": {"name": config_map, "items": items}}
+
+
+def _delivery(image: str, namespace: str) -> JsonObject:
+    return {
+        "name": "kubectl-delivery",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "env": [{"name": "TARGET_DIR", "value": KUBECTL_MOUNT}, {"name": "NAMESPACE", "value": namespace}],
+        "volumeMounts": [_KUBECTL_MOUNT, _CONFIG_MOUNT],
+        "resources": {"limits": _SIZE, "requests": _SIZE},
+    }
+
+
+def _listed(found: JsonObject, name: str) -> list[Any]:
+    return found.get(name) or []

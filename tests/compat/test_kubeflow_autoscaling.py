@@ -1,0 +1,67 @@
+"""An elastic PyTorchJob with metrics has an autoscaler for as long as it goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
+from dlop.kube.errors import JsonObject
+from dlop.testing.kit import OperatorKit
+from dlop.testing.virtual_time import virtual_time
+from tests.compat.kubeflow_manifests import manifest
+
+METRICS: list[JsonObject] = [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]
+
+
+def elastic(**more: Any) -> JsonObject:
+    policy = {"minReplicas": 1, "maxReplicas": 3, "metrics": METRICS, **more}
+    return manifest(PyTorchJob, {"Worker": 2}, elasticPolicy=policy)
+
+
+def autoscalers(kit: OperatorKit) -> list[JsonObject]:
+    return [stored.body for _, stored in kit.cluster.store.list("horizontalpodautoscalers.autoscaling", namespace="default")]
+
+
+@virtual_time
+async def test_the_autoscaler_is_that_of_the_policy_and_follows_it() -> None:
+    async with OperatorKit(frameworks=[PyTorchJob]) as kit:
+        kit.script.when("*").run()
+        job = await kit.submit(elastic())
+        await kit.until(job, phase="Running")
+        [found] = autoscalers(kit)
+        assert found["metadata"]["name"] == "demo"
+        assert found["metadata"]["ownerReferences"][0]["uid"] == job.body["metadata"]["uid"]
+        assert found["spec"] == {
+            "scaleTargetRef": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "demo"},
+            "minReplicas": 1,
+            "maxReplicas": 3,
+            "metrics": METRICS,
+        }
+        await kit.edit(job, {"spec": {"elasticPolicy": {"maxReplicas": 5}}})
+        await kit.until(job, reached=lambda _: autoscalers(kit)[0]["spec"]["maxReplicas"] == 5)
+        assert await kit.writes_at_rest() == []
+        await kit.edit(job, {"spec": {"elasticPolicy": {"metrics": None}}})
+        await kit.until(job, reached=lambda _: not autoscalers(kit))
+        assert await kit.writes_at_rest() == []
+
+
+@virtual_time
+async def test_a_suspended_job_has_no_autoscaler_until_it_is_resumed() -> None:
+    async with OperatorKit(frameworks=[PyTorchJob]) as kit:
+        kit.script.when("*").run()
+        job = await kit.submit(elastic())
+        await kit.until(job, phase="Running")
+        await kit.edit(job, {"spec": {"runPolicy": {"suspend": True}}})
+        await kit.until(job, phase="Suspended", reached=lambda _: not autoscalers(kit))
+        await kit.edit(job, {"spec": {"runPolicy": {"suspend": False}}})
+        await kit.until(job, phase="Running", reached=lambda _: len(autoscalers(kit)) == 1)
+
+
+@virtual_time
+async def test_bug_19_is_not_there_a_finished_job_has_no_autoscaler() -> None:
+    async with OperatorKit(frameworks=[PyTorchJob]) as kit:
+        kit.script.when("*").run().after(60).succeed()
+        job = await kit.submit(elastic())
+        await kit.until(job, phase="Running", reached=lambda _: len(autoscalers(kit)) == 1)
+        await kit.until(job, phase="Succeeded", reached=lambda _: not autoscalers(kit))
+        assert await kit.writes_at_rest() == []
