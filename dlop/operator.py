@@ -20,6 +20,7 @@ from dlop.control.machinery import Machinery, Means
 from dlop.declaration import Options
 from dlop.job import DLJob
 from dlop.kube.client import Client, Limits
+from dlop.kube.garbage import give_back_memory
 from dlop.kube.informer import Informer, Pace
 from dlop.kube.lease import Elector, LeaseTiming
 from dlop.kube.metrics import MeasuredTransport, Metrics
@@ -175,6 +176,7 @@ class Operator:
             await scope.wait_synced()
         await self._following.wait_synced()
         self._synced.set()
+        give_back_memory()
         log.info("caches are in step with the server", kinds=self._following.kinds)
         if self._elector is None:
             await self._work()

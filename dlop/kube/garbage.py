@@ -1,4 +1,4 @@
-"""Keeps Python's garbage collector out of the way of the event loop.
+"""Keeps Python's garbage collector out of the way of the event loop, and gives back what only the start needed.
 
 A full collection walks through every container object of the process, and the loop stands still meanwhile. Most of what
 there is to walk through is code: it was loaded at the start and stays until the end.
@@ -6,6 +6,7 @@ there is to walk through is code: it was loaded at the start and stays until the
 
 from __future__ import annotations
 
+import ctypes
 import gc
 
 # Collections that come often enough to be short, and seldom enough to cost little: by default there is one for every 700
@@ -18,3 +19,10 @@ def tune_garbage_collection() -> None:
     gc.set_threshold(*_THRESHOLDS)
     gc.collect()
     gc.freeze()
+
+
+def give_back_memory() -> None:
+    """Give the system back what long lists needed for a moment. The C library would keep it for ever, where it can be asked."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -186,6 +186,16 @@ class PodStatus(_Slim, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
+    def __post_init__(self) -> None:
+        # Every pod has half a dozen conditions that tell what the rest of its status tells: a quarter of its size.
+        if self.conditions:
+            msgspec.structs.force_setattr(self, "conditions", tuple(filter(_tells_more, self.conditions)))
+
+
+def _tells_more(condition: Condition) -> bool:
+    """Whether a condition of a pod tells what nothing else does: that it cannot be placed, or has to go."""
+    return condition.type == "DisruptionTarget" or (condition.type == "PodScheduled" and condition.status != "True")
+
 
 class Pod(_Slim, frozen=True):
     """A pod, as far as its job is concerned."""
