@@ -21,6 +21,9 @@ _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 
+KUBECTL_DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest"
+"""The one that Kubeflow publishes."""
+
 
 class DeclarationError(TypeError):
     """A framework class leaves something out, or says it wrongly. The message says what to write."""
@@ -124,8 +127,12 @@ class Options:
     """Such as `cluster.local`; empty leaves host names to the search path of the pods."""
     node_lost_seconds: int | None = 60
     """How long after its grace period a pod may be on its way out before it is removed by force; None: for ever."""
-    kubectl_delivery_image: str = "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest"
+    kubectl_delivery_image: str = KUBECTL_DELIVERY_IMAGE
     """What brings kubectl to the launchers of MPI jobs."""
+    pytorch_init_container_image: str = ""
+    """What waits in the workers of a PyTorchJob until the name of its master is known; empty: nothing needs to."""
+    pytorch_init_container_max_tries: int = 100
+    """How often it tries, every two seconds."""
 
 
 def check_declaration(kind: type[Any]) -> None:

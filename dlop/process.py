@@ -17,7 +17,7 @@ import structlog
 import yaml
 
 from dlop.accelerators import read_accelerators
-from dlop.declaration import Accelerator, Options
+from dlop.declaration import KUBECTL_DELIVERY_IMAGE, Accelerator, Options
 from dlop.engine.spec import SpecError
 from dlop.kube.errors import ConfigurationError
 from dlop.kube.garbage import tune_garbage_collection
@@ -103,7 +103,14 @@ def _operator(settings: Settings, registry: Registry, transport: HttpTransport, 
 def _options(settings: Settings) -> Options:
     path = settings.controller_config_file
     accelerators = _accelerators(Path(path)) if path else {}
-    return Options(accelerators=accelerators, cluster_domain=settings.cluster_domain, node_lost_seconds=settings.node_lost_seconds)
+    return Options(
+        accelerators=accelerators,
+        cluster_domain=settings.cluster_domain,
+        node_lost_seconds=settings.node_lost_seconds,
+        kubectl_delivery_image=settings.mpi_kubectl_delivery_image or KUBECTL_DELIVERY_IMAGE,
+        pytorch_init_container_image=settings.pytorch_init_container_image,
+        pytorch_init_container_max_tries=settings.pytorch_init_container_max_tries,
+    )
 
 
 def _accelerators(path: Path) -> Mapping[str, Accelerator]:

@@ -19,6 +19,7 @@ BUILT_IN = (
     "dlop.frameworks.mpba_mxjob:MXJob",
     "dlop.frameworks.mpba_tfjob:TFJob",
     "dlop.frameworks.kubeflow.jaxjob:JAXJob",
+    "dlop.frameworks.kubeflow.mpijob:MPIJob",
     "dlop.frameworks.kubeflow.mxjob:MXJob",
     "dlop.frameworks.kubeflow.paddlejob:PaddleJob",
     "dlop.frameworks.kubeflow.pytorchjob:PyTorchJob",

@@ -84,6 +84,14 @@ class Settings(BaseModel):
     )
     controller_config_file: str = Field(default="", description="a YAML file with the accelerators of the cluster")
     cluster_domain: str = Field(default="", description="the DNS domain of the cluster; empty leaves it to the search path of the pods")
+    mpi_kubectl_delivery_image: str = Field(
+        default="", description="the image that brings kubectl to the launchers of MPI jobs; by default the one that Kubeflow publishes"
+    )
+    pytorch_init_container_image: str = Field(
+        default="",
+        description="an image with nslookup for an init container that waits for a PyTorchJob's master; empty: none, none is needed",
+    )
+    pytorch_init_container_max_tries: int = Field(default=100, ge=1, description="how often that init container tries, every two seconds")
     drain_seconds: float = Field(default=20.0, ge=0, description="how long work under way may take to end after SIGTERM")
     watch_age_limit_seconds: float = Field(
         default=600.0, gt=0, description="how long without a sign from the API server until /healthz says no"

@@ -187,7 +187,7 @@ class ToyServer:
         if refusal is not None:
             yield StreamResponse(refusal.status, refusal.headers, _once(refusal.body))
         else:
-            yield StreamResponse(200, {}, self._lines(query, fault, float(query["timeoutSeconds"])))
+            yield StreamResponse(200, {}, self._lines(query, fault, float(query["timeoutSeconds"]), idle_timeout_seconds))
 
     async def refresh_credentials(self) -> str:
         """There are none."""
@@ -240,7 +240,9 @@ class ToyServer:
         token = f"{version}/{page[-1]['metadata']['name']}" if more else ""
         return Response(200, {}, msgspec.json.encode({"metadata": {"resourceVersion": str(version), "continue": token}, "items": page}))
 
-    async def _lines(self, query: dict[str, str], fault: Fault, timeout_seconds: float) -> AsyncIterator[bytes]:
+    async def _lines(
+        self, query: dict[str, str], fault: Fault, timeout_seconds: float, idle_timeout_seconds: float
+    ) -> AsyncIterator[bytes]:
         if fault in (Fault.GARBAGE, Fault.TORN, Fault.ENDED):
             yield {Fault.GARBAGE: b"nonsense\n", Fault.TORN: b'{"type":"ADDED","obj', Fault.ENDED: b""}[fault]
             return
@@ -253,12 +255,12 @@ class ToyServer:
                 for body in state:
                     yield _line("ADDED", body)
                 yield _line("BOOKMARK", _bookmark(stream.position, {"k8s.io/initial-events-end": "true"}))
-            async for line in self._follow(stream, timeout_seconds):
+            async for line in self._follow(stream, timeout_seconds, idle_timeout_seconds):
                 yield line
         finally:
             self._streams.discard(stream)
 
-    async def _follow(self, stream: _Stream, timeout_seconds: float) -> AsyncIterator[bytes]:
+    async def _follow(self, stream: _Stream, timeout_seconds: float, idle_timeout_seconds: float) -> AsyncIterator[bytes]:
         ends = asyncio.get_running_loop().time() + timeout_seconds
         while not stream.silent and (left := ends - asyncio.get_running_loop().time()) > 0:
             for at, kind, body in self.history:
@@ -277,7 +279,8 @@ class ToyServer:
                 stream.position = max(stream.position, self._shown)
                 yield _line("BOOKMARK", _bookmark(stream.position))
         if stream.silent:
-            await asyncio.sleep(86_400)
+            await asyncio.sleep(idle_timeout_seconds)
+            raise TransportError("nothing came for too long")
 
 
 async def _ending(how: Cut) -> AsyncIterator[bytes]:

@@ -26,13 +26,52 @@ log = structlog.get_logger(__name__)
 Listener = Callable[[Kind], None]
 
 
+_KEEPS_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
+
+
 class _Slim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """As the structs of `dlop.kube.objects`: what is not named is never kept. Definitions are large."""
+
+
+class _Anything(_Slim, frozen=True):
+    """Of which only matters that it is there."""
+
+
+class _StatusProperties(_Slim, frozen=True):
+    dlop: _Anything | None = None
+
+
+class _StatusSchema(_Slim, frozen=True):
+    keeps_unknown: bool = msgspec.field(default=False, name=_KEEPS_UNKNOWN)
+    properties: _StatusProperties = _StatusProperties()
+
+
+class _RootProperties(_Slim, frozen=True):
+    status: _StatusSchema | None = None
+
+
+class _RootSchema(_Slim, frozen=True):
+    keeps_unknown: bool = msgspec.field(default=False, name=_KEEPS_UNKNOWN)
+    properties: _RootProperties = _RootProperties()
+
+
+class _Schema(_Slim, frozen=True):
+    root: _RootSchema = msgspec.field(default_factory=_RootSchema, name="openAPIV3Schema")
 
 
 class _Version(_Slim, frozen=True):
     name: str = ""
     served: bool = False
+    schema: _Schema | None = None
+
+    @property
+    def keeps_record(self) -> bool:
+        """Whether the server stores what dlop writes down about a job, and does not drop it as a field that it does not know."""
+        if self.schema is None:
+            return True
+        root = self.schema.root
+        status = root.properties.status
+        return root.keeps_unknown if status is None else status.keeps_unknown or status.properties.dlop is not None
 
 
 class _Spec(_Slim, frozen=True):
@@ -55,6 +94,10 @@ class Definition(_Slim, frozen=True):
         """Whether objects of this version can be read now."""
         established = any(condition.type == "Established" and condition.status == "True" for condition in self.status.conditions)
         return established and any(found.name == version and found.served for found in self.spec.versions)
+
+    def keeps_records(self, version: str) -> bool:
+        """Whether jobs of this version can be run. A definition of another operator may drop what dlop has to remember."""
+        return all(found.keeps_record for found in self.spec.versions if found.name == version)
 
 
 class Definitions:
@@ -127,13 +170,28 @@ class Definitions:
 
     def _told(self, change: Change[Definition]) -> None:
         for kind in self._kinds.get(change.object.metadata.name, ()):
-            serves = change.new is not None and change.new.serves(kind.resource.version)
+            serves = change.new is not None and _is_fit(change.new, kind)
             if serves and kind not in self._served:
                 self._served.add(kind)
                 self._arrived(kind)
             elif not serves and kind in self._served:
                 self._served.remove(kind)
                 self._departed(kind)
+
+
+def _is_fit(definition: Definition, kind: Kind) -> bool:
+    """Whether jobs of a kind can be run under its definition."""
+    if not definition.serves(kind.resource.version):
+        return False
+    if definition.keeps_records(kind.resource.version):
+        return True
+    # Without a memory, what has failed would be found anew for ever. Nothing is touched before that is mended.
+    log.error(
+        "the definition of a kind drops status.dlop, it may be that of another operator: its jobs are left alone "
+        "until the definition of dlop is applied; do so with `dlop install`",
+        kind=kind.resource.qualified_name,
+    )
+    return False
 
 
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"

@@ -165,9 +165,17 @@ class Writer:
         owner = _read_partial(answer.body).metadata.controller
         is_own = owner is not None and owner.uid == self.uid
         if not self.scope.sees_all(creation.resource):  # then no cache will ever show who has the name
-            return DONE if is_own else Written(Result.REFUSED, conflict)
+            return await self._show(creation) if is_own else Written(Result.REFUSED, conflict)
         self._note(creation.resource, answer.body)
         return Written(Result.STALE if is_own else Result.TAKEN)
+
+    async def _show(self, creation: Creation) -> Written:
+        """Give an object of the job the label that it lacks: another operator may have made it."""
+        try:
+            await self._merge(creation.resource, creation.name, {"metadata": {"labels": {JOB_UID_LABEL: self.uid}}})
+        except KubeError as error:
+            log.info("an object of the job cannot be given its label", child=creation.name, error=str(error))
+        return DONE
 
     def _has_left(self, deletion: Deletion) -> bool:
         found = self.scope.child(deletion.resource, namespace=self.key.namespace, name=deletion.name)

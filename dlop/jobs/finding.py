@@ -118,7 +118,7 @@ async def _search(kinds: Iterable[type[DLJob]], look: Callable[[type[DLJob]], Aw
     chosen = list(kinds)
     answers = dict(zip(chosen, await asyncio.gather(*map(looked, chosen)), strict=True))
     forbidden = {kind: error for kind, error in answers.items() if isinstance(error, ForbiddenError)}
-    _raise_unless_harmless(list(answers.values()), all_forbidden=len(forbidden) == len(chosen))
+    _raise_unless_harmless(list(answers.values()), is_any_readable=any(map(_was_read, answers.values())))
     return Search(
         jobs=tuple(job for answer in answers.values() if isinstance(answer, list) for job in answer),
         unreadable=tuple(kind.job_type.resource.qualified_name for kind in forbidden),
@@ -126,9 +126,14 @@ async def _search(kinds: Iterable[type[DLJob]], look: Callable[[type[DLJob]], Aw
     )
 
 
-def _raise_unless_harmless(answers: list[list[FoundJob] | KubeError], *, all_forbidden: bool) -> None:
+def _was_read(answer: list[FoundJob] | KubeError) -> bool:
+    """Whether a kind could be read, if only to find that it has no such job. A kind that is not served has no name to tell."""
+    return isinstance(answer, list) or (isinstance(answer, NotFoundError) and bool(answer.details.get("name")))
+
+
+def _raise_unless_harmless(answers: list[list[FoundJob] | KubeError], *, is_any_readable: bool) -> None:
     for answer in answers:
-        harmless = NotFoundError if all_forbidden else (NotFoundError, ForbiddenError)
+        harmless = (NotFoundError, ForbiddenError) if is_any_readable else NotFoundError
         if isinstance(answer, KubeError) and not isinstance(answer, harmless):
             raise answer
 

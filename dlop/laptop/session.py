@@ -12,11 +12,13 @@ import msgspec
 
 from dlop.console.line_screen import JobScreen
 from dlop.engine.outcome import Phase
+from dlop.engine.progress import ReplicaState
 from dlop.jobs.errors import JobsError, OutOfReachError, SubmitError
 from dlop.jobs.found import FoundJob
 from dlop.jobs.log_following import follow_logs
 from dlop.jobs.logs import LogChoice, read_logs
 from dlop.jobs.looking import look_at_job
+from dlop.jobs.replicas import LEAVING
 from dlop.jobs.submitting import submit
 from dlop.jobs.view import JobView
 from dlop.kube.errors import AlreadyExistsError, KubeError, StatusError
@@ -38,6 +40,9 @@ NAMESPACE = "default"
 _TAIL_LINES = 10
 # Reading them should take no time at all.
 _LAST_LINES_SECONDS = 2.0
+# Long logs on a busy machine take their time.
+_WHOLE_LOG_SECONDS = 60.0
+_GOING_ON = (ReplicaState.PENDING, ReplicaState.RUNNING, LEAVING)
 
 
 class Session:
@@ -169,7 +174,9 @@ class Session:
         return self._took_seconds.setdefault(view.uid, elapsed) if view.is_over else elapsed
 
     def _seconds_left(self) -> float:
-        """How long the last lines of pods that are being ended may still take."""
+        """How long the last lines of pods may still take. What has ended is read to its end, however long that is."""
+        if not any(replica.state in _GOING_ON for view in self._views.values() for replica in view.replicas):
+            return _WHOLE_LOG_SECONDS
         over_at = self._submitted_at + max(self._took_seconds.values(), default=0.0)
         return max(0.0, over_at + SETTLING_SECONDS - _now())
 

@@ -27,8 +27,7 @@ SETTLING_SECONDS = 2.0
 async def looks_at(client: Client, found: FoundJob) -> AsyncGenerator[JobView, None]:
     """The job with its pods as it is now, and again while it changes, without its history.
 
-    The last look but one is at its end, and the last one at how its pods ended that were told to go with it: they have a few
-    seconds for that.
+    The last look but one is at its end, and the last one at how the rest of its pods ended: they have a few seconds for that.
 
     Raises:
         OutOfReachError: it was deleted before it was over.
@@ -58,7 +57,7 @@ class _Sight:
     def __init__(self, found: FoundJob) -> None:
         self._found = found
         self._pods: dict[str, Pod] = {}
-        self._leaving: set[str] = set()
+        self._unended: set[str] = set()
         self._heard: set[int] = set()
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
@@ -89,7 +88,7 @@ class _Sight:
 
     def _take_pods(self, news: News[Pod]) -> None:
         for pod in news.gone:
-            self._leaving.discard(pod.metadata.uid)
+            self._unended.discard(pod.metadata.uid)
             # How the pods of a job that is over have ended is worth keeping.
             if self._over.is_set() and _has_ended(pod):
                 self._pods[pod.metadata.uid] = pod
@@ -97,13 +96,13 @@ class _Sight:
                 self._pods.pop(pod.metadata.uid, None)
         for pod in news.there:
             self._pods[pod.metadata.uid] = pod
-            if pod.metadata.deletion_timestamp is None or _has_ended(pod):
-                self._leaving.discard(pod.metadata.uid)
+            if _has_ended(pod):
+                self._unended.discard(pod.metadata.uid)
             else:
-                self._leaving.add(pod.metadata.uid)
+                self._unended.add(pod.metadata.uid)
 
     def _note_whether_settled(self) -> None:
-        if self._over.is_set() and not self._leaving:
+        if self._over.is_set() and not self._unended:
             self._settled.set()
         else:
             self._settled.clear()
@@ -124,7 +123,7 @@ class _Sight:
                 await _first(feeding, self._over)
 
     async def settle(self, feeding: asyncio.Task[None]) -> None:
-        """Wait until the pods that were told to go have ended, unless they take too long."""
+        """Wait until all pods have ended, unless they take too long, or were never told to go."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLING_SECONDS):
                 await _first(feeding, self._settled)

@@ -1,4 +1,4 @@
-"""The rights that the operator needs, made from the kinds that it runs. No secrets, no exec, nothing with a star.
+"""The rights that the operator needs, made from the kinds that it runs. No secrets, nothing with a star.
 
     what                    verbs                                      why
     jobs                    get list watch delete                      informer, live check before adoption, TTL
@@ -9,7 +9,8 @@
     definitions             get list watch                             kinds that are installed later; cluster-wide only
     leases                  get watch update by name, create           leader election, in the operator's own namespace
 
-A kind that makes other objects names its rights in `extra_rules`.
+A kind that makes other objects names its rights in `extra_rules`. Of those that come with dlop only MPIJob does: its launchers
+run commands in their workers (pods/exec), and nobody can give a right that he does not have. Who has no MPI jobs leaves it out.
 """
 
 from __future__ import annotations

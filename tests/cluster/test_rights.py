@@ -15,8 +15,10 @@ import cluster_credentials
 import pytest
 from real_cluster import RealCluster
 
+from dlop import DLJob
 from dlop.api.crd import definitions
-from dlop.kube.client import Client
+from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import ForbiddenError, JsonObject, NotFoundError
 from dlop.kube.http import connect
 from dlop.kube.resources import EVENTS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
@@ -25,6 +27,7 @@ from dlop.manifests.applying import DEPLOYMENTS, apply, ensure_namespace, remove
 from dlop.manifests.deployment import Deployed
 from dlop.manifests.whole import operator
 from tests.kinds_for_crds import KINDS, Plain
+from tests.unit.job.jobs import make
 
 GROUP = Plain.job_type.group
 CHILD_VERBS = ("get", "list", "watch", "create", "patch", "delete")
@@ -80,19 +83,21 @@ class Place:
 
 
 @asynccontextmanager
-async def deployed(cluster: RealCluster, folder: Path, *, one_namespace: bool) -> AsyncIterator[Place]:
+async def deployed(
+    cluster: RealCluster, folder: Path, *, one_namespace: bool, kinds: tuple[type[DLJob], ...] = KINDS
+) -> AsyncIterator[Place]:
     name = f"rights-{uuid.uuid4().hex[:8]}"
     chosen = Deployed(namespace=name, watched_namespaces=(name,) if one_namespace else ())
     admin = Client(await connect(cluster.kubeconfig_path))
     try:
         await ensure_namespace(admin, deployment.namespace(name), say=_silently)
-        await apply(admin, [*definitions(KINDS), *operator(KINDS, chosen)], say=_silently)
+        await apply(admin, [*definitions(kinds), *operator(kinds, chosen)], say=_silently)
         as_operator = Client(await connect(await service_account_kubeconfig(cluster, admin, chosen, folder)))
         try:
             yield Place(admin, as_operator, chosen)
         finally:
             await as_operator.close()
-            await remove(admin, operator(KINDS, chosen), say=_silently)
+            await remove(admin, operator(kinds, chosen), say=_silently)
     finally:
         await admin.close()
 
@@ -182,6 +187,21 @@ async def test_pods_and_events_are_really_made(cluster_wide: Place) -> None:
     await cluster_wide.operator.delete(PODS, "made", namespace=own, grace_seconds=0)
     with pytest.raises(NotFoundError):
         await cluster_wide.admin.get(PODS, "made", namespace=own)
+
+
+async def test_an_operator_of_mpi_jobs_can_give_their_launchers_the_rights_that_they_need(
+    real_cluster: RealCluster, tmp_path: Path
+) -> None:
+    async with deployed(real_cluster, tmp_path, one_namespace=True, kinds=(MPIJob,)) as place:
+        own = place.chosen.namespace
+        role = {"template": {"spec": {"containers": [{"name": "main", "image": "x"}]}}}
+        spec = {"mpiReplicaSpecs": {"Launcher": role, "Worker": {**role, "replicas": 2}}}
+        body = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": "demo"}, "spec": spec}
+        made = await place.admin.create(MPIJob.job_type.resource, body, namespace=own)
+        for each in make(MPIJob, spec, name="demo", namespace=own, uid=made["metadata"]["uid"]).other_objects():
+            await place.operator.create(each.resource, each.body, namespace=own)
+            change = {name: value for name, value in each.body.items() if name in ("data", "rules")}
+            await place.operator.patch(each.resource, each.name, change, patch_type=PatchType.MERGE, namespace=own)
 
 
 async def test_the_operators_own_pod_asks_for_nothing_special(cluster_wide: Place) -> None:

@@ -7,18 +7,22 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 
 from dlop.frameworks.kubeflow.jaxjob import JAXJob
+from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.frameworks.kubeflow.mxjob import MXJob
 from dlop.frameworks.kubeflow.paddlejob import PaddleJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
 from dlop.job import DLJob
+from dlop.kube.client import PatchType
 from dlop.kube.errors import JsonObject
+from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
-from tests.compat.kubeflow_manifests import manifest, role
+from tests.compat.kubeflow_manifests import KINDS, manifest, role
 
 _SMALL: dict[type[DLJob], dict[str, int]] = {
     JAXJob: {"Worker": 2},
@@ -30,6 +34,9 @@ _SMALL: dict[type[DLJob], dict[str, int]] = {
 }
 
 
+BY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.job_type.kind)
+
+
 def job(
     kind: type[DLJob], roles: dict[str, int] | None = None, *, name: str = "demo", restart: str | None = None, **spec: Any
 ) -> JsonObject:
@@ -37,6 +44,16 @@ def job(
     policy = {} if restart is None else {"restartPolicy": restart}
     counts = _SMALL[kind] if roles is None else roles
     return manifest(kind, {each: role(kind, count, **policy) for each, count in counts.items()}, name=name, **spec)
+
+
+def mpi_job(workers: int = 2, *, restart: str = "Never", **spec: Any) -> JsonObject:
+    """A job of a launcher and its workers, for which containers may have any name."""
+    template = {"spec": {"containers": [{"name": "mpi", "image": "example.org/train:1"}]}}
+    counts = {"Launcher": 1, "Worker": workers}
+    roles: dict[str, int | JsonObject] = {
+        each: {"replicas": count, "restartPolicy": restart, "template": template} for each, count in counts.items()
+    }
+    return manifest(MPIJob, roles, **spec)
 
 
 def created(kit: OperatorKit, plural: str) -> list[str]:
@@ -75,3 +92,12 @@ def true_conditions(status: JsonObject) -> list[str]:
 def env(pod: JsonObject) -> dict[str, Any]:
     """What the first container of a pod is told."""
     return {variable["name"]: variable.get("value") for variable in pod["spec"]["containers"][0].get("env", ())}
+
+
+async def let_everything_in(kit: OperatorKit, kind: type[DLJob]) -> None:
+    """Put a definition in place that checks nothing, as the first ones did."""
+    name = kind.job_type.resource.qualified_name
+    definition = await kit.client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    versions = [{**version, "schema": anything} for version in definition["spec"]["versions"]]
+    await kit.client.patch(CUSTOM_RESOURCE_DEFINITIONS, name, {"spec": {"versions": versions}}, patch_type=PatchType.MERGE)

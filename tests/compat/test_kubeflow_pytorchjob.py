@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from dlop import DLJob
+from dlop import DLJob, Options
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
+from tests.compat.golden_player import Golden
 from tests.compat.kubeflow_manifests import environment, manifest, role, spec_of
 from tests.unit.job.jobs import make
 
@@ -67,6 +68,15 @@ def test_all_that_torchrun_can_be_told_is_told() -> None:
     }
 
 
+def test_workers_wait_for_the_master_s_name_where_the_operator_is_told_to_let_them() -> None:
+    options = Options(pytorch_init_container_image="alpine:3.10")
+    found = make(PyTorchJob, spec_of(PyTorchJob, {"Master": 1, "Worker": 2}), name="demo", options=options)
+    pods = {replica.name: replica.pod()["spec"] for replica in found.all_replicas()}
+    recorded = Golden.read("pytorch-master-worker").body["objects"]["pods"]
+    for name, pod in pods.items():
+        assert pod.get("initContainers") == recorded[name]["spec"].get("initContainers")
+
+
 @virtual_time
 async def test_bug_13_is_not_there_a_job_whose_master_is_done_has_succeeded_though_a_worker_fails_with_it() -> None:
     worker = role(PyTorchJob, 1, restartPolicy="Never")
@@ -119,7 +129,7 @@ async def test_bug_2_is_not_there_every_restart_counts() -> None:
         failed = found.condition("Failed")
         assert failed is not None
         assert failed["message"] == "Job demo has failed because it has reached the specified backoff limit"
-        assert found.status["dlop"]["restarts"]
+        assert found.status["dlop"]["restarts"] == {"Worker": 3}
 
 
 @virtual_time

@@ -267,11 +267,28 @@ async def test_of_a_long_log_no_line_is_lost(tmp_path: Path) -> None:
 
 
 async def test_what_pods_make_of_being_told_to_go_at_the_end_is_told_by_their_exit_codes(tmp_path: Path) -> None:
-    told_to_go = "trap 'exit {}' TERM; echo ready; while true; do sleep 0.01; done"
-    wanted = job(scheduler="sleep 1", worker=told_to_go.format("$((${DMLC_WORKER_ID:-${HOSTNAME##*-}} * 7))"), workers=2)
+    # Of the workers the first one is content with that.
+    worker = "trap 'exit $((${HOSTNAME##*-} * 7))' TERM; while true; do sleep 0.01; done"
+    wanted = job(scheduler="sleep 1", worker=f"export HOSTNAME=$(hostname); {worker}", workers=2)
     ended = await run(written(tmp_path, wanted), "--output", "json", folder=tmp_path)
     (seen,) = json.loads(ended.out)["jobs"]
     assert [(each["state"], each["exitCode"]) for each in seen["replicas"]] == [("Succeeded", 0), ("Succeeded", 0), ("Gone", 7)]
+
+
+async def test_what_the_cluster_will_not_have_is_told_in_a_sentence(tmp_path: Path) -> None:
+    # Nobody could see it in the manifests: both kinds of events are kept in the same place.
+    place = {"name": "told", "namespace": "default"}
+    about = {"kind": "Pod", "name": "any", "namespace": "default"}
+    core = {"apiVersion": "v1", "kind": "Event", "metadata": place, "involvedObject": about, "reason": "Told"}
+    teller = {"reportingController": "example.org/teller", "reportingInstance": "teller-0", "action": "Telling"}
+    new = {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": place, "regarding": about, "reason": "Told", **teller}
+    new |= {"type": "Normal", "eventTime": "2026-01-01T00:00:00.000000Z"}
+    ended = await run(written(tmp_path, core, new, job()), folder=tmp_path)
+    assert ended.code == 1
+    assert ended.err.startswith("dlop local: ")
+    assert "Event told in the namespace default already" in ended.err
+    assert ended.err.count("\n") == 1
+    assert left_behind(tmp_path) == []
 
 
 async def test_a_job_that_was_over_in_time_has_its_verdict_whatever_its_pods_do_afterwards(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from dlop.engine.names import JOB_UID_LABEL
 from dlop.engine.plan import Creation
+from dlop.engine.progress import Progress, ReplicaState
 from dlop.kube.resources import CONFIG_MAPS, Resource
 from dlop.local.apiserver.faults import Match
 from tests.sim.control_world import NAMESPACE, RingJob, World, a_while, ring, world
@@ -25,9 +26,17 @@ class HostsJob(RingJob):
         return (Creation(CONFIG_MAPS, body),)
 
 
+class RunningHostsJob(HostsJob):
+    """A ring that reads from a file how many of its peers run."""
+
+    def changing_objects(self, progress: Progress) -> tuple[Creation, ...]:
+        running = sum(role.count(ReplicaState.RUNNING) for role in progress.roles)
+        return tuple(Creation(each.resource, {**each.body, "data": {"running": str(running)}}) for each in self.other_objects())
+
+
 @asynccontextmanager
-async def hosts_world() -> AsyncIterator[World]:
-    async with world() as w, w.operating(job_class=HostsJob):
+async def hosts_world(job_class: type[HostsJob] = HostsJob) -> AsyncIterator[World]:
+    async with world() as w, w.operating(job_class=job_class):
         yield w
 
 
@@ -80,3 +89,42 @@ async def test_a_pod_that_fails_while_an_object_without_its_label_is_asked_for_i
         await w.report_one("Failed", "ring-worker-0", exit_code=1)
         await a_while(30)
         assert (await w.status())["dlop"]["restarts"] == {"Worker": 1}
+
+
+@virtual_time
+async def test_an_object_that_follows_the_job_is_changed_when_it_has_to_be_and_then_left_alone() -> None:
+    async with hosts_world(RunningHostsJob) as w:
+        await w.submit(ring())
+        await a_while()
+        found = await w.client.get(CONFIG_MAPS, "ring-hosts", namespace=NAMESPACE)
+        assert found["data"]["running"] == "0"
+        await w.report("Running")
+        await a_while()
+        found = await w.client.get(CONFIG_MAPS, "ring-hosts", namespace=NAMESPACE)
+        assert found["data"]["running"] == "3"
+        await a_while(3600)
+        assert (await w.client.get(CONFIG_MAPS, "ring-hosts", namespace=NAMESPACE))["metadata"] == found["metadata"]
+
+
+@virtual_time
+async def test_a_change_that_the_server_has_no_time_for_is_made_later() -> None:
+    async with hosts_world(RunningHostsJob) as w:
+        await w.submit(ring())
+        await a_while()
+        trouble = {"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError", "message": "boom"}
+        w.faults.fail_before(trouble, match=Match(verb="patch", plural="configmaps"), times=3)
+        await w.report("Running")
+        await a_while(60)
+        found = await w.client.get(CONFIG_MAPS, "ring-hosts", namespace=NAMESPACE)
+        assert found["data"]["running"] == "3"
+
+
+@virtual_time
+async def test_an_object_that_has_lost_its_label_gets_it_back() -> None:
+    async with hosts_world() as w:
+        job = await w.submit(ring())
+        await a_while()
+        await w.client.patch(CONFIG_MAPS, "ring-hosts", {"metadata": {"labels": {JOB_UID_LABEL: None}}}, namespace=NAMESPACE)
+        await a_while()
+        found = await w.client.get(CONFIG_MAPS, "ring-hosts", namespace=NAMESPACE)
+        assert found["metadata"]["labels"][JOB_UID_LABEL] == job["metadata"]["uid"]

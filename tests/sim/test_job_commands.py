@@ -116,7 +116,7 @@ async def test_names_that_are_missing_or_ambiguous_are_told_with_the_choices(wor
         "mx": "2 jobs in the namespace default are named mx: write mxjobs.fioravanzo.org/mx or mxjobs.mpba.fbk.eu/mx.",
         "far": "there is no job far in the namespace default, but there is one in team: add -n team.",
         "mxjob/good": "there is no job good in the namespace default.",
-        "boat/good": "'boat' is not the name of a kind. Write one of: crewjobs.crew.dlop.dev, mxjobs.fioravanzo.org",
+        "boat/good": "'boat' is not the name of a kind. Write one of: crewjobs.crew.dlop.dev, jaxjobs.kubeflow.org",
         "crew/": "'crew/' names no job; write it as crew/NAME.",
     }
     for name, sentence in expected.items():

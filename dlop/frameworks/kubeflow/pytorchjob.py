@@ -12,6 +12,7 @@ from dlop.api.schema import rule
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.elastic import AUTOSCALER_RULES, ElasticPolicyModel, autoscalers, rendezvous
 from dlop.frameworks.kubeflow.models import KubeflowSpec, at_least_one, exactly_one, rules_of_spec, scaled_by_workers, with_roles
+from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
 
 
@@ -74,6 +75,28 @@ class PyTorchJob(KubeflowJob):
         if self.leading_role == "Worker" and self._elastic.value is not None and workers is not None:
             return workers.count(ReplicaState.SUCCEEDED) > 0
         return super().is_done(progress)
+
+    def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
+        """Where the operator was told to, workers wait for the name of the master."""
+        if not self.options.pytorch_init_container_image or replica.role == "Master" or self.spec.role("Master") is None:
+            return pod
+        spec = pod["spec"]
+        return {**pod, "spec": {**spec, "initContainers": [*(spec.get("initContainers") or []), self._init_container()]}}
+
+    def _init_container(self) -> JsonObject:
+        """The name of a service is nothing but letters, digits and dashes, so it is safe in a script."""
+        tries = self.options.pytorch_init_container_max_tries
+        script = (
+            f"err=1;for i in $(seq {tries}); do if nslookup {self.host('Master')}; then err=0 && break; fi;"
+            "echo waiting for master; sleep 2; done; exit $err"
+        )
+        return {
+            "name": "init-pytorch",
+            "image": self.options.pytorch_init_container_image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["sh", "-c", script],
+            "resources": {"limits": {"cpu": "100m", "memory": "20Mi"}, "requests": {"cpu": "50m", "memory": "10Mi"}},
+        }
 
     @property
     def _elastic(self) -> Field:

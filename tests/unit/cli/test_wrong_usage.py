@@ -20,7 +20,7 @@ WRONG = {
     "rnder job.yaml": (2, "there is no such command; did you mean 'render'?"),
     "render": (2, "the following arguments are required: FILE."),
     f"render {NOWHERE}": (1, f"{NOWHERE} cannot be read: No such file or directory."),
-    "crds --kinds Foo": (1, "'Foo' is not the name of a kind. Write one of: jaxjobs.kubeflow.org, mxjobs.fioravanzo.org"),
+    "crds --kinds Foo": (1, "'Foo' is not the name of a kind. Write one of: jaxjobs.kubeflow.org, "),
     "crds --framework ring": (1, "'ring' does not name a class. Write it as module:Class, for example ring.job:RingJob."),
     "crds --framework no_such:Job": (1, "the module 'no_such' of 'no_such:Job' cannot be imported"),
     "crds --framework os:Job": (1, "'os:Job' does not exist: the module 'os' can be imported, but has no 'Job'."),

@@ -1,0 +1,164 @@
+"""MPIJob of kubeflow.org/v1 where the recordings say nothing: restarts, scaling, GPUs, accounts, and what the operator before has left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dlop import DLJob, Options, SpecError
+from dlop.engine.names import JOB_UID_LABEL
+from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.kube.client import PatchType
+from dlop.kube.errors import JsonObject
+from dlop.kube.resources import CONFIG_MAPS, ROLES, SERVICE_ACCOUNTS
+from dlop.testing.kit import OperatorKit
+from dlop.testing.virtual_time import virtual_time
+from tests.unit.job.jobs import make
+
+MAIN: JsonObject = {"name": "main", "image": "example.org/train:1"}
+
+
+def role(replicas: int, *, restart: str | None = None, container: JsonObject = MAIN, **pod: Any) -> JsonObject:
+    policy = {} if restart is None else {"restartPolicy": restart}
+    return {"replicas": replicas, "template": {"spec": {"containers": [container], **pod}}, **policy}
+
+
+def spec(launcher: JsonObject | None = None, *, workers: int = 2, restart: str | None = None, **more: Any) -> JsonObject:
+    roles = {"Launcher": launcher or role(1, restart=restart), "Worker": role(workers, restart=restart)}
+    return {"mpiReplicaSpecs": roles, **more}
+
+
+def manifest(*, name: str = "demo", **given: Any) -> JsonObject:
+    return {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": name}, "spec": spec(**given)}
+
+
+def files(job: DLJob) -> dict[str, str]:
+    return next(each.body["data"] for each in job.other_objects() if each.resource == CONFIG_MAPS)
+
+
+def pod(job: DLJob, name: str) -> JsonObject:
+    found = job.spec.role(name)
+    assert found is not None
+    made: JsonObject = job.make_pod(found, 0, attempt=0)["spec"]
+    return made
+
+
+def test_a_worker_without_a_command_waits_for_one() -> None:
+    container = pod(make(MPIJob, spec(), name="demo"), "Worker")["containers"][0]
+    assert (container["command"], container["args"]) == (["sleep"], ["365d"])
+
+
+def test_a_launcher_with_a_gpu_is_a_host_too() -> None:
+    gpu = {**MAIN, "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    found = make(MPIJob, spec(role(1, container=gpu), workers=1, slotsPerWorker=4), name="demo")
+    assert files(found)["hostfile"] == "demo-launcher slots=4\ndemo-worker-0 slots=4\n"
+    assert files(found)["discover_hosts.sh"] == "#!/bin/sh\necho demo-launcher:4\n"
+    assert not any(each["name"].startswith("NVIDIA") for each in pod(found, "Launcher")["containers"][0]["env"])
+
+
+def test_what_the_user_says_to_intel_mpi_stands() -> None:
+    container = {**MAIN, "env": [{"name": "I_MPI_HYDRA_BOOTSTRAP", "value": "ssh"}]}
+    env = pod(make(MPIJob, spec(role(1, container=container))), "Launcher")["containers"][0]["env"]
+    assert [each["value"] for each in env if each["name"] == "I_MPI_HYDRA_BOOTSTRAP"] == ["ssh"]
+
+
+def test_an_account_of_the_user_is_taken_and_gets_the_rights() -> None:
+    found = make(MPIJob, spec(role(1, serviceAccountName="mine")), name="demo")
+    bodies = {each.resource.kind: each.body for each in found.other_objects()}
+    assert "ServiceAccount" not in bodies
+    assert bodies["RoleBinding"]["subjects"][0]["name"] == "mine"
+    assert pod(found, "Launcher")["serviceAccountName"] == "mine"
+
+
+def test_without_workers_there_is_no_right_to_run_commands_anywhere() -> None:
+    rules = next(each.body["rules"] for each in make(MPIJob, spec(workers=0)).other_objects() if each.resource == ROLES)
+    assert [rule["resources"] for rule in rules] == [["pods"]]
+
+
+def test_kubectl_comes_from_the_image_that_the_operator_was_told() -> None:
+    found = make(MPIJob, spec(), options=Options(kubectl_delivery_image="example.org/kubectl:7"))
+    assert [each["image"] for each in pod(found, "Launcher")["initContainers"]] == ["example.org/kubectl:7"]
+
+
+def test_the_newer_policy_for_pods_goes_before_the_older_one() -> None:
+    both = spec(cleanPodPolicy="All", runPolicy={"cleanPodPolicy": "Running"})
+    assert make(MPIJob, both).spec.run_policy.clean_pod_policy == "Running"
+    assert make(MPIJob, spec(cleanPodPolicy="All")).spec.run_policy.clean_pod_policy == "All"
+
+
+def test_nothing_but_a_name_gets_into_the_script() -> None:
+    with pytest.raises(SpecError, match="mainContainer"):
+        _ = make(MPIJob, spec(mainContainer="main; rm -rf /")).spec
+
+
+@virtual_time
+async def test_bug_15_is_not_there_a_launcher_waits_until_all_its_workers_run() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("*-worker-1").after(60).run()
+        kit.script.when("*-worker-0").run()
+        kit.script.when("*-launcher").run().after(10).succeed()
+        job = await kit.submit(manifest())
+        await kit.until(job, reached=lambda view: view.pod_phases.get("demo-worker-0") == "Running")
+        assert "demo-launcher" not in job.pods
+        await kit.until(job, phase="Succeeded")
+
+
+@virtual_time
+async def test_bug_8_is_not_there_a_launcher_that_fails_is_started_again_if_its_policy_says_so() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("*-launcher", times=1).run().after(10).fail(exit_code=137)
+        kit.script.when("*-launcher").run().after(10).succeed()
+        kit.script.when("*").run()
+        job = await kit.submit(manifest(restart="ExitCode"))
+        await kit.until(job, phase="Succeeded")
+        assert job.status["dlop"]["restarts"] == {"Launcher": 1}
+
+
+@virtual_time
+async def test_bug_8_is_not_there_a_worker_that_fails_is_replaced_if_its_policy_says_so() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("*-worker-0", times=1).run().after(30).fail(exit_code=137)
+        kit.script.when("*-launcher").run().after(60).succeed()
+        kit.script.when("*").run()
+        job = await kit.submit(manifest(restart="ExitCode"))
+        await kit.until(job, phase="Succeeded")
+        assert job.status["dlop"]["restarts"] == {"Worker": 1}
+
+
+@virtual_time
+async def test_scaled_workers_are_hosts_and_within_the_rights_of_the_launcher() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("*").run()
+        job = await kit.submit(manifest())
+        await kit.until(job, phase="Running")
+        patch = {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 3}}}}
+        await kit.client.patch(MPIJob.job_type.resource, "demo", patch, namespace="default", patch_type=PatchType.MERGE)
+        await kit.until(job, reached=lambda view: view.pod_phases.get("demo-worker-2") == "Running")
+        await kit.writes_at_rest()
+        data = (await kit.client.get(CONFIG_MAPS, "demo-config", namespace="default"))["data"]
+        assert data["hostfile"].splitlines()[-1] == "demo-worker-2 slots=1"
+        assert data["discover_hosts.sh"].splitlines()[1:] == [f"echo demo-worker-{index}:1" for index in range(3)]
+        rules = (await kit.client.get(ROLES, "demo-launcher", namespace="default"))["rules"]
+        assert rules[1]["resourceNames"] == ["demo-worker-0", "demo-worker-1", "demo-worker-2"]
+
+
+@virtual_time
+async def test_what_the_operator_before_has_made_is_kept_and_brought_up_to_date() -> None:
+    async with OperatorKit(frameworks=[MPIJob], operator=False) as kit:
+        kit.script.when("*").run()
+        job = await kit.submit(manifest())
+        made = make(MPIJob, job.body["spec"], name="demo", namespace="default", uid=job.body["metadata"]["uid"])
+        before = {}
+        for each in made.other_objects():
+            before[each.resource] = (await kit.client.create(each.resource, each.body, namespace="default"))["metadata"]["uid"]
+        await kit.start_operator()
+        await kit.until(job, phase="Running")
+        assert await kit.writes_at_rest() == []
+        for each in made.other_objects():
+            found = await kit.client.get(each.resource, each.name, namespace="default")
+            assert found["metadata"]["uid"] == before[each.resource]
+            assert found["metadata"]["labels"][JOB_UID_LABEL] == job.body["metadata"]["uid"]
+        data = (await kit.client.get(CONFIG_MAPS, "demo-config", namespace="default"))["data"]
+        assert "echo demo-worker-1:1" in data["discover_hosts.sh"]
+        assert SERVICE_ACCOUNTS in before
