@@ -188,7 +188,7 @@ def _is_fit(definition: Definition, kind: Kind) -> bool:
     # Without a memory, what has failed would be found anew for ever. Nothing is touched before that is mended.
     log.error(
         "the definition of a kind drops status.dlop, it may be that of another operator: its jobs are left alone "
-        "until the definition of dlop is applied; do so with `dlop install`",
+        "until the definition of dlop is applied; do so with `dlop install --take-over`",
         kind=kind.resource.qualified_name,
     )
     return False

@@ -38,12 +38,17 @@ class Hindsight:
         self._awaited: dict[str, int] = {}
         """Records that the cache of pods was to catch up with. Once the gate is content, so is this: it may have read anew."""
 
-    def wrote(self, uid: str, answer: bytes) -> None:
-        """This operator has written the record that is in the server's answer: nobody knows more of the pods."""
+    def wrote(self, uid: str, answer: bytes) -> bool:
+        """This operator has written the record that is in the server's answer: nobody knows more of the pods.
+
+        Says whether there is a record in it.
+        """
         try:
-            self._known[uid] = _mark(_read_answer(answer).status)
+            mark = self._known[uid] = _mark(_read_answer(answer).status)
         except msgspec.MsgspecError:
             self.forget(uid)  # no object at all; what is stored will be looked at like anybody's
+            return True
+        return mark != _NO_RECORD
 
     def ready(self, job: CustomObject, *, wake: Callable[[], None]) -> bool:
         """Whether the pods may be compared with the job's record. If not, `wake` is called once, when they may."""

@@ -23,6 +23,7 @@ from dlop.kube.errors import (
     AlreadyExistsError,
     AmbiguousWriteError,
     BadRequestError,
+    ConfigurationError,
     ConflictError,
     ForbiddenError,
     InvalidError,
@@ -146,7 +147,13 @@ class Writer:
         path = self.key.resource.path(namespace=self.key.namespace, name=self.key.name, subresource="status")
         answer = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
         self._note(self.key.resource, answer.body)
-        self.scope.hindsight.wrote(self.uid, answer.body)
+        has_record = self.scope.hindsight.wrote(self.uid, answer.body)
+        if "dlop" in patch and not has_record:
+            # Without its record the job would be begun anew in every pass.
+            raise ConfigurationError(
+                f"the definition of {self.key.resource.qualified_name} drops status.dlop, it may be that of another operator: "
+                "bring in dlop's own with `dlop install --take-over`"
+            )
 
     async def _not_created(self, creation: Creation, error: KubeError) -> Written:
         if isinstance(error, AlreadyExistsError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 
 import pytest
 from prometheus_client import generate_latest
@@ -20,6 +21,8 @@ from dlop.settings import Settings
 from tests.sim.control_world import DEFINITION, NAMESPACE, RINGS, NotingTransport, RingJob, World, a_while, ring, world
 from tests.virtual_time import virtual_time
 
+PRESERVED: JsonObject = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+PRESERVED_LIST: JsonObject = {"type": "array", "items": PRESERVED}
 FORBIDDEN: JsonObject = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "you may not"}
 
 
@@ -75,6 +78,26 @@ async def test_a_kind_that_may_not_be_read_keeps_no_other_waiting_and_is_looked_
                 assert "star-worker-2" in await w.pod_names()
         refusals = [line for line in lines if "may not be read" in line["event"]]
         assert [line["kind"] for line in refusals] == ["starjobs.example.org"] * 3
+
+
+@virtual_time
+async def test_a_definition_that_drops_the_record_makes_no_hot_loop_also_where_nobody_may_look_at_it() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"spec": PRESERVED, "status": {"type": "object", "properties": {"conditions": PRESERVED_LIST}}},
+    }
+    forgetful = copy.deepcopy(DEFINITION)
+    forgetful["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+    async with world(installed=False) as w:
+        await w.client.create(CUSTOM_RESOURCE_DEFINITIONS, forgetful)
+        await a_while(1)
+        w.faults.fail_before(FORBIDDEN, match=Match(plural=CUSTOM_RESOURCE_DEFINITIONS.plural), times=1000)
+        with capture_logs() as lines:
+            async with w.operating():
+                await w.submit(ring())
+                await a_while(60)
+        assert len(w.writes()) < 30
+        assert any("drops status.dlop" in str(line.get("error")) for line in lines)
 
 
 @virtual_time
