@@ -106,14 +106,6 @@ ALLOWED = (
         goldens="pytorch*",
     ),
     Allowed(
-        name="counts of the end",
-        reason="the recorded operator keeps the counts from before the limit was reached; here they are those of that moment",
-        path=r"view\.job\.replicaStatuses\.Worker\.active",
-        recorded=_exactly(1),
-        ours=_exactly(2),
-        goldens="tf-backoff-restarts",
-    ),
-    Allowed(
         name="launcher waits",
         reason="the recorded operator starts the launcher before there are workers that it could reach",
         path=r"(view|objects)\.pods\[demo-launcher\]",
