@@ -12,8 +12,8 @@ from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState, RolePr
 
 
 def when_created(case: Case, progress: Progress, pods: Collection[Creation]) -> Progress:
-    """A replica whose pod is created waits for it to run. The status is written only when the creates have gone well."""
-    if not pods:
+    """A replica whose pod is created waits for it to run. While creates are refused, nobody knows what will come of them."""
+    if not pods or case.snapshot.refusals:
         return progress
     created = {(case.names[pod.name].role.name, case.names[pod.name].index) for pod in pods}
 

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlop.engine.outcome import Outcome
 from dlop.engine.plan import EventType
 from dlop.engine.sight import Sight, failure_of, look_at
 from dlop.engine.snapshot import Foreign, Refusal
 from dlop.engine.spec import RoleSpec
+from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
 from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES
-from tests.unit.engine.ring import TRAINER, ring
+from tests.unit.engine.ring import TRAINER, RingJob, ring
 from tests.unit.engine.world import World
 
 
@@ -88,6 +90,20 @@ def test_a_foreign_object_whose_name_nobody_needs_is_in_nobodys_way() -> None:
 
 
 # --- creates that are refused ---
+
+
+class TellingJob(RingJob):
+    """Its status tells the state of each replica."""
+
+    def write_status(self, outcome: Outcome) -> JsonObject:
+        states = [str(replica.state) for role in outcome.progress.roles for replica in role.replicas]
+        return {**super().write_status(outcome), "states": states}
+
+
+def test_a_pod_that_is_created_is_told_to_wait_and_one_that_is_refused_to_be_missing() -> None:
+    refused = World(ring(), kind=TellingJob, refusals=(Refusal(PODS, "ring-trainer-0", "Forbidden", "exceeded quota: team"),))
+    assert (refused.plan().status or {})["states"] == ["Missing", "Missing"]
+    assert (World(ring(), kind=TellingJob).plan().status or {})["states"] == ["Pending", "Pending"]
 
 
 def test_of_several_refused_creates_the_one_that_is_tried_again_first_is_told() -> None:
