@@ -1,7 +1,8 @@
-"""The transport to a real API server: HTTP/1.1 over one aiohttp session.
+"""The transport to a real API server: HTTP/1.1, over connections of its own for calls and an aiohttp session for streams.
 
 It promises that a write is put on the wire at most once, that a lost answer is told from a request that was never sent,
-and that nothing waits for ever: dead peers are found by TCP keepalive and by timeouts.
+and that nothing waits for ever: dead peers are found by TCP keepalive and by timeouts. Behind a proxy calls go through
+aiohttp as well, which knows about proxies.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import asyncio
 import functools
 import io
 import math
-import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -23,11 +23,20 @@ from yarl import URL
 
 from dlop.kube.access import configuration
 from dlop.kube.access.connection import Access, Connection, CurrentAccess
+from dlop.kube.connections import (
+    KEEPALIVE_SECONDS,
+    NO_CONNECTION_IN_TIME,
+    Connections,
+    UnreachableError,
+    refused,
+    socket_that_notices_dead_peers,
+    unresolved,
+    untrusted,
+)
 from dlop.kube.errors import AmbiguousWriteError, TransportError
 from dlop.kube.transport import Request, Response, StreamResponse
+from dlop.kube.wire import USER_AGENT, LostError, written
 
-# Below the 90 seconds after which an API server closes an idle connection: a write on a closing connection is ambiguous.
-_KEEPALIVE_SECONDS = 30.0
 # To get credentials, where they are due, and a connection.
 _CONNECT_SECONDS = 10.0
 # Less for a write: `may_write` was asked before it, and another leader may follow soon after this one's time is up.
@@ -39,11 +48,10 @@ _MAX_CONNECTIONS = 256
 # aiohttp stops reading a stream at twice this size; large, so that a long line does not stop and go.
 _READ_BUFFER_BYTES = 2**21
 _MAX_BYTES_IN_ONE_PIECE = 2**20
-_DEAD_PEER_OPTIONS = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 60_000))
-_USER_AGENT = "dlop"
 # After a lost connection aiohttp repeats these; reads may be repeated.
 _SENT_AGAIN_BY_AIOHTTP = ("PUT", "DELETE")
 _BEFORE_SENDING = (
+    UnreachableError,
     aiohttp.ClientConnectorError,
     aiohttp.ConnectionTimeoutError,
     aiohttp.ClientHttpProxyError,
@@ -56,7 +64,7 @@ class _AnswerLostError(Exception):
 
 
 # RuntimeError is what aiohttp raises on a connection or session that was closed under a call.
-_WIRE_ERRORS = (aiohttp.ClientError, _AnswerLostError, TimeoutError, OSError, RuntimeError)
+_WIRE_ERRORS = (UnreachableError, LostError, aiohttp.ClientError, _AnswerLostError, TimeoutError, OSError, RuntimeError)
 
 
 async def connect(kubeconfig: Path | str | None = None, *, context: str | None = None) -> HttpTransport:
@@ -80,6 +88,7 @@ class HttpTransport:
     def __init__(self, connection: Connection, *, clock: Callable[[], float] = time.time) -> None:
         self.connection = connection
         self._access = CurrentAccess(connection.credentials, clock=clock)
+        self._connections = Connections(connection.server, tls_server_name=connection.tls_server_name)
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -101,13 +110,14 @@ class HttpTransport:
             spent = asyncio.get_running_loop().time() - started
             # To aiohttp, zero means no limit.
             timeout_seconds, connect_seconds = max(0.001, timeout_seconds - spent), max(0.001, connect_seconds - spent)
-        timeout = aiohttp.ClientTimeout(total=timeout_seconds, connect=connect_seconds, ceil_threshold=math.inf)
+        self._check_open()
+        exchange = self._exchange if self.connection.proxy is None else self._exchange_by_proxy
         try:
-            async with self._open(request, access, timeout=timeout) as response:
-                self._note_refusal(response.status, access)
-                return Response(response.status, response.headers, await response.read())
+            response = await exchange(request, access, timeout_seconds=timeout_seconds, connect_seconds=connect_seconds)
         except _WIRE_ERRORS as error:
             raise self._failure(request, error) from error
+        self._note_refusal(response.status, access)
+        return response
 
     @asynccontextmanager
     async def stream(self, request: Request, *, idle_timeout_seconds: float) -> AsyncIterator[StreamResponse]:
@@ -138,6 +148,7 @@ class HttpTransport:
         """Release every connection."""
         self._closed = True
         await self._access.close()
+        await self._connections.close()
         if self._session is not None:
             await self._session.close()
 
@@ -153,8 +164,22 @@ class HttpTransport:
         except TimeoutError as error:
             raise TransportError(f"the credentials of {self.connection.origin} could not be read in time: nothing was sent") from error
 
+    async def _exchange(self, request: Request, access: Access, *, timeout_seconds: float, connect_seconds: float) -> Response:
+        return await self._connections.exchange(
+            written(request, server=self.connection.server, authorization=access.authorization),
+            tls=access.tls,
+            connect_seconds=connect_seconds,
+            deadline=asyncio.get_running_loop().time() + timeout_seconds,
+            again=not request.is_write,
+        )
+
+    async def _exchange_by_proxy(self, request: Request, access: Access, *, timeout_seconds: float, connect_seconds: float) -> Response:
+        timeout = aiohttp.ClientTimeout(total=timeout_seconds, connect=connect_seconds, ceil_threshold=math.inf)
+        async with self._open(request, access, timeout=timeout) as response:
+            return Response(response.status, response.headers, await response.read())
+
     def _open(self, request: Request, access: Access, *, timeout: aiohttp.ClientTimeout) -> Any:
-        headers = {"user-agent": _USER_AGENT, **request.headers}
+        headers = {"user-agent": USER_AGENT, **request.headers}
         if access.authorization is not None:
             headers["authorization"] = access.authorization
         return self._opened_session().request(
@@ -178,7 +203,7 @@ class HttpTransport:
         self._check_open()
         if self._session is None:
             connector = aiohttp.TCPConnector(
-                limit=_MAX_CONNECTIONS, keepalive_timeout=_KEEPALIVE_SECONDS, socket_factory=_socket_that_notices_dead_peers
+                limit=_MAX_CONNECTIONS, keepalive_timeout=KEEPALIVE_SECONDS, socket_factory=socket_that_notices_dead_peers
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -199,7 +224,7 @@ class HttpTransport:
             raise self._failure(request, error) from error
 
     def _failure(self, request: Request, error: Exception) -> TransportError | AmbiguousWriteError:
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        if isinstance(error, aiohttp.ClientConnectorCertificateError) or (isinstance(error, UnreachableError) and error.is_distrust):
             self._access.doubt()  # the cluster's authority may have been replaced, and so may the file
         what = f"{request.method} {request.path} at {self.connection.server} ({self.connection.origin})"
         if _nothing_was_sent(error):
@@ -231,34 +256,18 @@ def _reason(error: Exception) -> str:
     """Why, and what to look at."""
     match error:
         case aiohttp.ClientConnectorDNSError():
-            return f"the name {error.host} cannot be resolved ({_cause(error)}); check the address, or the network's DNS"
+            return unresolved(error.host, error.os_error)
         case aiohttp.ClientConnectorCertificateError():
-            return f"the server's certificate is not trusted ({error}); check certificate-authority and tls-server-name"
+            return untrusted(error)
         case aiohttp.ClientConnectorError():
-            where = f"{error.host}:{error.port}"
-            return f"no connection to {where} ({_cause(error)}); check that the server is running and that its address is right"
+            # The error as a whole also prints the TLS context, which nobody can read.
+            return refused(error.host, error.port, error.os_error)
         case aiohttp.ConnectionTimeoutError():
-            return "no connection in time; check the address, the network and the proxy"
+            return NO_CONNECTION_IN_TIME
         case TimeoutError():
             return "no answer in time"
         case _:
             return str(error) or type(error).__name__
-
-
-def _cause(error: aiohttp.ClientConnectorError) -> object:
-    # The error as a whole also prints the TLS context, which nobody can read.
-    return error.os_error.strerror or error.os_error
-
-
-def _socket_that_notices_dead_peers(address: aiohttp.AddrInfoType) -> socket.socket:
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _DEAD_PEER_OPTIONS:
-        option = getattr(socket, name, None)  # not every platform has every one
-        if option is not None:
-            made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
 
 
 def _streamed_if_large(body: bytes | None) -> bytes | io.BytesIO | None:

@@ -9,8 +9,9 @@ import pytest
 from dlop.kube.access.connection import Access, Connection, FixedCredentials
 from dlop.kube.access.tls import TlsMaterial
 from dlop.kube.client import Client, Limits
+from dlop.kube.connections import socket_that_notices_dead_peers
 from dlop.kube.errors import TransportError
-from dlop.kube.http import HttpTransport, _socket_that_notices_dead_peers
+from dlop.kube.http import HttpTransport
 from dlop.kube.resources import PODS
 from tests.transport.wire import Exchange, answer, wire
 
@@ -100,7 +101,7 @@ async def test_an_answer_that_ends_with_the_connection_is_whole() -> None:
 
 
 def test_a_socket_asks_its_peer_from_time_to_time_whether_it_is_still_there() -> None:
-    with _socket_that_notices_dead_peers((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
+    with socket_that_notices_dead_peers((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         if hasattr(socket, "TCP_KEEPIDLE"):
             assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
