@@ -7,8 +7,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography import x509
-
 from dlop.kube.errors import ConfigurationError
 
 
@@ -26,6 +24,9 @@ class TlsMaterial:
         """The wall time at which the client certificate ends; none without one."""
         if self.certificate is None:
             return None
+        # Imported here: an operator in a cluster has a token, and the library would be a twentieth of its memory.
+        from cryptography import x509  # noqa: PLC0415
+
         try:
             return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc.timestamp()
         except ValueError as error:
