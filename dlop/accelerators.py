@@ -56,6 +56,8 @@ def with_devices(pod_spec: JsonObject, *, container: str, accelerators: Mapping[
     containers = [_renamed(each) if each.get("name") == container else each for each in pod_spec["containers"]]
     asked = {name for each in containers if each.get("name") == container for name in _asked_for(each)}
     granted = [accelerators[name] for name in sorted(asked) if name in accelerators]
+    if not granted:
+        return {**pod_spec, "containers": containers}
     result = {**pod_spec, "containers": [_granted(each, accelerators) if each.get("name") == container else each for each in containers]}
     if volumes := _added(pod_spec.get("volumes"), (volume for each in granted for volume in each.volumes)):
         result["volumes"] = volumes
