@@ -22,6 +22,8 @@ from dlop.kube.wire import LostError, Wire
 KEEPALIVE_SECONDS = 30.0
 # How long one address of a server is tried before the next one is tried beside it.
 _NEXT_ADDRESS_SECONDS = 0.25
+# More than enough: nothing is left to be sent.
+_CLOSE_SECONDS = 5.0
 NO_CONNECTION_IN_TIME = "no connection in time; check the address, the network and the proxy"
 _DEAD_PEER_OPTIONS = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 60_000))
 
@@ -79,7 +81,7 @@ class Connections:
         for wire in ending:
             wire.close()
         if ending:
-            await asyncio.wait([wire.ended for wire in ending])
+            await asyncio.wait([wire.ended for wire in ending], timeout=_CLOSE_SECONDS)
 
     # --- keeping -----------------------------------------------------------------------------------------------------
 
@@ -143,12 +145,12 @@ class Connections:
             addresses, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS, socket_factory=socket_that_notices_dead_peers
         )
         name = (self._tls_server_name or self._host) if tls is not None else None
+        wire = Wire(tls=tls, on_lost=self._lost)
         try:
-            _, wire = await asyncio.get_running_loop().create_connection(
-                lambda: Wire(tls=tls, on_lost=self._lost), sock=connected, ssl=tls, server_hostname=name
-            )
+            await asyncio.get_running_loop().create_connection(lambda: wire, sock=connected, ssl=tls, server_hostname=name)
         except BaseException:
-            connected.close()
+            # Not the socket, which is asyncio's by now: closed behind its back, the loop would go on listening to the number.
+            wire.close()
             raise
         self._open.add(wire)
         if self._is_closed:

@@ -42,7 +42,7 @@ class Wire(asyncio.Protocol):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once it is closed, and nothing of it is left."""
         self._on_lost = on_lost
-        self._transport: asyncio.Transport
+        self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Response] | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._begin()
@@ -54,6 +54,7 @@ class Wire(asyncio.Protocol):
             LostError: the connection ended first, or what came is no answer.
             TimeoutError: the deadline, in the loop's time, did.
         """
+        assert self._transport is not None  # noqa: S101 - it is open
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Response] = loop.create_future()
         self._waiting = waiting
@@ -72,7 +73,8 @@ class Wire(asyncio.Protocol):
     def close(self) -> None:
         """Close it at once, without TLS's goodbye: nobody would wait for it."""
         self.is_usable = False
-        self._transport.abort()
+        if self._transport is not None:
+            self._transport.abort()
 
     # --- what asyncio tells ------------------------------------------------------------------------------------------
 

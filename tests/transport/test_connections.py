@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from dlop.kube.access.connection import Access, Connection, FixedCredentials
 from dlop.kube.client import Client
 from dlop.kube.errors import AmbiguousWriteError, TransportError
-from dlop.kube.http import HttpTransport
+from dlop.kube.http import HttpTransport, connect
 from dlop.kube.resources import PODS
 from dlop.kube.transport import Request
+from dlop.kube.wire import Wire
+from tests.transport.certificates import Authority
+from tests.transport.kubeconfigs import base64_of, kubeconfig
 from tests.transport.wire import Exchange, answer, stall, wire
 
 POD = {"kind": "Pod", "metadata": {"name": "a"}}
@@ -156,3 +160,25 @@ async def test_a_write_that_finds_its_new_connection_closed_was_not_sent() -> No
     await client.close()
     server.close()
     await server.wait_closed()
+
+
+async def test_a_call_that_is_given_up_just_when_it_has_connected_harms_no_other_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next connection gets the descriptor of the one that was given up, and must not be taken for it."""
+    authority, calls = Authority(), list[asyncio.Task[object]]()
+
+    def given_up(wire: Wire, transport: asyncio.BaseTransport) -> None:
+        wire.__dict__["_transport"] = transport
+        calls[0].cancel()
+
+    async with wire(answer(json=POD)) as other, wire(stall(), tls=authority.server_context(tmp_path)) as server:
+        trusting = {"certificate-authority-data": base64_of(authority.pem)}
+        client = Client(await connect(kubeconfig(tmp_path, server=server.url, cluster=trusting)))
+        with monkeypatch.context() as patch:
+            patch.setattr(Wire, "connection_made", given_up)
+            calls.append(asyncio.create_task(read(client)))
+            await asyncio.wait(calls)
+        async with asyncio.timeout(5), other.client() as next_client:
+            assert await read(next_client) == POD
+        await client.close()
