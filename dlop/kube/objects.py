@@ -230,6 +230,29 @@ class Service(_Slim, frozen=True):
     spec: ServiceSpec = ServiceSpec()
 
 
+class PodGroupStatus(_Slim, frozen=True):
+    """How far a scheduler has come with a group of pods."""
+
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class PodGroup(PartialObject, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Pods that are placed together, as a scheduler is told. Two schedulers have kinds of this name, with much in common."""
+
+    spec: dict[str, Any] = {}
+    status: PodGroupStatus = PodGroupStatus()
+
+
+class PriorityClass(_Slim, frozen=True):
+    """How important pods are."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    """Whether pods have it that name no class."""
+
+
 def reader(kind: type[T]) -> Callable[[Buffer], T]:
     """A function that decodes one object of this kind.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from dlop.declaration import Options
+from dlop.engine.gang import POD_GROUPS
 from dlop.engine.names import ATTEMPT_LABEL, REPLICA_TYPE_LABEL
 from dlop.engine.outcome import Phase
 from dlop.job import DLJob
@@ -16,7 +17,7 @@ from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, reader
 from dlop.local.apiserver.store import Change, ChangeType, Key, Store
 
-_CHILDREN = ("pods", "services")
+_CHILDREN = ("pods", "services", *(resource.qualified_name for resource in POD_GROUPS))
 _FINAL_POD_PHASES = ("Succeeded", "Failed")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -29,7 +30,7 @@ class Ledger:
     """Listens to a store: counts creates and deletes of each object, and notes what must never happen."""
 
     def __init__(self, store: Store, framework: type[DLJob], *, on_commit: Callable[[Change], None] = lambda _: None) -> None:
-        """`on_commit` is called with every change of jobs, pods and services."""
+        """`on_commit` is called with every change of jobs, pods, services and groups of pods."""
         self._store = store
         self._framework = framework
         self._jobs = framework.job_type.resource.qualified_name
@@ -125,7 +126,7 @@ class Ledger:
 
 
 def masked_world(store: Store, *, jobs: str) -> dict[str, JsonObject]:
-    """Jobs, pods and services without times, uids and versions."""
+    """Jobs, pods, services and groups of pods without times, uids and versions."""
     return {f"{key.storage} {key.name}": _masked(body) for key, body in _objects(store, (jobs, *_CHILDREN))}
 
 

@@ -3,19 +3,26 @@
 - RING: create, run, a restart and another one, suspend, resume, scale up and down, succeed, TTL;
 - WHOLE_JOB and ROLE_BY_ROLE: two roles that are started anew together, or each for itself, after a failure, an eviction, a
   deletion by somebody and the loss of a node;
-- MXNET: the same in the older dialect, replica by replica, with containers that restart in place and a chief that decides.
+- MXNET: the same in the older dialect, replica by replica, with containers that restart in place and a chief that decides;
+- GANG: a ring whose pods are placed together, by a scheduler that lets each group in after a while.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 
+from dlop.engine.gang import VOLCANO
 from dlop.frameworks.fioravanzo_mxjob import MXJob
-from dlop.kube.errors import JsonObject
-from dlop.kube.resources import PODS
+from dlop.kube.errors import JsonObject, NotFoundError
+from dlop.kube.resources import PODS, VOLCANO_POD_GROUPS
+from dlop.local.apiserver.store import Change, ChangeType
 from dlop.testing.job_view import JobView
+from dlop.testing.kit import OperatorKit
 from dlop.testing.script import Script
 from dlop.testing.steps import Evict, Exit, LoseNode
+from tests.compat.pod_groups import BY_VOLCANO, Groups, definition
 from tests.sim.pair import PairJob, pair
 from tests.sim.ring import RingJob, ring
 from tests.sim.telling import Story, Telling
@@ -23,6 +30,7 @@ from tests.sim.telling import Story, Telling
 TTL_SECONDS = 300
 # How long after its node has fallen silent a pod is deleted. What the operator then waits is its own affair.
 _NODE_IS_LOST_AFTER_SECONDS = 40.0
+_LET_IN_AFTER_SECONDS = 2.0
 
 
 # --- a ring ----------------------------------------------------------------------------------------------------------
@@ -112,6 +120,40 @@ async def _mxnet(telling: Telling) -> None:
     await _succeed(telling, "mx-scheduler-r-0")
 
 
+# --- pods that are placed together -----------------------------------------------------------------------------------
+
+
+def _gang_script() -> Script:
+    script = Script()
+    script.when("ring-worker-1", times=1).run().after(5).fail(137)
+    return script
+
+
+async def _gang(telling: Telling) -> None:
+    telling.kit.cluster.store.listeners.append(lambda change: _let_in(telling.kit, change))
+    await telling.submit(ring(backoffLimit=3, ttlSecondsAfterFinished=TTL_SECONDS))
+    await telling.reach("restarted", lambda job: lost(job, restarts=1) and all_run(job, 2), phase="Running")
+    await telling.edit({"replicaSpecs": {"Worker": {"replicas": 3}}})
+    await telling.reach("scaled up", lambda job: all_run(job, 3))
+    await telling.edit({"runPolicy": {"suspend": True}})
+    await telling.reach("suspended", lambda job: not job.pods, phase="Suspended")
+    await telling.edit({"runPolicy": {"suspend": False}})
+    await telling.reach("resumed", lambda job: all_run(job, 3), phase="Running")
+    await _succeed(telling, *(f"ring-worker-{index}" for index in range(3)))
+
+
+def _let_in(kit: OperatorKit, change: Change) -> None:
+    """What volcano does with a new group."""
+
+    async def say() -> None:
+        await asyncio.sleep(_LET_IN_AFTER_SECONDS)
+        with suppress(NotFoundError):
+            await Groups(kit.client, VOLCANO).say("Inqueue", "ring")
+
+    if change.key.storage == VOLCANO_POD_GROUPS.qualified_name and change.type is ChangeType.ADDED:
+        kit.later(say)
+
+
 # --- words that the stories share ------------------------------------------------------------------------------------
 
 
@@ -138,4 +180,5 @@ def all_run(job: JobView, count: int) -> bool:
 RING = Story(name="ring", framework=RingJob, script=_ring_script, tell=_ring)
 WHOLE_JOB = Story(name="whole job", framework=PairJob, script=_pair_script, tell=_whole_job)
 ROLE_BY_ROLE = Story(name="role by role", framework=PairJob, script=_pair_script, tell=_role_by_role)
+GANG = Story(name="gang", framework=RingJob, script=_gang_script, tell=_gang, options=BY_VOLCANO, definitions=(definition(VOLCANO),))
 MXNET = Story(name="mxnet", framework=MXJob, script=_mxnet_script, tell=_mxnet)

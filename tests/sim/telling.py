@@ -15,9 +15,11 @@ from typing import Any
 
 import structlog
 
+from dlop.declaration import Options
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.local.apiserver.store import Change
+from dlop.manifests.applying import apply
 from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
 from dlop.testing.script import Script
@@ -56,6 +58,10 @@ class Story:
     framework: type[DLJob]
     script: Callable[[], Script]
     tell: Callable[[Telling], Awaitable[None]]
+    options: Options | None = None
+    """What the operators are told at their start."""
+    definitions: tuple[JsonObject, ...] = ()
+    """What there is besides the kind of the job."""
 
     def __str__(self) -> str:
         return self.name
@@ -146,7 +152,8 @@ async def undisturbed(telling: Telling) -> None:
 
 async def live(story: Story, disturb: Disturb = undisturbed, *, branches: Branches | None = None, stages_after: int | None = None) -> Run:
     """One run of a story. Branches end with the stage of their trouble and so many after it; None: with the story."""
-    async with OperatorKit([story.framework], script=story.script(), operator=False) as kit:
+    async with OperatorKit([story.framework], script=story.script(), operator=False, options=story.options) as kit:
+        await apply(kit.client, story.definitions, say=lambda _: None)
         telling = Telling(kit, story, branches or Branches(), stages_after=stages_after)
         with _noting_errors(telling.run.errors):
             await disturb(telling)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from dlop.declaration import Options
 from dlop.engine.names import ATTEMPT_LABEL
 from dlop.engine.plan import Plan
 from dlop.kube.errors import JsonObject
@@ -64,6 +65,7 @@ specs = st.builds(
     st.sampled_from(["Replica", "Role", "Job"]),
     st.sampled_from([{}, {"backoffLimit": 2}, {"disruptionLimit": 1}, {"cleanPodPolicy": "All"}]),
 )
+schedulers = st.sampled_from([Options(), Options(gang_scheduler_name="gangs")])
 OF_THE_SIGHTED = ("crash", "repeat", "let go")
 """Faults of an operator that sees its own writes and the spec. Before it does, the control loop does not ask for a plan."""
 
@@ -75,12 +77,12 @@ def faults_of_a_pass(kinds: tuple[str, ...]) -> st.SearchStrategy[Fault]:
 faults = st.lists(faults_of_a_pass((*OF_THE_SIGHTED, "old pods", "old job")), max_size=12)
 
 
-@given(spec=specs, steps=steps, faults=faults)
+@given(spec=specs, options=schedulers, steps=steps, faults=faults)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_run_with_crashes_and_old_copies_ends_like_one_without(
-    spec: JsonObject, steps: list[list[Happening]], faults: list[Fault]
+    spec: JsonObject, options: Options, steps: list[list[Happening]], faults: list[Fault]
 ) -> None:
-    plain, faulty = World(copy.deepcopy(spec)), World(copy.deepcopy(spec))
+    plain, faulty = World(copy.deepcopy(spec), options=options), World(copy.deepcopy(spec), options=options)
     troubles = list(faults)
     for step in [[Happening("run")], *steps, [Happening("resume"), Happening("wait", number=700)], [Happening("run")]]:
         for happening in step:
@@ -92,10 +94,10 @@ def test_a_run_with_crashes_and_old_copies_ends_like_one_without(
     event(plain.phase)
 
 
-@given(spec=specs, steps=steps)
+@given(spec=specs, options=schedulers, steps=steps)
 @settings(max_examples=80, deadline=None)
-def test_at_rest_a_plan_is_empty_and_says_nothing(spec: JsonObject, steps: list[list[Happening]]) -> None:
-    world = World(copy.deepcopy(spec))
+def test_at_rest_a_plan_is_empty_and_says_nothing(spec: JsonObject, options: Options, steps: list[list[Happening]]) -> None:
+    world = World(copy.deepcopy(spec), options=options)
     for step in [[Happening("run")], *steps]:
         for happening in step:
             happening.happen(world)
@@ -161,4 +163,5 @@ def essence(world: World) -> dict[str, object]:
     pods = {
         name: (pod["metadata"]["labels"][ATTEMPT_LABEL], pod["status"]["phase"], world.images()[name]) for name, pod in world.pods.items()
     }
-    return {"record": record, "conditions": world.conditions, "pods": pods, "services": sorted(world.services)}
+    groups = {name: body["spec"] for (_, name), body in world.others.items()}
+    return {"record": record, "conditions": world.conditions, "pods": pods, "services": sorted(world.services), "groups": groups}

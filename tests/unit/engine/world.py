@@ -15,14 +15,17 @@ from typing import Any
 
 import msgspec
 
+from dlop.declaration import Options
+from dlop.engine.gang import POD_GROUPS
 from dlop.engine.names import ATTEMPT_LABEL
-from dlop.engine.plan import Creation, Deletion, Event, Plan
+from dlop.engine.plan import Change, Creation, Deletion, Event, Plan
 from dlop.engine.snapshot import Foreign, Refusal, Snapshot
 from dlop.engine.times import read, written
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
-from dlop.kube.objects import CustomObject, ObjectMeta, PartialObject, Pod, Service
+from dlop.kube.objects import CustomObject, ObjectMeta, PartialObject, Pod, PodGroup, Service
 from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.local.apiserver.patches.patch import merge
 from tests.unit.engine.ring import RingJob
 
 START = 1_800_000_000.0
@@ -36,6 +39,9 @@ class World:
 
     spec: Any
     kind: type[DLJob] = RingJob
+    options: Options | None = None
+    annotations: dict[str, str] = field(default_factory=dict)
+    priorities: dict[str, int] = field(default_factory=dict)
     now: float = START
     status: JsonObject = field(default_factory=dict)
     generation: int = 1
@@ -59,7 +65,7 @@ class World:
     # --- what the operator sees and does ---
 
     def job(self) -> DLJob:
-        metadata = ObjectMeta(name="ring", namespace="team", uid="job-uid", generation=self.generation)
+        metadata = ObjectMeta(name="ring", namespace="team", uid="job-uid", generation=self.generation, annotations=self.annotations)
         found = CustomObject(
             api_version="example.org/v1",
             kind="RingJob",
@@ -67,13 +73,14 @@ class World:
             spec=msgspec.Raw(msgspec.json.encode(self.spec)),
             status=msgspec.Raw(msgspec.json.encode(self.status)),
         )
-        return self.kind(found)
+        return self.kind(found, options=self.options)
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
             pods=tuple(msgspec.convert(_versioned(pod), Pod) for pod in self.pods.values()),
             services=tuple(msgspec.convert(service, Service) for service in self.services.values()),
-            others=tuple((resource, msgspec.convert(body, PartialObject)) for (resource, _), body in self.others.items()),
+            others=tuple((resource, msgspec.convert(body, _shape(resource))) for (resource, _), body in self.others.items()),
+            priorities=self.priorities,
             foreign=self.foreign,
             refusals=self.refusals,
         )
@@ -84,6 +91,7 @@ class World:
     def effects(self, plan: Plan, *, version: int | None = None) -> list[Effect]:
         """What a plan does, write by write, in the order in which it is done."""
         found: list[Effect] = [lambda each=each: self._delete(each) for each in plan.deletions]  # type: ignore[misc]
+        found += [lambda each=each: self._change(each) for each in plan.changes]  # type: ignore[misc]
         found += [lambda each=each: self._create(each) for each in (*plan.others, *plan.services, *plan.pods)]  # type: ignore[misc]
         if plan.status is not None:
             found.append(lambda: self._write_status(plan.status or {}, version=version))
@@ -251,7 +259,7 @@ class World:
         body["metadata"].update(uid=f"uid-{next(self._numbers)}", creationTimestamp=written(self.now))
         self.writes[f"create {creation.name}"] += 1
         if place is None:
-            self.others[creation.resource, creation.name] = body
+            self.others.setdefault((creation.resource, creation.name), body)
             return
         place[creation.name] = body
         if creation.resource == PODS:
@@ -268,7 +276,22 @@ class World:
         attempts = {pod["metadata"]["labels"][ATTEMPT_LABEL] for other, pod in self.pods.items() if other.startswith(scope)}
         assert attempts == {attempt}, f"{name} is created while an earlier attempt is not gone"
 
+    def _change(self, change: Change) -> None:
+        found = self.others.get((change.resource, change.name))
+        if found is not None and found["metadata"]["uid"] == change.uid:
+            self.writes[f"change {change.name}"] += 1
+            self.others[change.resource, change.name] = merge(found, {**change.body, "metadata": {}})
+
+    def _delete_other(self, deletion: Deletion) -> None:
+        found = self.others.get((deletion.resource, deletion.name))
+        if found is not None and found["metadata"]["uid"] == deletion.uid:
+            self.writes[f"delete {deletion.name}"] += 1
+            del self.others[deletion.resource, deletion.name]
+
     def _delete(self, deletion: Deletion) -> None:
+        if deletion.resource not in (PODS, SERVICES):
+            self._delete_other(deletion)
+            return
         place = self.pods if deletion.resource == PODS else self.services
         found = place.get(deletion.name)
         if found is None or found["metadata"]["uid"] != deletion.uid:
@@ -298,6 +321,10 @@ class World:
     def _delete_job(self) -> None:
         self.is_deleted = True
         self.pods, self.services = {}, {}
+
+
+def _shape(resource: Resource) -> type[PartialObject]:
+    return PodGroup if resource in POD_GROUPS else PartialObject
 
 
 def _versioned(body: JsonObject) -> JsonObject:

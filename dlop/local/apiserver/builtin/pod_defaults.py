@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dlop.kube.errors import JsonObject
+from dlop.kube.quantities import billionths
 from dlop.local.apiserver.builtin.base import defaulted
-from dlop.local.apiserver.builtin.quantities import billionths
 
 _FILE_MODE = 0o644
 _POD = {

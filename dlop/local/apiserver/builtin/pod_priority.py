@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlop.kube.errors import JsonObject
-from dlop.kube.resources import PODS
-from dlop.local.apiserver.builtin.priorities import PRIORITY_CLASSES
+from dlop.kube.resources import PODS, PRIORITY_CLASSES
 from dlop.local.apiserver.status import forbidden
 from dlop.local.apiserver.store import Store
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dlop.kube.errors import JsonObject
-from dlop.kube.resources import Resource
+from dlop.kube.resources import PRIORITY_CLASSES
 from dlop.local.apiserver.builtin.base import BuiltinRules, builtin_type, column, columns, forbidden, invalid
 from dlop.local.apiserver.status import FieldError
 from dlop.local.apiserver.types import Moment, ResourceType
 
-PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 _SHAPE = "scheduling.v1.PriorityClass"
 _HIGHEST = 1_000_000_000
 

@@ -1,4 +1,4 @@
-"""Roles and their bindings: stored and shown. This server knows one user, who may do everything."""
+"""Roles and their bindings: stored and shown. What they give to service accounts is in `dlop.local.apiserver.rights`."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-from typing import Any
-
-import msgspec
+from collections.abc import Callable
 
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import SERVICE_ACCOUNTS, Resource
@@ -17,7 +14,6 @@ from dlop.local.apiserver.types import Moment, ResourceType
 TOKEN = "token"  # noqa: S105 - the name of a subresource
 
 _REQUEST = Resource("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest")
-_ISSUER = "https://kubernetes.default.svc.cluster.local"
 _USUAL_SECONDS = 3600
 _FEWEST_SECONDS = 600
 
@@ -27,8 +23,10 @@ def service_account_types() -> list[ResourceType]:
     return [builtin_type(SERVICE_ACCOUNTS, "core.v1.ServiceAccount", short_names=("sa",), columns=columns(), returns_deleted=True)]
 
 
-def token_request(account: JsonObject, request: JsonObject, *, moment: Moment) -> JsonObject:
-    """The answer to a TokenRequest. The token says who bears it, and opens nothing here: this server knows one user.
+def token_request(
+    account: JsonObject, request: JsonObject, *, moment: Moment, issuer: str, make: Callable[[JsonObject], str]
+) -> JsonObject:
+    """The answer to a TokenRequest. `make` turns what the token is to say into the token.
 
     Raises:
         InvalidError: it is to last for too short a time.
@@ -38,33 +36,26 @@ def token_request(account: JsonObject, request: JsonObject, *, moment: Moment) -
     if seconds < _FEWEST_SECONDS:
         short = FieldError(FieldErrorType.INVALID, "spec.expirationSeconds", "may not specify a duration less than 10 minutes", seconds)
         raise invalid(_REQUEST, "", [short])
-    spec = {**asked, "audiences": asked.get("audiences") or [_ISSUER], "expirationSeconds": seconds}
+    spec = {**asked, "audiences": asked.get("audiences") or [issuer], "expirationSeconds": seconds}
     until = Moment(moment.seconds + seconds)
     return {
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
         "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "creationTimestamp": format_time(moment)},
         "spec": spec,
-        "status": {"token": _token(metadata, spec, moment, until), "expirationTimestamp": format_time(until)},
+        "status": {"token": make({"iss": issuer, **_claims(metadata, spec, moment, until)}), "expirationTimestamp": format_time(until)},
     }
 
 
-def _token(account: JsonObject, spec: JsonObject, moment: Moment, until: Moment) -> str:
-    """A web token as libraries read them, without a signature: there is nobody who would check it."""
+def _claims(account: JsonObject, spec: JsonObject, moment: Moment, until: Moment) -> JsonObject:
     about: JsonObject = {"namespace": account["namespace"], "serviceaccount": {"name": account["name"], "uid": account["uid"]}}
     if bound := spec.get("boundObjectRef"):
         about[bound["kind"].lower()] = {"name": bound["name"], "uid": bound.get("uid", "")}
-    claims = {
+    return {
         "aud": spec["audiences"],
         "exp": int(until.seconds),
         "iat": int(moment.seconds),
-        "iss": _ISSUER,
         "kubernetes.io": about,
         "nbf": int(moment.seconds),
         "sub": f"system:serviceaccount:{account['namespace']}:{account['name']}",
     }
-    return f"{_part({'alg': 'none'})}.{_part(claims)}."
-
-
-def _part(value: Any) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(value)).decode().rstrip("=")

@@ -1,0 +1,289 @@
+"""Gang scheduling for whoever runs the operator: every kind has it, and what it lacks is told and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from dlop.declaration import Options
+from dlop.engine.gang import VOLCANO
+from dlop.frameworks.fioravanzo_mxjob import MXJob as FioravanzoMXJob
+from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
+from dlop.frameworks.kubeflow.tfjob import TFJob
+from dlop.frameworks.mpba_mxjob import MXJob as MpbaMXJob
+from dlop.job import DLJob
+from dlop.kube.errors import JsonObject
+from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
+from dlop.local.apiserver.faults import Match
+from dlop.local.apiserver.server import ApiServer
+from dlop.local.apiserver.store import Key
+from dlop.manifests.applying import apply
+from dlop.testing.kit import OperatorKit
+from dlop.testing.virtual_time import virtual_time
+from tests.compat.kubeflow_jobs import BY_KIND, all_run, created, job, message_of, mpi_job
+from tests.compat.manifests import example
+from tests.compat.pod_groups import BY_PLUGINS, BY_VOLCANO, PLUGINS, Groups, definition
+
+FORBIDDEN: JsonObject = {
+    "kind": "Status",
+    "status": "Failure",
+    "code": 403,
+    "reason": "Forbidden",
+    "message": 'podgroups.scheduling.volcano.sh is forbidden: User "dlop" cannot list resource "podgroups"',
+}
+DENIED = FORBIDDEN | {"message": 'admission webhook "validatepodgroup.volcano.sh" denied the request: queue is closed'}
+
+
+@asynccontextmanager
+async def gang_kit(*kinds: type[DLJob], options: Options = BY_VOLCANO, operator: bool = True) -> AsyncIterator[tuple[OperatorKit, Groups]]:
+    """Without `operator`, start one."""
+    scheduler = options.gang_scheduler_name
+    async with OperatorKit(kinds, operator=False, options=options) as kit:
+        await apply(kit.client, [definition(scheduler)], say=lambda _: None)
+        if operator:
+            await kit.start_operator()
+        yield kit, Groups(kit.client, scheduler)
+
+
+async def refusing_server(kit: OperatorKit, answer: JsonObject, **match: str) -> ApiServer:
+    server = kit.new_server()
+    server.faults.fail_before(answer, match=Match(plural="podgroups", **match), times=100_000)
+    await kit.start_operator(server)
+    return server
+
+
+# --- every kind ----------------------------------------------------------------------------------------------------------
+
+
+async def demand_gang(kind: type[DLJob], manifest: JsonObject, *, pods: int) -> None:
+    """All pods of the job are in one group, from the beginning."""
+    name = manifest["metadata"]["name"]
+    async with gang_kit(kind, options=BY_PLUGINS) as (kit, groups):
+        view = await kit.submit(manifest)
+        await kit.until(view, reached=lambda view: len(view.pods) == pods and all_run(view), within_seconds=600)
+        assert (await groups.spec(name))["minMember"] == pods
+        assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in view.pods.values()} == {name}
+        assert {pod["spec"]["schedulerName"] for pod in view.pods.values()} == {PLUGINS}
+        assert await kit.writes_at_rest() == []
+
+
+@BY_KIND
+@virtual_time
+async def test_every_kind_of_kubeflow_has_a_gang(kind: type[DLJob]) -> None:
+    await demand_gang(kind, job(kind), pods=sum(each["replicas"] for each in job(kind)["spec"][kind.replica_specs_field].values()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "manifest", "pods"),
+    [(FioravanzoMXJob, "01-mxnet-linear", 3), (MpbaMXJob, "02-mxnet-poc", 3)],
+)
+@virtual_time
+async def test_so_have_the_kinds_of_the_first_operators(kind: type[DLJob], manifest: str, pods: int) -> None:
+    await demand_gang(kind, example(manifest), pods=pods)
+
+
+@virtual_time
+async def test_an_mpi_job_has_one_that_does_not_wait_for_the_launcher_for_which_there_is_room_all_the_same() -> None:
+    async with gang_kit(MPIJob, options=BY_PLUGINS) as (kit, groups):
+        await kit.submit(mpi_job())
+        await kit.until("default/demo", phase="Running", within_seconds=600)
+        found = await groups.spec()
+        assert found["minMember"] == 2  # the launcher comes when the workers run
+        assert found["minResources"] == {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
+
+
+@virtual_time
+async def test_two_jobs_of_one_name_are_two_gangs_and_the_second_says_why_it_has_to_wait() -> None:
+    async with gang_kit(PyTorchJob, TFJob, options=BY_PLUGINS) as (kit, groups):
+        await kit.submit(job(PyTorchJob))
+        await kit.until("default/demo", phase="Running")
+        first = await groups.get()
+        second = await kit.submit(job(TFJob))
+        await kit.until(second, reached=lambda view: view.condition("Blocked") is not None, within_seconds=10)
+        assert message_of(second, "Blocked").startswith("podgroup demo: the name is taken by PyTorchJob demo")
+        assert second.pods == second.services == {}
+        assert await groups.get() == first
+
+
+# --- what may be missing -------------------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_without_the_definition_of_groups_jobs_say_so_and_go_on_when_it_comes() -> None:
+    async with OperatorKit([PyTorchJob, TFJob], operator=False, options=BY_VOLCANO) as kit:
+        running = await kit.start_operator()
+        await running.operator.wait_synced()
+        for kind in (PyTorchJob, TFJob):
+            view = await kit.submit(job(kind, name=kind.__name__.lower()))
+            await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=5)
+            assert message_of(view, "Blocked") == (
+                "the cluster does not serve podgroups.scheduling.volcano.sh, which this job needs: "
+                "install the scheduler volcano, or start the operator without --gang-scheduler-name"
+            )
+            assert view.pods == {}
+        assert await kit.writes_at_rest() == []
+        await apply(kit.client, [definition(VOLCANO)], say=lambda _: None)
+        groups = Groups(kit.client, VOLCANO)
+        for kind in (PyTorchJob, TFJob):
+            name = kind.__name__.lower()
+            await let_in(kit, groups, name, within_seconds=200)
+            await kit.until(f"default/{name}", phase="Running", reached=lambda view: view.condition("Blocked") is None, within_seconds=60)
+
+
+async def let_in(kit: OperatorKit, groups: Groups, name: str = "demo", *, within_seconds: float = 5.0) -> None:
+    """As soon as there is a group, volcano lets it in."""
+    await until_grouped(kit, groups, name, within_seconds=within_seconds)
+    await groups.say("Inqueue", name)
+
+
+async def until_grouped(kit: OperatorKit, groups: Groups, name: str = "demo", *, within_seconds: float = 5.0) -> None:
+    key = Key(groups.resource.qualified_name, "default", name)
+    await kit.until(f"default/{name}", reached=lambda _: kit.cluster.store.get(key) is not None, within_seconds=within_seconds)
+
+
+@virtual_time
+async def test_without_the_right_to_groups_jobs_say_which_rights_are_missing_and_go_on_when_they_come() -> None:
+    async with gang_kit(PyTorchJob, operator=False) as (kit, groups):
+        server = await refusing_server(kit, FORBIDDEN)
+        view = await kit.submit(job(PyTorchJob))
+        await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=5)
+        assert "podgroups.scheduling.volcano.sh" in message_of(view, "Blocked")
+        assert "dlop deploy --with gang" in message_of(view, "Blocked")
+        server.faults.clear()
+        await let_in(kit, groups, within_seconds=200)
+        await kit.until(view, phase="Running", within_seconds=60)
+
+
+@virtual_time
+async def test_without_the_right_to_priority_classes_all_roles_are_equal_and_nothing_else_is_amiss() -> None:
+    async with OperatorKit([PyTorchJob], operator=False, options=BY_VOLCANO) as kit:
+        server = kit.new_server()
+        server.faults.fail_before(FORBIDDEN, match=Match(plural="priorityclasses"), times=100_000)
+        await kit.start_operator(server)
+        view = await kit.submit(job(PyTorchJob))
+        await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=5)
+        await apply(kit.client, [definition(VOLCANO)], say=lambda _: None)
+        await let_in(kit, Groups(kit.client, VOLCANO), within_seconds=200)
+        await kit.until(view, phase="Running", within_seconds=60)
+        assert await kit.writes_at_rest() == []
+
+
+@virtual_time
+async def test_a_group_that_is_refused_is_told_and_nothing_is_made_before_it_is_there() -> None:
+    async with gang_kit(PyTorchJob, operator=False) as (kit, groups):
+        server = await refusing_server(kit, DENIED, verb="create")
+        view = await kit.submit(job(PyTorchJob))
+        await kit.until(view, reached=lambda view: "queue is closed" in message_of(view, "Blocked"), within_seconds=5)
+        assert view.pods == view.services == {}
+        server.faults.clear()
+        await let_in(kit, groups, within_seconds=200)
+        await kit.until(view, phase="Running", within_seconds=60)
+
+
+@virtual_time
+async def test_a_change_of_the_group_that_is_refused_is_told_and_the_job_is_looked_after_all_the_same() -> None:
+    async with gang_kit(PyTorchJob, operator=False) as (kit, groups):
+        server = await refusing_server(kit, DENIED, verb="patch")
+        kit.script.when("*").run().after(2000).succeed()
+        view = await kit.submit(job(PyTorchJob))
+        await let_in(kit, groups)
+        await kit.until(view, phase="Running")
+        await kit.edit(view, {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}}})
+        await kit.until(view, reached=lambda view: "it could not be changed" in message_of(view, "Blocked"), within_seconds=5)
+        asked = len(server_patches(kit))
+        await asyncio.sleep(600)
+        assert len(server_patches(kit)) - asked < 15
+        server.faults.clear()
+        await kit.until(view, reached=lambda view: view.condition("Blocked") is None and len(view.pods) == 3, within_seconds=200)
+        assert (await groups.spec())["minMember"] == 3
+        await kit.until(view, phase="Succeeded")
+
+
+@virtual_time
+async def test_a_change_that_was_refused_and_is_not_needed_any_more_is_forgotten() -> None:
+    async with gang_kit(PyTorchJob, operator=False) as (kit, groups):
+        await refusing_server(kit, DENIED, verb="patch")
+        view = await kit.submit(job(PyTorchJob))
+        await let_in(kit, groups)
+        await kit.until(view, phase="Running")
+        await groups.edit({"spec": {"minMember": 7}})
+        await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=5)
+        assert (view.condition("Blocked") or {})["reason"] == "ChangeRefused"
+        await groups.edit({"spec": {"minMember": 2}})
+        await kit.until(view, phase="Running", reached=lambda view: view.condition("Blocked") is None, within_seconds=5)
+        assert await kit.writes_at_rest() == []
+
+
+def server_patches(kit: OperatorKit) -> list[str]:
+    return [str(write) for write in kit.writes if write.request.method == "PATCH" and "podgroups" in write.request.path]
+
+
+@virtual_time
+async def test_a_definition_of_groups_that_goes_away_is_told_and_running_pods_are_left_alone() -> None:
+    async with gang_kit(PyTorchJob) as (kit, groups):
+        view = await kit.submit(job(PyTorchJob))
+        await let_in(kit, groups)
+        await kit.until(view, phase="Running", reached=all_run)
+        before = {name: pod["metadata"]["uid"] for name, pod in view.pods.items()}
+        await kit.client.delete(CUSTOM_RESOURCE_DEFINITIONS, groups.resource.qualified_name)
+        await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=60)
+        assert message_of(view, "Blocked").startswith("podgroup demo: it could not be created")
+        assert {name: pod["metadata"]["uid"] for name, pod in view.pods.items()} == before
+        await apply(kit.client, [definition(VOLCANO)], say=lambda _: None)
+        await kit.until(view, reached=lambda view: view.condition("Blocked") is None, within_seconds=400)
+        assert (await groups.spec())["minMember"] == 2
+
+
+# --- crashes and stale caches --------------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_an_operator_that_dies_while_a_group_waits_leaves_nothing_undone_and_nothing_is_done_twice() -> None:
+    async with gang_kit(PyTorchJob) as (kit, groups):
+        view = await kit.submit(job(PyTorchJob))
+        await until_grouped(kit, groups)
+        await kit.operator.crash()
+        await groups.say("Inqueue")
+        await kit.start_operator()
+        await kit.until(view, phase="Running", reached=all_run, within_seconds=30)
+        assert created(kit, "podgroups") == ["demo"]
+        assert len(created(kit, "pods")) == 2
+
+
+@virtual_time
+async def test_a_group_that_the_cache_does_not_show_yet_is_not_made_twice_and_nothing_comes_before_it_is_let_in() -> None:
+    async with gang_kit(PyTorchJob, operator=False) as (kit, groups):
+        server = kit.new_server()
+        await kit.start_operator(server)
+        await asyncio.sleep(1)
+        hold = server.faults.hold_watches(match=Match(plural="podgroups"))
+        view = await kit.submit(job(PyTorchJob))
+        await asyncio.sleep(5)
+        await groups.say("Inqueue")
+        await kit.edit(view, {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}}})
+        await asyncio.sleep(20)
+        assert created(kit, "podgroups") == ["demo"]
+        assert view.pods == {}
+        hold.release()
+        await kit.until(view, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=10)
+        assert (await groups.spec())["minMember"] == 3
+        assert [str(write) for write in kit.writes if write.status == 409] == []
+
+
+@virtual_time
+async def test_a_pod_that_is_lost_waits_for_volcano_like_any_other_and_the_others_go_on() -> None:
+    async with gang_kit(PyTorchJob) as (kit, groups):
+        view = await kit.submit(job(PyTorchJob))
+        await let_in(kit, groups)
+        await kit.until(view, phase="Running", reached=all_run)
+        await groups.say("Pending")
+        await kit.client.delete(PODS, "demo-worker-0", namespace="default")
+        await kit.until(view, reached=lambda view: list(view.pods) == ["demo-master-0"], within_seconds=60)
+        await asyncio.sleep(5)
+        assert list(view.pods) == ["demo-master-0"]
+        await groups.say("Inqueue")
+        await kit.until(view, phase="Running", reached=lambda view: len(view.pods) == 2 and all_run(view), within_seconds=30)
