@@ -18,12 +18,15 @@ from dlop.control.following import Following
 from dlop.control.kinds import Kind
 from dlop.control.machinery import Machinery, Means
 from dlop.declaration import Options
+from dlop.engine.gang import group_resource
 from dlop.job import DLJob
 from dlop.kube.client import Client, Limits
 from dlop.kube.garbage import give_back_memory
 from dlop.kube.informer import Informer, Pace
 from dlop.kube.lease import Elector, LeaseTiming
 from dlop.kube.metrics import MeasuredTransport, Metrics
+from dlop.kube.pacing import PacedTransport, Rate, TokenBucket
+from dlop.kube.resources import PRIORITY_CLASSES, Resource
 from dlop.kube.transport import Transport
 from dlop.registry import Registry
 from dlop.settings import Settings
@@ -34,6 +37,8 @@ _EVENT_LIMITS = Limits(timeout_seconds=10.0, writes_in_flight=1, reads_in_flight
 # The part of the time between the end of leadership and the end of the lease after which patience is over.
 _LAST_RESORT = 0.8
 _LEADERSHIP_LOST = 1
+# How much may go out at once where only the rate is given: client-go's 20 a second went with 30.
+_BURST_SECONDS = 1.5
 
 
 class Operator:
@@ -67,6 +72,7 @@ class Operator:
         self._elector = _elector(settings, transport, identity=identity, namespace=namespace, rng=rng, clock=clock)
         if self._elector is not None:
             self.metrics.leadership(settings.lease_name, self._elector.is_leader)
+        transport = _paced(transport, settings)
         reading = Client(transport, limits=Limits(writes_in_flight=settings.writes_in_flight, reads_in_flight=settings.reads_in_flight))
         means = Means(
             reading=reading,
@@ -231,8 +237,23 @@ def _kind(job_class: type[DLJob], options: Options) -> Kind:
     return Kind(
         resource=job_class.job_type.resource,
         make_job=lambda found: job_class(found, options=options),
-        other_resources=job_class.other_resources,
+        other_resources=job_class.other_resources + _groups(options),
+        seen_resources=(PRIORITY_CLASSES,) if options.gang_scheduler_name else (),
+        framework_label=job_class.framework_label,
     )
+
+
+def _groups(options: Options) -> tuple[Resource, ...]:
+    """What the jobs of every kind own where their pods are placed together."""
+    return (group_resource(options.gang_scheduler_name),) if options.gang_scheduler_name else ()
+
+
+def _paced(transport: Transport, settings: Settings) -> Transport:
+    """Within the limit on requests a second, if there is one. The lease has none: who is late with it loses it."""
+    if settings.kube_api_qps <= 0:
+        return transport
+    burst = settings.kube_api_burst or max(1, round(_BURST_SECONDS * settings.kube_api_qps))
+    return PacedTransport(transport, bucket=TokenBucket(Rate(settings.kube_api_qps, burst)))
 
 
 def _elector(

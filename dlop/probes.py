@@ -6,13 +6,14 @@ complete, whether it leads or stands by.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from dlop.addresses import Page, Site
 from dlop.operator import Operator
 
 _WELL = 200
@@ -20,12 +21,12 @@ _FAILING = 503
 
 
 @asynccontextmanager
-async def serving_probes(operator: Operator, *, host: str, port: int, watch_age_limit_seconds: float) -> AsyncIterator[tuple[str, int]]:
+async def serving_probes(operator: Operator, site: Site, *, watch_age_limit_seconds: float) -> AsyncIterator[tuple[str, int]]:
     """Answer probes while the context lasts; gives the address, which has a port of its own where none (0) was asked for."""
-    runner = web.AppRunner(_application(operator, watch_age_limit_seconds), access_log=None)
+    runner = web.AppRunner(_application(operator, site.pages, watch_age_limit_seconds), access_log=None)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        await web.TCPSite(runner, site.host, site.port).start()
         address = runner.addresses[0]
         yield str(address[0]), int(address[1])
     finally:
@@ -55,7 +56,7 @@ def readiness(operator: Operator) -> Answer:
     return Answer(is_well=True, text="ok: leads" if operator.is_working else "ok: stands by")
 
 
-def _application(operator: Operator, watch_age_limit_seconds: float) -> web.Application:
+def _application(operator: Operator, pages: Collection[Page], watch_age_limit_seconds: float) -> web.Application:
     async def healthz(_: web.Request) -> web.Response:
         return _response(health(operator, watch_age_limit_seconds=watch_age_limit_seconds))
 
@@ -66,7 +67,8 @@ def _application(operator: Operator, watch_age_limit_seconds: float) -> web.Appl
         return web.Response(body=generate_latest(operator.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     application = web.Application()
-    application.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
+    handlers = {Page.HEALTH: healthz, Page.READINESS: readyz, Page.METRICS: metrics}
+    application.add_routes([web.get(page, handler) for page, handler in handlers.items() if page in pages])
     return application
 
 

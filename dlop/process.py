@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import SystemRandom
@@ -17,8 +17,11 @@ import structlog
 import yaml
 
 from dlop.accelerators import read_accelerators
+from dlop.addresses import Site, sites
 from dlop.declaration import KUBECTL_DELIVERY_IMAGE, Accelerator, Options
 from dlop.engine.spec import SpecError
+from dlop.flag_reading import Note
+from dlop.go_template import fill_in
 from dlop.kube.errors import ConfigurationError
 from dlop.kube.garbage import tune_garbage_collection
 from dlop.kube.http import HttpTransport, connect
@@ -34,9 +37,11 @@ log = structlog.get_logger(__name__)
 _MISTAKES = (ConfigurationError, RegistryError, SettingsError)
 
 
-def run(settings: Settings, *, environ: Mapping[str, str] = os.environ) -> int:
-    """Run the operator until it is told to stop. Returns the exit code of the process."""
+def run(settings: Settings, *, notes: Iterable[Note] = (), environ: Mapping[str, str] = os.environ) -> int:
+    """Run the operator until it is told to stop. Returns the exit code of the process. `notes` are told first."""
     set_up_logging(settings.log_format, settings.log_level)
+    for note in notes:
+        log.info("a name of Kubeflow's operator is understood", name=note.name, meaning=note.meaning)
     try:
         with asyncio.Runner(loop_factory=_loop) as runner:
             runner.run(_serve(settings, environ=environ))
@@ -66,22 +71,19 @@ async def _serve(settings: Settings, *, environ: Mapping[str, str]) -> None:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
         operator = _operator(settings, registry, transport, options=options, in_cluster=in_cluster)
-        address = settings.address(in_cluster=in_cluster)
-        if address is not None:
-            await _serve_probes(operator, stack, address=address, watch_age_limit_seconds=settings.watch_age_limit_seconds)
+        for site in sites(settings, in_cluster=in_cluster):
+            await _serve_probes(operator, stack, site, watch_age_limit_seconds=settings.watch_age_limit_seconds)
         stack.enter_context(_stopping_on_signals(operator))
         tune_garbage_collection()
         await operator.run()
 
 
-async def _serve_probes(operator: Operator, stack: AsyncExitStack, *, address: tuple[str, int], watch_age_limit_seconds: float) -> None:
-    host, port = address
+async def _serve_probes(operator: Operator, stack: AsyncExitStack, site: Site, *, watch_age_limit_seconds: float) -> None:
     try:
-        probes = serving_probes(operator, host=host, port=port, watch_age_limit_seconds=watch_age_limit_seconds)
-        bound = await stack.enter_async_context(probes)
+        host, port = await stack.enter_async_context(serving_probes(operator, site, watch_age_limit_seconds=watch_age_limit_seconds))
     except OSError as error:
-        raise SettingsError(f"--bind-address: {host}:{port} cannot be served ({error}); choose another port, or off") from error
-    log.info("probes and metrics are served", host=bound[0], port=bound[1])
+        raise SettingsError(f"{site.flag}: {site.host}:{site.port} cannot be served ({error}); choose another port, or off") from error
+    log.info("probes and metrics are served", host=host, port=port, pages=sorted(site.pages))
 
 
 def _operator(settings: Settings, registry: Registry, transport: HttpTransport, *, options: Options, in_cluster: bool) -> Operator:
@@ -108,8 +110,10 @@ def _options(settings: Settings) -> Options:
         cluster_domain=settings.cluster_domain,
         node_lost_seconds=settings.node_lost_seconds,
         kubectl_delivery_image=settings.mpi_kubectl_delivery_image or KUBECTL_DELIVERY_IMAGE,
+        gang_scheduler_name=settings.gang_scheduler_name,
         pytorch_init_container_image=settings.pytorch_init_container_image,
         pytorch_init_container_max_tries=settings.pytorch_init_container_max_tries,
+        pytorch_init_container_template=_template(settings.pytorch_init_container_template_file),
     )
 
 
@@ -120,6 +124,23 @@ def _accelerators(path: Path) -> Mapping[str, Accelerator]:
         raise SettingsError(f"--controller-config-file: {path} cannot be read: {error.strerror or error}") from error
     except (UnicodeDecodeError, yaml.YAMLError, SpecError) as error:
         raise SettingsError(f"--controller-config-file: {path} makes no sense: {error}") from error
+
+
+def _template(path: str) -> str:
+    """The text of the file, which is tried out: no job must have to tell what is wrong with it."""
+    if not path:
+        return ""
+    flag = "--pytorch-init-container-template-file"
+    try:
+        text = Path(path).read_text()
+        found = fill_in(text, MasterAddr="master", InitContainerImage="image", MaxTries="1")
+    except OSError as error:
+        raise SettingsError(f"{flag}: {path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise SettingsError(f"{flag}: {path} makes no sense: {error}") from error
+    if not isinstance(found, list) or not all(isinstance(each, dict) and each.get("name") for each in found):
+        raise SettingsError(f"{flag}: {path} makes no sense: write a list of containers, each with a name")
+    return text
 
 
 @contextlib.contextmanager

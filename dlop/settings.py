@@ -17,10 +17,9 @@ from pydantic.fields import FieldInfo
 
 PREFIX = "DLOP_"
 NO_ADDRESS = "off"
-_PORT = 8080
 _EXPECTED = {
     "int_parsing": "write a whole number",
-    "float_parsing": "write a number, in seconds",
+    "float_parsing": "write a number",
     "bool_parsing": "write true or false",
 }
 """What to write instead, by pydantic's names for what is wrong; its own words will do for the others."""
@@ -67,6 +66,14 @@ class Settings(BaseModel):
     workers: int = Field(default=32, ge=1, description="how many jobs are worked on at once")
     writes_in_flight: int = Field(default=64, ge=2, description="how many writes the API server gets at once")
     reads_in_flight: int = Field(default=16, ge=1, description="how many reads the API server gets at once")
+    kube_api_qps: float = Field(
+        default=0.0, description="how many requests a second the API server gets; 0: as many as it takes, which is faster"
+    )
+    kube_api_burst: int = Field(
+        default=0,
+        ge=0,
+        description="how many it gets at once after a rest, where --kube-api-qps limits them; by default one and a half seconds' worth",
+    )
     leader_election: bool | None = Field(default=None, description="whether only the holder of a lease works; by default in a cluster")
     lease_name: str = Field(default="dlop", min_length=1, description="the name of the lease")
     lease_namespace: str = Field(default="", description="the namespace of the lease; by default that of the pod or the context")
@@ -75,7 +82,14 @@ class Settings(BaseModel):
     retry_period_seconds: float = Field(default=2.0, gt=0, description="how often the lease is renewed")
     bind_address: str = Field(
         default="",
-        description=f"where /healthz, /readyz and /metrics are, or {NO_ADDRESS}; default: port {_PORT}, outside a cluster on loopback",
+        description=f"where /healthz, /readyz and /metrics are, or {NO_ADDRESS}; default: port 8080, outside a cluster on loopback",
+    )
+    metrics_bind_address: str = Field(
+        default="", description=f"a port of its own for /metrics, or {NO_ADDRESS}; the probes then have one as well, by default 8081"
+    )
+    health_probe_bind_address: str = Field(
+        default="",
+        description=f"a port of its own for /healthz and /readyz, or {NO_ADDRESS}; /metrics then has one as well, by default 8080",
     )
     log_format: LogFormat = Field(default=LogFormat.AUTO, description="auto, json or console")
     log_level: LogLevel = Field(default=LogLevel.INFO, description="debug, info, warning or error")
@@ -84,6 +98,10 @@ class Settings(BaseModel):
     )
     controller_config_file: str = Field(default="", description="a YAML file with the accelerators of the cluster")
     cluster_domain: str = Field(default="", description="the DNS domain of the cluster; empty leaves it to the search path of the pods")
+    gang_scheduler_name: str = Field(
+        default="",
+        description="the scheduler that places all pods of a job together: volcano, or one of the scheduler-plugins family; default: none",
+    )
     mpi_kubectl_delivery_image: str = Field(
         default="", description="the image that brings kubectl to the launchers of MPI jobs; by default the one that Kubeflow publishes"
     )
@@ -92,6 +110,10 @@ class Settings(BaseModel):
         description="an image with nslookup for an init container that waits for a PyTorchJob's master; empty: none, none is needed",
     )
     pytorch_init_container_max_tries: int = Field(default=100, ge=1, description="how often that init container tries, every two seconds")
+    pytorch_init_container_template_file: str = Field(
+        default="",
+        description="a YAML file of other init containers instead, with {{.MasterAddr}}, {{.InitContainerImage}} and {{.MaxTries}} in it",
+    )
     drain_seconds: float = Field(default=20.0, ge=0, description="how long work under way may take to end after SIGTERM")
     watch_age_limit_seconds: float = Field(
         default=600.0, gt=0, description="how long without a sign from the API server until /healthz says no"
@@ -123,32 +145,28 @@ class Settings(BaseModel):
         Raises:
             SettingsError: one of them makes no sense.
         """
-        given: dict[str, Any] = {}
-        origins: dict[str, str] = {}
-        for row in table():
-            if row.variable in environ:
-                given[row.field], origins[row.field] = environ[row.variable], row.variable
-            if flags.get(row.field) is not None:
-                given[row.field], origins[row.field] = flags[row.field], row.flag
-        try:
-            return cls(**given)
-        except ValidationError as error:
-            raise SettingsError(_explained(error, origins)) from None
+        return cls.of(given_by_variables(environ) | given_by_flags(flags))
 
-    def address(self, *, in_cluster: bool) -> tuple[str, int] | None:
-        """Where to serve probes and metrics; None: nowhere.
+    @classmethod
+    def of(cls, given: Mapping[str, Given]) -> Self:
+        """The settings that are given by field name, and the defaults of all others.
 
         Raises:
-            SettingsError: when it is no address.
+            SettingsError: one of them makes no sense.
         """
-        if self.bind_address == NO_ADDRESS:
-            return None
-        host, _, port = self.bind_address.rpartition(":")
-        if not self.bind_address:
-            return ("0.0.0.0" if in_cluster else "127.0.0.1"), _PORT  # noqa: S104 - probes come from the node
-        if not port.isdecimal() or int(port) > 65535:
-            raise SettingsError(f"--bind-address is {self.bind_address!r}; write host:port, :port or {NO_ADDRESS}")
-        return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - no host was asked for
+        try:
+            return cls(**{field: each.value for field, each in given.items()})
+        except ValidationError as error:
+            raise SettingsError(_explained(error, {field: each.origin for field, each in given.items()})) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What somebody has set."""
+
+    value: Any
+    origin: str
+    """The flag or variable, as it is told to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +186,16 @@ def table() -> list[Row]:
         Row(name, f"--{name.replace('_', '-')}", f"{PREFIX}{name.upper()}", _default(field), field.description or "")
         for name, field in Settings.model_fields.items()
     ]
+
+
+def given_by_flags(flags: Mapping[str, Any]) -> dict[str, Given]:
+    """What flags set, by field name. They are looked up by field name too, and are None where not given."""
+    return {row.field: Given(flags[row.field], row.flag) for row in table() if flags.get(row.field) is not None}
+
+
+def given_by_variables(environ: Mapping[str, str]) -> dict[str, Given]:
+    """What the environment sets, by field name."""
+    return {row.field: Given(environ[row.variable], row.variable) for row in table() if row.variable in environ}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -219,4 +247,6 @@ def _sentence(problem: Any, origins: Mapping[str, str]) -> str:
         return said
     field = str(problem["loc"][0])
     expected = _EXPECTED.get(problem["type"]) or said.replace("Input should be ", "write ")
+    if problem["type"] == "float_parsing" and field.endswith("_seconds"):
+        expected = f"{expected}, in seconds"
     return f"{origins.get(field, field)} is {problem['input']!r}; {expected}"

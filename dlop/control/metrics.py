@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -18,11 +18,17 @@ _RESULTS = ("success", "error", "requeue", "requeue_after")
 
 _JOB_COUNTERS = {
     "created": "How many jobs were seen for the first time.",
+    "deleted": "How many jobs are gone, whoever has deleted them.",
     "succeeded": "How many jobs have succeeded.",
     "failed": "How many jobs have failed.",
     "invalid": "How many specs could not be run.",
     "restarted": "How many restarts after failures there were.",
     "disrupted": "How many replacements after disruptions there were.",
+}
+_OBJECT_COUNTERS = {
+    "created": "How many objects of jobs were created.",
+    "deleted": "How many objects of jobs were deleted.",
+    "refused": "How many objects of jobs the API server has refused.",
 }
 
 
@@ -37,6 +43,7 @@ class ControlMetrics(Collector):
         self._results: Counter[tuple[str, str]] = Counter()
         self._times: dict[str, Tally] = {}
         self._jobs: Counter[tuple[str, str, str]] = Counter()
+        self._objects: Counter[tuple[str, str]] = Counter()
         self._first_running: dict[str, Tally] = {}
         self._all_running: dict[str, Tally] = {}
 
@@ -50,6 +57,15 @@ class ControlMetrics(Collector):
         """Something that is worth a counter has happened to a job: one of the names of `_JOB_COUNTERS`."""
         self._jobs[what, resource.qualified_name, namespace] += times
 
+    def jobs(self, what: str) -> Iterator[tuple[str, str, int]]:
+        """All that was counted under such a name: the kind, the namespace, how often."""
+        # A copy: a scrape may run in another thread than the workers.
+        return ((kind, namespace, count) for (found, kind, namespace), count in list(self._jobs.items()) if found == what)
+
+    def objects(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """So many objects of a job were created, deleted or refused: by one of the names of `_OBJECT_COUNTERS` and by resource."""
+        self._objects.update(counts)
+
     def first_pod_runs(self, resource: Resource, *, seconds: float) -> None:
         """So long after its creation the first pod of a job was seen running."""
         _tally(self._first_running, resource.qualified_name, _START_BUCKETS).observe(seconds)
@@ -62,6 +78,7 @@ class ControlMetrics(Collector):
         """The families, as of now."""
         yield from self._passes()
         yield from self._job_counters()
+        yield from self._object_counters()
         yield _histogram(
             "dlop_job_first_pod_running_seconds", "From a job's creation until its first pod ran.", self._first_running, "kind"
         )
@@ -90,9 +107,16 @@ class ControlMetrics(Collector):
     def _job_counters(self) -> Iterator[Metric]:
         for what, meaning in _JOB_COUNTERS.items():
             family = CounterMetricFamily(f"dlop_jobs_{what}", meaning, labels=["kind", "namespace"])
-            for (found, kind, namespace), count in list(self._jobs.items()):
+            for kind, namespace, count in self.jobs(what):
+                family.add_metric([kind, namespace], count)
+            yield family
+
+    def _object_counters(self) -> Iterator[Metric]:
+        for what, meaning in _OBJECT_COUNTERS.items():
+            family = CounterMetricFamily(f"dlop_objects_{what}", meaning, labels=["resource"])
+            for (found, resource), count in list(self._objects.items()):
                 if found == what:
-                    family.add_metric([kind, namespace], count)
+                    family.add_metric([resource], count)
             yield family
 
 

@@ -10,6 +10,7 @@ from dlop.engine.plan import Plan
 from dlop.engine.snapshot import Snapshot
 from dlop.engine.spec import SpecError
 from dlop.kube.errors import JsonObject
+from dlop.kube.resources import Resource
 
 _FINAL_COUNTERS = {Phase.SUCCEEDED: "succeeded", Phase.FAILED: "failed", Phase.INVALID: "invalid"}
 _GROWING = {"restarts": "restarted", "disruptions": "disrupted"}
@@ -18,19 +19,40 @@ _GROWING = {"restarts": "restarted", "disruptions": "disrupted"}
 def note_milestones(
     metrics: ControlMetrics, memories: Memories, *, key: JobKey, job: ManagedJob, snapshot: Snapshot, plan: Plan, now: float
 ) -> None:
-    """Count what the status that was just written tells for the first time."""
-    if plan.status is None:
+    """Count what the status tells for the first time, as it was just written, or as a write has left it whose answer was lost."""
+    counted, current = _last_counted(memories, job), plan.status if plan.status is not None else job.stored_status
+    if counted is current:
         return
-    before, after = job.phase_in(job.stored_status), job.phase_in(plan.status)
+    before, after = job.phase_in(counted), job.phase_in(current)
     if before is None and after is not None:
         metrics.job("created", key.resource, key.namespace)
     if after is not None and after is not before and after in _FINAL_COUNTERS:
         metrics.job(_FINAL_COUNTERS[after], key.resource, key.namespace)
+    if after is not Phase.FAILED:  # else what was lost last was not started again
+        _note_growth(metrics, key, counted, current)
+    _note_start(metrics, memories, key=key, job=job, snapshot=snapshot, started=after is Phase.RUNNING and before is not after, now=now)
+
+
+def _note_growth(metrics: ControlMetrics, key: JobKey, before: JsonObject, after: JsonObject) -> None:
     for name, counter in _GROWING.items():
-        grown = _total(plan.status, name) - _total(job.stored_status, name)
+        grown = _total(after, name) - _total(before, name)
         if grown > 0:
             metrics.job(counter, key.resource, key.namespace, times=grown)
-    _note_start(metrics, memories, key=key, job=job, snapshot=snapshot, started=after is Phase.RUNNING and before is not after, now=now)
+
+
+def note_deletion(metrics: ControlMetrics, resource: Resource, job: ManagedJob) -> None:
+    """Count a job that is gone, if it was counted when it came."""
+    if not job.managed_elsewhere and job.phase_in(job.stored_status) is not None:
+        metrics.job("deleted", resource, job.metadata.namespace)
+
+
+def _last_counted(memories: Memories, job: ManagedJob) -> JsonObject:
+    """The status up to which everything is counted."""
+    memory = memories.find(job.metadata.uid)
+    if memory is None or memory.uncounted is None:
+        return job.stored_status
+    counted, memory.uncounted = memory.uncounted, None
+    return counted
 
 
 def _note_start(

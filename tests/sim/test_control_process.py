@@ -15,9 +15,12 @@ import aiohttp
 import pytest
 import yaml
 
+from dlop.api.crd import definitions
+from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, PODS
 from dlop.local.cluster import EmbeddedCluster
+from tests.compat.kubeflow_manifests import manifest
 from tests.sim.control_world import DEFINITION, NAMESPACE, RINGS, ring
 
 ROOT = Path(__file__).parents[2]
@@ -115,4 +118,56 @@ async def test_a_port_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> Non
     async with taken, running("--bind-address", f"127.0.0.1:{port}", kubeconfig=tmp_path / "config") as operator:
         line = await operator.said("the operator cannot start")
         assert f"127.0.0.1:{port}" in line["error"]
+        assert await operator.process.wait() == 1
+
+
+OLD_ARGUMENTS = (
+    *("--enable-scheme=tfjob", "-leader-elect", "--leader-election-id=old-lease", "--controller-threads=1", "--kube-api-qps=200"),
+    *("--webhook-server-port=9443", "--zap-encoder=json", "--bind-address=off"),
+    *("--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"),
+)
+
+
+async def test_the_arguments_of_kubeflow_s_operator_run_its_jobs_and_both_of_its_ports_are_served(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    client = cluster.client()
+    for definition in definitions([TFJob]):
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
+    async with running(*OLD_ARGUMENTS, kubeconfig=tmp_path / "config") as operator:
+        assert (await operator.said("a name of Kubeflow's operator is understood"))["name"] == "--enable-scheme"
+        await operator.said("became leader")
+        ports = {tuple(line["pages"]): line["port"] for line in operator.lines if line["msg"] == "probes and metrics are served"}
+        metrics, probes = ports[("/metrics",)], ports[("/healthz", "/readyz")]
+        await client.create(TFJob.job_type.resource, manifest(TFJob, {"Worker": 1}), namespace=NAMESPACE)
+        await until_page(metrics, 'training_operator_jobs_created_total{framework="tensorflow",job_namespace="default"} 1.0')
+        await until_page(probes, "ok: leads", path="/readyz")
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{metrics}/healthz") as answer:
+            assert answer.status == 404
+        assert (await client.get(LEASES, "old-lease", namespace="default"))["spec"]["holderIdentity"]
+
+
+async def until_page(port: int, text: str, *, path: str = "/metrics") -> None:
+    """Wait until a page of the operator has this in it. Prometheus asks again and again too."""
+    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(f"http://127.0.0.1:{port}{path}") as answer:
+                if text in await answer.text():
+                    return
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [(None, "cannot be read"), ("- name: {{.Nobody}}", "{{.Nobody}} is not understood"), ("name: wait", "write a list of containers")],
+)
+async def test_a_template_of_init_containers_is_tried_out_before_any_job_is(template: str | None, sentence: str, tmp_path: Path) -> None:
+    file = tmp_path / "initContainer.yaml"
+    if template is not None:
+        file.write_text(template)
+    async with running("--pytorch-init-container-template-file", str(file), kubeconfig=tmp_path / "config") as operator:
+        line = await operator.said("the operator cannot start")
+        assert line["error"].startswith(f"--pytorch-init-container-template-file: {file}")
+        assert sentence in line["error"]
         assert await operator.process.wait() == 1

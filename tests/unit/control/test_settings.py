@@ -58,22 +58,3 @@ def test_every_setting_has_a_flag_a_variable_and_a_meaning() -> None:
         assert row.flag.startswith("--")
         assert row.variable.startswith("DLOP_")
         assert row.meaning
-
-
-@pytest.mark.parametrize(
-    ("address", "in_cluster", "expected"),
-    [
-        ("", False, ("127.0.0.1", 8080)),
-        ("", True, ("0.0.0.0", 8080)),
-        (":9000", False, ("0.0.0.0", 9000)),
-        ("[::1]:9000", True, ("::1", 9000)),
-        ("off", True, None),
-    ],
-)
-def test_probes_are_on_the_loopback_outside_a_cluster(address: str, in_cluster: bool, expected: tuple[str, int] | None) -> None:
-    assert Settings(bind_address=address).address(in_cluster=in_cluster) == expected
-
-
-def test_an_address_without_a_port_is_refused() -> None:
-    with pytest.raises(SettingsError, match="host:port"):
-        Settings(bind_address="localhost").address(in_cluster=False)
