@@ -16,16 +16,18 @@ from dlop.control.memory import Memories
 from dlop.kube.cache import Change
 from dlop.kube.expectations import Child, Expectations
 from dlop.kube.handlers import Handler
-from dlop.kube.objects import CustomObject, KubeObject, ObjectMeta, Pod, PodStatus
+from dlop.kube.objects import CustomObject, KubeObject, ObjectMeta, Pod, PodGroup, PodStatus
 from dlop.kube.resources import Resource
 from dlop.kube.workqueue import WorkQueue
 
 # How long a change of a pod that calls for no deed waits for further ones.
 _CALM_SECONDS = 0.5
-# How long one waits that does.
+# How long a pod that runs waits for its peers: until they all do, there is little to tell.
+_RUNNING_SECONDS = 2.0
+# How long one waits that does, or that of the last pod of a job to get somewhere.
 _BRISK_SECONDS = 0.02
 # How long a pod that has finished waits for its peers: they tend to finish together, and then the job is done.
-_FINISHED_SECONDS = 0.1
+_FINISHED_SECONDS = 0.3
 # How much longer for each pod: a pass over a thousand pods takes a while, and a thousand pods have a thousand changes.
 _SECONDS_A_POD = 0.0002
 _NEW_POD = PodStatus(phase="Pending")
@@ -42,10 +44,12 @@ class Arrivals:
         memories: Memories,
         kinds: Kinds,
         forget: Callable[[str], None],
+        deleted: Callable[[Resource, CustomObject], None],
     ) -> None:
-        """`forget` is called with the uid of a job that is gone."""
+        """`forget` is called with the uid of a job that is gone, `deleted` with the last that was seen of it."""
         self._queue = queue
         self._forget = forget
+        self._deleted = deleted
         self._expectations = expectations
         self._memories = memories
         self._kinds = kinds
@@ -56,6 +60,7 @@ class Arrivals:
         def told(change: Change[CustomObject]) -> None:
             old, new = change.old, change.new
             if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+                self._deleted(resource, old)
                 self._forget(old.metadata.uid)
             elif old is not None and new is not None and self._is_echo(old, new):
                 return
@@ -110,7 +115,7 @@ class Arrivals:
         if was_expected and old is None and _is_as_it_was_made(new):
             self._look_if_there_is_news(owner.uid)
         else:
-            self._look_at_owner(new, after_seconds=_patience_with(new))
+            self._look_at_owner(new, after_seconds=self._patience_with(old, new))
 
     def _look_at_those_who_wait(self, resource: Resource, metadata: ObjectMeta) -> None:
         for key in self._memories.who_waits_for(resource, metadata.namespace, metadata.name):
@@ -146,6 +151,18 @@ class Arrivals:
             size_seconds = 0.0 if memory is None else memory.pods * _SECONDS_A_POD
             self._queue.add_after(JobKey(kind.resource, child.metadata.namespace, owner.name), after_seconds + size_seconds)
 
+    def _patience_with(self, old: KubeObject | None, new: KubeObject) -> float:
+        """How long a change waits for others."""
+        if new.metadata.deletion_timestamp is not None or isinstance(new, PodGroup):
+            return _BRISK_SECONDS
+        phase = new.status.phase if isinstance(new, Pod) else ""
+        owner = new.metadata.controller
+        memory = None if owner is None else self._memories.find(owner.uid)
+        has_turned = not isinstance(old, Pod) or old.status.phase != phase
+        if phase == "Failed" or (memory is not None and has_turned and memory.has_turned(phase)):
+            return _BRISK_SECONDS
+        return {"Running": _RUNNING_SECONDS, "Succeeded": _FINISHED_SECONDS}.get(phase, _CALM_SECONDS)
+
     def _is_echo(self, old: CustomObject, new: CustomObject) -> bool:
         """Whether all that is new of a job is the status that was just written for it, and nobody waits to see it there."""
         memory = self._memories.find(new.metadata.uid)
@@ -173,12 +190,7 @@ def _matters(old: KubeObject, new: KubeObject) -> bool:
         return True
     if isinstance(old, Pod) and isinstance(new, Pod):
         return old.status != new.status or old.spec.node_name != new.spec.node_name or before.labels != after.labels
+    if isinstance(old, PodGroup) and isinstance(new, PodGroup):
+        # A scheduler counts in the status what each pod does, and the pods tell that themselves.
+        return old.status.phase != new.status.phase or old.spec != new.spec
     return True
-
-
-def _patience_with(found: KubeObject) -> float:
-    """How long a change waits for others."""
-    if found.metadata.deletion_timestamp is not None:
-        return _BRISK_SECONDS
-    phase = found.status.phase if isinstance(found, Pod) else ""
-    return {"Failed": _BRISK_SECONDS, "Succeeded": _FINISHED_SECONDS}.get(phase, _CALM_SECONDS)

@@ -20,7 +20,7 @@ from dlop.control.gather import gather
 from dlop.control.kinds import JobKey, Kind, Kinds, ManagedJob
 from dlop.control.memory import Memories
 from dlop.control.metrics import ControlMetrics
-from dlop.control.milestones import note_milestones
+from dlop.control.milestones import note_deletion, note_milestones
 from dlop.control.scope import Scope
 from dlop.control.writing import Writer
 from dlop.engine.plan import Plan
@@ -29,6 +29,7 @@ from dlop.kube.client import Client
 from dlop.kube.errors import ConflictError, KubeError, NotFoundError, NotLeaderError
 from dlop.kube.expectations import Expectations
 from dlop.kube.objects import CustomObject
+from dlop.kube.resources import Resource
 from dlop.kube.workqueue import QueueShutDownError, WorkQueue
 
 log = structlog.get_logger(__name__)
@@ -63,6 +64,7 @@ class Controller:
         self._workers = workers
         self._scopes: dict[str | None, Scope] = {}
         self._is_stopping = False
+        self._is_working = False
 
     def watch_over(self, scopes: Sequence[Scope]) -> None:
         """What there is to look at."""
@@ -70,14 +72,24 @@ class Controller:
 
     async def run(self) -> None:
         """Make passes until stopped or cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for number in range(self._workers):
-                group.create_task(self._work(), name=f"worker {number}")
+        self._is_working = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(self._workers):
+                    group.create_task(self._work(), name=f"worker {number}")
+        finally:
+            self._is_working = False
 
     def stop(self) -> None:
         """Finish the passes under way and begin no more; `run` then ends."""
         self._is_stopping = True
         self._around.queue.shutdown()
+
+    def note_deleted(self, resource: Resource, last: CustomObject) -> None:
+        """A job is gone, and this is the last that was seen of it. Who only stands by leaves counting to the one who leads."""
+        kind = self._around.kinds.of_resource(resource)
+        if self._is_working and kind is not None:
+            note_deletion(self._around.metrics, resource, kind.make_job(last))
 
     # --- one worker --------------------------------------------------------------------------------------------------
 
@@ -151,8 +163,14 @@ class Controller:
         job = kind.make_job(found)
         now = around.clock()
         plan = job.reconcile(gathered.snapshot, now)
+        if plan.pods or memory is not None:
+            phases = [pod.status.phase for pod in gathered.snapshot.pods]
+            around.memories.of(uid, key).take_stock(phases, created=len(plan.pods))
         applier = Applier(writer, job, around.memories, around.events, around.parallel)
-        applied = await applier.carry_out(plan)
+        try:
+            applied = await applier.carry_out(plan)
+        finally:
+            around.metrics.objects(applier.applied.objects)
         return self._after(key, job, gathered.snapshot, plan, applied, now)
 
     def _find(self, key: JobKey) -> tuple[Scope | None, Kind | None, CustomObject | None]:
@@ -173,8 +191,8 @@ class Controller:
             return applied.next.value
         if (applied.writes and not plan.is_complete) or self._has_news(job.metadata.uid):
             self._follow_up(key, job.metadata.uid)
-        self._remember(job, snapshot)
         note_milestones(around.metrics, around.memories, key=key, job=job, snapshot=snapshot, plan=plan, now=now)
+        self._forget_if_ended(job)
         waits = [] if plan.look_again_at is None else [max(_SOONEST_SECONDS, plan.look_again_at - now)]
         waits += [] if applied.pause_seconds is None else [applied.pause_seconds]
         if not waits:
@@ -194,12 +212,7 @@ class Controller:
         else:
             self._around.memories.of(uid, key).has_news = True
 
-    def _remember(self, job: ManagedJob, snapshot: Snapshot) -> None:
-        """How large the job is; nothing at all of one that has ended."""
-        memory = self._around.memories.find(job.metadata.uid)
-        if memory is None:
-            return
-        memory.pods = len(snapshot.pods)
+    def _forget_if_ended(self, job: ManagedJob) -> None:
         phase = job.phase_in(job.stored_status)
         if phase is not None and phase.is_end and self._around.expectations.are_met(job.metadata.uid):
             self._around.memories.forget(job.metadata.uid)

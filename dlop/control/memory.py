@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from dlop.control.kinds import JobKey
@@ -36,8 +36,14 @@ class JobMemory:
     """Something has happened that no pass has looked at yet: one is due as soon as all that is under way has shown."""
     said: JsonObject | None = None
     """The status that is being written, when seeing it stored calls for nothing."""
+    uncounted: JsonObject | None = None
+    """The status before a write of which nobody knows whether it happened: what has changed since is still to be counted."""
     pods: int = 0
-    """How many pods it had when it was looked at last: what a pass costs."""
+    """How many pods it had when it was looked at last, or got then: what a pass costs."""
+    running: int = 0
+    """How many of them are known to run."""
+    succeeded: int = 0
+    """How many of them are known to have succeeded."""
     has_run: bool = False
     """Its first pod was seen to begin to run."""
     awaits_all_running: bool = False
@@ -48,6 +54,22 @@ class JobMemory:
         self.has_news = False
         if self.generation != generation:
             self.forget_refusals()
+
+    def take_stock(self, phases: Collection[str], *, created: int) -> None:
+        """A pass has found pods in these phases, and asks for so many more."""
+        self.pods = len(phases) + created
+        self.running = sum(phase == "Running" for phase in phases)
+        self.succeeded = sum(phase == "Succeeded" for phase in phases)
+
+    def has_turned(self, phase: str) -> bool:
+        """A pod is in this phase now. Whether it is the last one to get there: the job as a whole may have taken a turn."""
+        if phase == "Running":
+            self.running += 1
+            return self.running == self.pods
+        if phase == "Succeeded":
+            self.succeeded += 1
+            return self.succeeded == self.pods
+        return False
 
     def refuse(self, refusal: Refusal, *, generation: int) -> None:
         """The server does not take an object."""

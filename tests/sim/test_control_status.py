@@ -140,3 +140,27 @@ async def test_a_large_job_whose_pods_change_one_by_one_is_looked_at_now_and_the
         await a_while()
         assert len(w.writes(plural="ringjobs")) <= 10
         assert "Running" in await w.conditions()
+
+
+@virtual_time
+async def test_the_last_pod_to_run_or_to_succeed_is_told_of_at_once() -> None:
+    async with world() as w, w.operating():
+        await w.submit(ring(workers=3))
+        await a_while()
+        for phase in ("Running", "Succeeded"):
+            await w.report(phase)
+            await a_while(0.1)
+            assert phase in await w.conditions()
+
+
+@virtual_time
+async def test_pods_that_come_to_run_one_by_one_are_told_of_together() -> None:
+    async with world() as w, w.operating():
+        await w.submit(ring(workers=3))
+        await a_while()
+        w.forget_requests()
+        for name in await w.pod_names():
+            await w.report_one("Running", name)
+            await a_while(0.6)
+        assert len(w.writes(method="PATCH", plural="ringjobs")) == 1
+        assert "Running" in await w.conditions()
