@@ -1,6 +1,6 @@
 """dlop runs distributed deep-learning jobs on Kubernetes. A new framework is one class: extend `DLJob`."""
 
-from dlop.declaration import Accelerator, ContainerProperties, DeclarationError, JobType, Options, ReplicaType
+from dlop.declaration import Accelerator, ContainerProperties, DeclarationError, JobType, Options, ReplicaType, Rights
 from dlop.engine.outcome import Outcome, Phase, Verdict
 from dlop.engine.plan import Creation
 from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
@@ -32,6 +32,7 @@ __all__ = [
     "ReplicaType",
     "RestartPolicy",
     "RestartScope",
+    "Rights",
     "RoleProgress",
     "RoleSpec",
     "RunPolicy",

@@ -80,7 +80,7 @@ def _make_room(conditions: _Conditions, phase: Phase, *, kind: str, name: str) -
 
 def _reason(outcome: Outcome, kind: str) -> str:
     """Kubeflow puts the kind before the reasons that its clients know; the others say more by themselves."""
-    plain = not outcome.reason or outcome.reason in list(Phase)
+    plain = not outcome.reason or outcome.reason in list(Phase) or outcome.phase is Phase.RESTARTING
     return f"{kind}{outcome.phase}" if plain and outcome.phase is not Phase.INVALID else outcome.reason or Reason.INVALID_SPEC
 
 

@@ -108,6 +108,14 @@ class ContainerProperties:
         _demand(port_named_well, f"ContainerProperties port_name {self.port_name!r}", "at most 15 lower-case letters, digits and dashes")
 
 
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """RBAC rules that the operator has only where it is given them by name: `dlop deploy --with NAME`."""
+
+    name: str
+    rules: tuple[JsonObject, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
     """What containers that ask for a device get besides it, on clusters where the device plug-in does not see to it."""
@@ -129,10 +137,14 @@ class Options:
     """How long after its grace period a pod may be on its way out before it is removed by force; None: for ever."""
     kubectl_delivery_image: str = KUBECTL_DELIVERY_IMAGE
     """What brings kubectl to the launchers of MPI jobs."""
+    gang_scheduler_name: str = ""
+    """Which scheduler places all pods of a job together; empty: each pod is placed by itself."""
     pytorch_init_container_image: str = ""
     """What waits in the workers of a PyTorchJob until the name of its master is known; empty: nothing needs to."""
     pytorch_init_container_max_tries: int = 100
     """How often it tries, every two seconds."""
+    pytorch_init_container_template: str = ""
+    """YAML of other init containers in its place, with `{{.MasterAddr}}`, `{{.InitContainerImage}}` and `{{.MaxTries}}`."""
 
 
 def check_declaration(kind: type[Any]) -> None:

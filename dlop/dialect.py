@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dlop.declaration import ContainerProperties, ReplicaType
-from dlop.engine.spec import CleanPodPolicy, RestartPolicy, RestartScope, RoleSpec, RunPolicy
+from dlop.engine.requests import amounts
+from dlop.engine.spec import CleanPodPolicy, RestartPolicy, RestartScope, RoleSpec, RunPolicy, SchedulingPolicy
 from dlop.kube.errors import JsonObject
 from dlop.reading import Field
 
@@ -28,7 +29,30 @@ def read_run_policy(found: Field, *, restart_scope: RestartScope, clean_pod_poli
         restart_scope=found.get("restartScope").choice(RestartScope, restart_scope),
         suspend=found.get("suspend").flag(),
         managed_by=found.get("managedBy").text() or None,
+        scheduling=read_scheduling_policy(found.get("schedulingPolicy")),
     )
+
+
+def read_scheduling_policy(found: Field) -> SchedulingPolicy:
+    """`spec.runPolicy.schedulingPolicy`. It is read whether or not there is a scheduler that cares."""
+    if found.is_absent:
+        return SchedulingPolicy()
+    found.mapping()
+    resources = found.get("minResources")
+    for _, amount in resources.entries():
+        _check_quantity(amount)
+    return SchedulingPolicy(
+        min_available=found.get("minAvailable").optional_integer(),
+        min_resources=resources.mapping(),
+        queue=found.get("queue").text(),
+        priority_class=found.get("priorityClass").text(),
+        schedule_timeout_seconds=found.get("scheduleTimeoutSeconds").optional_integer(),
+    )
+
+
+def _check_quantity(found: Field) -> None:
+    if not amounts({found.path: found.value}):
+        found.wrong("is no quantity; write one like 500m or 2Gi")
 
 
 def read_roles(found: Field, types: Iterable[ReplicaType], container: ContainerProperties) -> tuple[RoleSpec, ...]:
@@ -186,3 +210,9 @@ def named_port(template: JsonObject, container: ContainerProperties) -> int | No
         if isinstance(port, dict) and port.get("name") == container.port_name and isinstance(port.get("containerPort"), int):
             return int(port["containerPort"])
     return None
+
+
+def service_port(port: JsonObject) -> JsonObject:
+    """A named port of a container as that of a service."""
+    found = {"name": port["name"], "port": port["containerPort"]}
+    return found | {"protocol": port["protocol"]} if "protocol" in port else found

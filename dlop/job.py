@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from dlop.conditions import phase_in_conditions, write_conditions, write_replica_statuses, write_times
-from dlop.declaration import ContainerProperties, JobType, Options, ReplicaType, check_declaration
-from dlop.dialect import read_roles, read_run_policy
+from dlop.declaration import ContainerProperties, JobType, Options, ReplicaType, Rights, check_declaration
+from dlop.dialect import read_roles, read_run_policy, service_port
+from dlop.engine.gang import Gang
 from dlop.engine.limits import told
-from dlop.engine.names import JOB_NAME_LABEL, MANAGER, REPLICA_INDEX_LABEL, REPLICA_TYPE_LABEL, Reason
+from dlop.engine.names import JOB_NAME_LABEL, MANAGER, REPLICA_INDEX_LABEL, REPLICA_TYPE_LABEL, Reason, way_to_rights
 from dlop.engine.outcome import Outcome, Phase, Verdict
 from dlop.engine.plan import Creation, Plan
 from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState
@@ -33,7 +34,7 @@ from dlop.generated import default_columns, default_scale_paths, default_spec_mo
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.resources import Resource
-from dlop.naming import dns_label, label_value
+from dlop.naming import dns_label, label_value, selector
 from dlop.reading import Field
 from dlop.readings import Reading, Readings
 from dlop.replica import Replica
@@ -74,6 +75,8 @@ class DLJob(ABC):
     """Whether every container of a pod gets the environment of the framework, or only the one that takes part in the job."""
     environment_wins: ClassVar[bool] = False
     """Whether the environment of the framework prevails where the user has set the same variable."""
+    framework_label: ClassVar[str] = ""
+    """Under which name the counters of Kubeflow's operator (`training_operator_jobs_*`) count its jobs; empty: they do not."""
     spec_model: ClassVar[type[BaseModel] | None] = default_spec_model()
     """What a spec looks like, for the CRD; by default made of the replica types. One of the kind's own is also checked here."""
     name_pattern: ClassVar[str] = ""
@@ -90,6 +93,8 @@ class DLJob(ABC):
     """Those of these kinds whose objects go when the job is suspended, has come to its end, or asks for them no more."""
     extra_rules: ClassVar[tuple[JsonObject, ...]] = ()
     """RBAC rules that the operator needs for this kind beyond pods, services and events."""
+    optional_rights: ClassVar[Rights | None] = None
+    """Further ones that not everybody wants to give. Without them, jobs that need them say so, and everything else goes on."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -180,7 +185,7 @@ class DLJob(ABC):
     def service_ports(self, role: RoleSpec, container: JsonObject) -> list[JsonObject]:
         """The ports of a replica's service: all ports of the training container that have a name."""
         named = {port["name"]: port for port in container.get("ports") or [] if port.get("name")}
-        return [_service_port(port) for port in named.values()]
+        return [service_port(port) for port in named.values()]
 
     # What a framework may say otherwise: the way of the job.
 
@@ -197,6 +202,10 @@ class DLJob(ABC):
     def is_final_failure(self, role: RoleSpec, index: int, failure: LastFailure) -> bool | None:
         """Whether a replica that failed is not tried again; None: as its restart policy says."""
         return None
+
+    def fixed_roles(self) -> tuple[str, ...]:
+        """The roles of whose replicas every replica is told how many there are. When these are scaled, the job is started again."""
+        return ()
 
     def deciding_roles(self) -> tuple[str, ...]:
         """The roles that have to be done for the job to be done: those that `decide`, or all when the job has none of them."""
@@ -243,7 +252,7 @@ class DLJob(ABC):
         stored = self.stored_status
         return {
             "conditions": write_conditions(outcome, stored=stored, kind=self.job_type.kind, name=self.metadata.name),
-            "replicaStatuses": write_replica_statuses(outcome, selector=lambda role: _selector(self.role_labels(role.spec))),
+            "replicaStatuses": write_replica_statuses(outcome, selector=lambda role: selector(self.role_labels(role.spec))),
             **write_times(outcome),
         }
 
@@ -306,20 +315,20 @@ class DLJob(ABC):
             self._addresses[role] = self._addresses_of(role)
         return list(self._addresses[role])
 
+    @property
+    def gang(self) -> Gang | None:
+        """The group as which a scheduler places the pods; None: each pod by itself."""
+        scheduler = self.options.gang_scheduler_name
+        return Gang(scheduler, label_value(self.metadata.name)) if scheduler else None
+
     def owned(self, name: str) -> JsonObject:
         """The metadata of a further object that belongs to the job and goes with it."""
         return {"name": name, "namespace": self.metadata.namespace, "ownerReferences": [self.owner_reference()]}
 
     def owner_reference(self) -> JsonObject:
         """What objects carry that belong to the job."""
-        return {
-            "apiVersion": self.job_type.api_version,
-            "kind": self.job_type.kind,
-            "name": self.metadata.name,
-            "uid": self.metadata.uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
+        owner = {"apiVersion": self.job_type.api_version, "kind": self.job_type.kind, "name": self.metadata.name, "uid": self.metadata.uid}
+        return {**owner, "controller": True, "blockOwnerDeletion": True}
 
     def describe_failure(self, replica: ReplicaProgress) -> str:
         """A sentence on how a replica failed: which pod, where, with which exit code."""
@@ -334,6 +343,17 @@ class DLJob(ABC):
         from dlop.engine.planning import plan  # noqa: PLC0415
 
         return plan(self, snapshot, now=now)
+
+    @cached_property
+    def size(self) -> str:
+        """How many replicas there are, as far as each of them is told."""
+        fixed = self.fixed_roles()
+        return ",".join(f"{role.name}={role.replicas}" for role in self.spec.roles if role.name in fixed)
+
+    @property
+    def way_to_rights(self) -> str:
+        """How the operator comes by the rights that it needs for this kind."""
+        return way_to_rights("" if self.optional_rights is None else self.optional_rights.name)
 
     def make_pod(self, role: RoleSpec, index: int, *, attempt: int) -> JsonObject:
         """The pod of a replica, complete."""
@@ -376,12 +396,3 @@ class DLJob(ABC):
         spec = self.read_spec(field)
         problems = tuple(field.problems) or tuple(problems_by_model(type(self), field.value))
         return Reading(field.value, spec, problems)
-
-
-def _service_port(port: JsonObject) -> JsonObject:
-    found = {"name": port["name"], "port": port["containerPort"]}
-    return found | {"protocol": port["protocol"]} if "protocol" in port else found
-
-
-def _selector(labels: Mapping[str, str]) -> str:
-    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))

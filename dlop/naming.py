@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+from collections.abc import Mapping
 
 LONGEST = 63
 """What a DNS label, and so the name of a service and the value of a label, may have."""
@@ -29,6 +30,11 @@ def dns_label(base: str, suffix: str) -> str:
     return f"{plain[:room].rstrip('-')}-{fingerprint(base, length=_HASH_LENGTH)}{suffix}"
 
 
+def object_name(base: str, suffix: str) -> str:
+    """`base + suffix` as the name of an object without a service: the name of any job will do for it, unless it is too long."""
+    return base + suffix if len(base) + len(suffix) <= LONGEST else dns_label(base, suffix)
+
+
 # A job is asked for the names of all its replicas in every pass, and they all begin alike.
 @functools.lru_cache(maxsize=4096)
 def _plain(base: str) -> str:
@@ -41,6 +47,11 @@ def label_value(text: str) -> str:
     if len(text) <= LONGEST:
         return text
     return f"{text[: LONGEST - _HASH_LENGTH - 1].rstrip('-._')}-{fingerprint(text, length=_HASH_LENGTH)}"
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    """Labels as a text by which objects are selected."""
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
 
 
 @functools.lru_cache(maxsize=4096)

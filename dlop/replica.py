@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Protocol
 
 from dlop.declaration import ContainerProperties, JobType
 from dlop.dialect import training_container
-from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL
+from dlop.engine.gang import Gang, marked
+from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL, SIZE_ANNOTATION
 from dlop.engine.progress import ReplicaProgress, ReplicaState
 from dlop.engine.spec import RoleSpec
 from dlop.engine.stamp import stamped
@@ -32,6 +33,16 @@ class Renderer(Protocol):
     @property
     def metadata(self) -> ObjectMeta:
         """The metadata of the job."""
+        ...
+
+    @property
+    def gang(self) -> Gang | None:
+        """The group as which a scheduler places the pods; None: each pod by itself."""
+        ...
+
+    @property
+    def size(self) -> str:
+        """How many replicas there are, as far as each of them is told."""
         ...
 
     def owner_reference(self) -> JsonObject:
@@ -145,10 +156,13 @@ class Replica:
         }
         if isinstance(finalizers := given.get("finalizers"), list):
             metadata["finalizers"] = list(finalizers)
-        if annotations := _part(given, "annotations"):
-            metadata["annotations"] = dict(annotations)
+        size = self._job.size
+        if annotations := _part(given, "annotations") | ({SIZE_ANNOTATION: size} if size else {}):
+            metadata["annotations"] = annotations
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": self._pod_spec(_part(template, "spec"))}
-        return stamped(self._job.customize_pod(self, pod), generation=self._job.metadata.generation)
+        pod, gang = self._job.customize_pod(self, pod), self._job.gang
+        whole = pod if gang is None else marked(pod, gang, role=self.role)
+        return stamped(whole, generation=self._job.metadata.generation)
 
     def service(self) -> JsonObject:
         """Its service, ready to be created. It has no address of its own: its name leads to the pod, ready or not."""

@@ -13,6 +13,7 @@ from typing import Protocol
 from pydantic import BaseModel
 
 from dlop.api.schema import ANYTHING, OPEN_OBJECT, SchemaError, structural
+from dlop.api.stored import lenient
 from dlop.kube.errors import JsonObject
 
 SIZE_LIMIT_BYTES = 100_000
@@ -169,7 +170,7 @@ def _version(kind: Kind, *, stored: bool) -> JsonObject:
 
 
 def _schema(kind: Kind) -> JsonObject:
-    return {
+    schema: JsonObject = {
         "type": "object",
         "description": _first_paragraph(kind),
         "required": ["spec"],
@@ -181,6 +182,7 @@ def _schema(kind: Kind) -> JsonObject:
             "status": {**OPEN_OBJECT, "description": "Written by the operator."},
         },
     }
+    return lenient(schema)
 
 
 def _metadata(kind: Kind) -> JsonObject:

@@ -15,7 +15,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from dlop.engine.spec import CleanPodPolicy, Problem, RestartPolicy, RestartScope
+from dlop.api.schema import rule, with_rules
+from dlop.engine.spec import Problem, RestartScope
 
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """How many of something, or how many seconds."""
@@ -23,6 +24,9 @@ Replicas = Annotated[int, Field(ge=0, le=10_000)]
 """How many pods a role has. A slip of the finger must not fill the cluster."""
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Text = Annotated[str, Field(min_length=1)]
+RestartWord = Literal["", "Always", "OnFailure", "Never", "ExitCode"]
+CleaningWord = Literal["", "All", "Running", "None"]
+"""Programs write an empty word where they mean none."""
 
 
 class ApiModel(BaseModel):
@@ -49,6 +53,24 @@ class OpenModel(ApiModel):
     model_config = ConfigDict(extra="allow")
 
 
+class SchedulingPolicyModel(ApiModel):
+    """What a gang scheduler is told about the job."""
+
+    min_available: Count | None = None
+    """How many pods must be placed together. All of them, when left out."""
+    queue: (
+        Annotated[str, Field(json_schema_extra=with_rules(rule("self == oldSelf", "spec.runPolicy.schedulingPolicy.queue is immutable")))]
+        | None
+    ) = None
+    """The queue of the scheduler. It cannot be changed."""
+    min_resources: dict[str, int | str] | None = None
+    """What those pods need together. Counted up from the templates when left out."""
+    priority_class: str | None = None
+    """The priority class of the whole."""
+    schedule_timeout_seconds: Count | None = None
+    """How long the scheduler may try to place all of it."""
+
+
 class RunPolicyModel(ApiModel):
     """How a job is run, apart from what it runs."""
 
@@ -62,7 +84,7 @@ class RunPolicyModel(ApiModel):
     """How long the job may have pods that do not run yet."""
     ttl_seconds_after_finished: Count | None = None
     """How long a finished job is kept. For ever when left out."""
-    clean_pod_policy: CleanPodPolicy | None = None
+    clean_pod_policy: CleaningWord | None = None
     """Which pods of a finished job are deleted."""
     restart_scope: RestartScope | None = None
     """What is restarted when one replica has to be: only that replica, its role, or the whole job."""
@@ -70,6 +92,8 @@ class RunPolicyModel(ApiModel):
     """Whether the job is to have no pods for now."""
     managed_by: Annotated[str, Field(max_length=63)] | None = None
     """Who runs the job. dlop, when left out."""
+    scheduling_policy: SchedulingPolicyModel | None = None
+    """What a gang scheduler is told about the job."""
 
 
 class ContainerModel(OpenModel):
@@ -102,7 +126,7 @@ class PodTemplate(OpenModel):
 class RestartedPodSpecModel(PodSpecModel):
     """What a pod runs. Its restart policy is that of the role."""
 
-    restart_policy: Literal["", "Always", "OnFailure", "Never", "ExitCode"] | None = None
+    restart_policy: RestartWord | None = None
     """What to do when a pod of the role fails. ExitCode: codes 1 to 127 are final, 128 to 255 are worth another try."""
 
 
@@ -117,7 +141,7 @@ class ReplicaModel(ApiModel):
 
     replicas: Replicas | None = None
     """How many pods the role has. The kind has a default."""
-    restart_policy: RestartPolicy | None = None
+    restart_policy: RestartWord | None = None
     """What to do when a pod of the role fails. ExitCode: codes 1 to 127 are final, 128 to 255 are worth another try."""
     template: PodTemplate
     """The pod that each replica is made of."""

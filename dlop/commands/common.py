@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dlop.api.crd import Kind
     from dlop.kube.client import Client
     from dlop.kube.errors import JsonObject
+    from dlop.manifests.optional import KindWithOptionalRights
     from dlop.registry import Registry
 
 Result = TypeVar("Result")
@@ -64,6 +65,18 @@ class Parser(argparse.ArgumentParser):
         """For people or for machines."""
         self.add_argument("-o", "--output", choices=("text", "json"), default="text", help="json is for machines")
 
+    def add_rights(self) -> None:
+        """Which rights the operator gets besides those that every one has."""
+        self.add_argument(
+            "--with",
+            dest="rights",
+            type=_names,
+            action="extend",
+            default=[],
+            metavar="NAMES",
+            help="rights that the operator gets only when asked for, with commas between: mpi (to run MPI jobs), gang (to make PodGroups)",
+        )
+
     def add_take_over(self) -> None:
         """What to do with definitions of others."""
         self.add_argument("--take-over", action="store_true", help="also replace definitions that somebody else has made")
@@ -94,6 +107,20 @@ def load_kinds(options: argparse.Namespace) -> Registry:
         registry = load_registry(options.frameworks)
         return registry.select(options.kinds) if options.kinds else registry
     except RegistryError as error:
+        raise CommandError(str(error)) from error
+
+
+def chosen_rights(options: argparse.Namespace, kinds: Iterable[KindWithOptionalRights]) -> tuple[str, ...]:
+    """The names of the rights that were asked for.
+
+    Raises:
+        CommandError: there are none of such a name.
+    """
+    from dlop.manifests.optional import UnknownRightsError, rights_named  # noqa: PLC0415
+
+    try:
+        return tuple(rights.name for rights in rights_named(options.rights, kinds))
+    except UnknownRightsError as error:
         raise CommandError(str(error)) from error
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlop.commands.common import Parser, definitions_of, load_kinds, on_cluster, say
+from dlop.commands.common import Parser, chosen_rights, definitions_of, load_kinds, on_cluster, say
+from dlop.commands.operator_flags import operator_flags
 
 if TYPE_CHECKING:
     from dlop.kube.client import Client
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 def parser() -> Parser:
     """What the command takes."""
-    return deployment_parser("deploy", "Brings the definitions, the rights and the operator into the cluster, or up to date.")
+    found = deployment_parser("deploy", "Brings the definitions, the rights and the operator into the cluster, or up to date.")
+    found.add_rights()
+    found.add_argument("flags", nargs="*", metavar="-- FLAG", help="after --: flags of `dlop run` that the operator is started with")
+    return found
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     from dlop.manifests.deployment import namespace  # noqa: PLC0415
     from dlop.manifests.whole import operator  # noqa: PLC0415
 
-    chosen = chosen_deployment(options)
+    chosen = replace(chosen_deployment(options), rights=chosen_rights(options, kinds), flags=operator_flags(options.flags))
 
     async def deploy(client: Client) -> None:
         await ensure_namespace(client, namespace(chosen.namespace), say=say)

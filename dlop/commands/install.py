@@ -25,11 +25,12 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     kinds = load_kinds(options)
 
-    from dlop.manifests.applying import apply, without_foreign  # noqa: PLC0415
+    from dlop.manifests.applying import apply, without_foreign, without_other_versions  # noqa: PLC0415
+
+    replaceable = without_other_versions if options.take_over else without_foreign
 
     async def install(client: Client) -> None:
-        found = definitions_of(kinds)
-        await apply(client, found if options.take_over else await without_foreign(client, found, say=say), say=say)
+        await apply(client, await replaceable(client, definitions_of(kinds), say=say), say=say)
 
     on_cluster(options, install)
     return 0

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dlop.commands.common import Parser, definitions_of, load_kinds, say
+from dlop.commands.common import Parser, chosen_rights, definitions_of, load_kinds, say
 from dlop.commands.errors import CommandError
 
 
@@ -16,6 +16,7 @@ def parser() -> Parser:
         "manifests", "Prints or writes all that a deployment needs: definitions, rights, the operator itself; cluster-wide when printed."
     )
     found.add_frameworks()
+    found.add_rights()
     found.add_argument("--image", help="the image of the operator")
     where = found.add_mutually_exclusive_group()
     where.add_argument("--out", type=Path, metavar="FOLDER", help="write the files there, for `kubectl apply -k FOLDER/cluster-wide`")
@@ -31,7 +32,12 @@ def main(arguments: Sequence[str]) -> int:
     from dlop.manifests import files  # noqa: PLC0415 - imports pydantic
     from dlop.manifests.deployment import DEFAULT_IMAGE, Deployed  # noqa: PLC0415
 
-    chosen = Deployed(image=options.image or DEFAULT_IMAGE, frameworks=tuple(options.frameworks), kinds=tuple(options.kinds))
+    chosen = Deployed(
+        image=options.image or DEFAULT_IMAGE,
+        frameworks=tuple(options.frameworks),
+        kinds=tuple(options.kinds),
+        rights=chosen_rights(options, kinds),
+    )
     contents = files.files(kinds, definitions_of(kinds), chosen=chosen)
     if options.check is not None:
         _check(files.differences(options.check, contents), folder=options.check)

@@ -11,7 +11,7 @@ from dlop.commands.errors import UsageError
 
 def parser() -> Parser:
     """What the command takes."""
-    from dlop.settings import add_arguments  # noqa: PLC0415 - imports pydantic
+    from dlop.flag_reading import add_arguments  # noqa: PLC0415 - imports pydantic
 
     found = Parser("run", "Runs the operator. Each flag has a variable of the environment; a flag goes before its variable.")
     add_arguments(found)
@@ -20,10 +20,11 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the operator until it is told to stop."""
-    from dlop.settings import Settings, SettingsError  # noqa: PLC0415 - imports pydantic
+    from dlop.flag_reading import read_settings, with_two_dashes  # noqa: PLC0415 - imports pydantic
+    from dlop.settings import SettingsError  # noqa: PLC0415
 
     try:
-        settings = Settings.read(vars(parser().parse_args(arguments)), os.environ)
+        settings, notes = read_settings(vars(parser().parse_args(with_two_dashes(arguments))), os.environ)
     except SettingsError as error:
         raise UsageError(str(error)) from error
     if settings.frameworks:
@@ -31,4 +32,4 @@ def main(arguments: Sequence[str]) -> int:
 
     from dlop.process import run  # noqa: PLC0415 - imports everything
 
-    return run(settings)
+    return run(settings, notes=notes)

@@ -11,7 +11,9 @@ from dlop.commands.jobs import Place, jobs_parser, on_jobs
 
 def parser() -> Parser:
     """What the command takes."""
-    found = jobs_parser("scale", "Gives roles of a job other numbers of replicas.")
+    found = jobs_parser(
+        "scale", "Gives roles of a job other numbers of replicas. Where each replica is told how many there are, all of them start again."
+    )
     found.add_argument("job", metavar="[KIND/]JOB", help="the job")
     found.add_argument("roles", nargs="+", metavar="ROLE=N", help="how many replicas a role is to have")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlop.commands.common import Parser, load_kinds, on_cluster, say
@@ -23,10 +24,14 @@ def main(arguments: Sequence[str]) -> int:
     kinds = tuple(load_kinds(options))
 
     from dlop.manifests.applying import remove  # noqa: PLC0415
+    from dlop.manifests.optional import all_rights  # noqa: PLC0415
     from dlop.manifests.whole import operator  # noqa: PLC0415
 
+    # Whichever rights it was deployed with: none of them stays.
+    chosen = replace(chosen_deployment(options), rights=tuple(rights.name for rights in all_rights(kinds)))
+
     async def undeploy(client: Client) -> None:
-        await remove(client, operator(kinds, chosen_deployment(options)), say=say)
+        await remove(client, operator(kinds, chosen), say=say)
 
     on_cluster(options, undeploy)
     return 0

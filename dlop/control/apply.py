@@ -8,6 +8,7 @@ creating is put off. When something could not be done, the status is left for th
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,7 +25,8 @@ from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL, Reason
 from dlop.engine.plan import Change, Creation, Deletion, Plan
 from dlop.engine.snapshot import Refusal
 from dlop.kube.client import Propagation
-from dlop.kube.errors import InvalidError, KubeError, NotFoundError, StatusError
+from dlop.kube.errors import AmbiguousWriteError, InvalidError, KubeError, NotFoundError, StatusError
+from dlop.kube.resources import Resource
 
 log = structlog.get_logger(__name__)
 
@@ -51,9 +53,15 @@ class Applied:
     """When creating is to be tried again, if it was put off."""
     writes: int = 0
     """How many writes have changed something."""
+    objects: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How many objects were created, deleted or refused, by resource."""
     left_out: int = 0
     """How many objects were not created because their names are taken."""
     error: KubeError | None = None
+
+    def count(self, what: str, resource: Resource) -> None:
+        """An object was created, deleted or refused."""
+        self.objects[what, resource.qualified_name] += 1
 
     def worsen(self, step: Next, error: KubeError | None) -> None:
         """Note what went wrong; the first error is the one to tell."""
@@ -79,13 +87,15 @@ class Applier:
         Raises:
             KubeError: the status could not be written, or the job not deleted.
         """
-        if plan.deletions or plan.others or plan.services or plan.pods:
+        if self._is_refused_no_more(plan):
+            return self.applied
+        if plan.deletions or plan.creations:
             self.memories.of(self.writer.uid, self.writer.key)  # so that whoever resolves a doubt finds the job
         if plan.deletions:
             await in_growing_batches(plan.deletions, self._delete, first=self.parallel, parallel=self.parallel)
-        if plan.changes and not await in_growing_batches(plan.changes, self._change, first=self.parallel, parallel=self.parallel):
+        if plan.changes and not await self._change_all(plan.changes):
             return self.applied
-        if plan.others or plan.services or plan.pods:
+        if plan.creations:
             await self._create_all(plan)
         if self.applied.next is not Next.WHEN_SOMETHING_HAPPENS:
             return self.applied
@@ -93,10 +103,20 @@ class Applier:
             await self._delete_job()
         elif plan.status is not None:
             await self._write_status(plan)
-        for event in plan.events:
-            if not (self.applied.left_out and event.reason in _ABOUT_CREATES):
-                self.events.tell(self.writer.key, self.job.metadata, event)
+        self._tell(plan)
         return self.applied
+
+    def _is_refused_no_more(self, plan: Plan) -> bool:
+        """Whether nothing is asked for any more of what was refused: then the plan is to be made anew, without that."""
+        memory = self.memories.find(self.writer.uid)
+        if memory is None or not memory.refusals:
+            return False
+        places = {(each.resource, each.name) for each in plan.creations} | {(each.resource, each.name) for each in plan.changes}
+        if not places.isdisjoint(memory.refusals):
+            return False
+        memory.forget_refusals()
+        self.applied.worsen(Next.AT_ONCE, None)
+        return True
 
     # --- deleting ----------------------------------------------------------------------------------------------------
 
@@ -104,6 +124,7 @@ class Applier:
         written = await self.writer.delete(deletion)
         if written.result is Result.DONE:
             self.applied.writes += 1
+            self.applied.count("deleted", deletion.resource)
             return True
         self.applied.worsen(Next.AFTER_A_WHILE, written.error)
         return written.result is Result.STALE
@@ -119,13 +140,28 @@ class Applier:
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
+    async def _change_all(self, changes: Sequence[Change]) -> bool:
+        """Says whether to go on. What was refused is told, and tried again when creating is."""
+        memory = self.memories.find(self.writer.uid)
+        now = asyncio.get_running_loop().time()
+        if memory is not None and now < memory.try_again_at:
+            self.applied.pause_seconds = memory.try_again_at - now
+            changes = [change for change in changes if (change.resource, change.name) not in memory.refusals]
+        return await in_growing_batches(changes, self._change, first=self.parallel, parallel=self.parallel)
+
     async def _change(self, change: Change) -> bool:
         written = await self.writer.change(change)
-        if written.result is Result.DONE:
-            self.applied.writes += 1
-            return True
-        self.applied.worsen(Next.AFTER_A_WHILE, written.error)
-        return False
+        if written.result is Result.REFUSED:
+            self._refused(change, written)
+            return False
+        if written.result is not Result.DONE:
+            self.applied.worsen(Next.AFTER_A_WHILE, written.error)
+            return False
+        self.applied.writes += 1
+        memory = self.memories.find(self.writer.uid)
+        if memory is not None and memory.refusals.pop((change.resource, change.name), None) is not None and not memory.refusals:
+            memory.forget_refusals()
+        return True
 
     # --- creating ----------------------------------------------------------------------------------------------------
 
@@ -139,7 +175,7 @@ class Applier:
         # After a refusal, one create finds out whether anything has changed.
         first = 1 if memory.refusals else FIRST_BATCH
         for lot in (plan.others, plan.services, plan.pods):
-            if not await self._create_lot(lot, first=first):
+            if not await self._create_lot(lot, first=first) or self.applied.left_out:
                 return
         if memory.refusals:
             memory.forget_refusals()
@@ -154,8 +190,10 @@ class Applier:
         match written.result:
             case Result.DONE:
                 self.applied.writes += 1
+                self.applied.count("created", creation.resource)
                 return True
             case Result.REFUSED:
+                self.applied.count("refused", creation.resource)
                 return self._refused(creation, written)
             case Result.TAKEN:
                 return self._taken(creation)
@@ -163,16 +201,16 @@ class Applier:
                 self.applied.worsen(Next.AFTER_A_WHILE, written.error)
                 return False
 
-    def _refused(self, creation: Creation, written: Written) -> bool:
+    def _refused(self, wanted: Creation | Change, written: Written) -> bool:
         """Says whether to go on with the others: what is wrong with one object need not be with the next. A few show it."""
         memory = self.memories.of(self.writer.uid, self.writer.key)
         error = written.error
         reason = error.status_reason if isinstance(error, StatusError) else ""
-        log.warning("a create was refused", resource=creation.resource.qualified_name, child=creation.name, error=str(error))
+        log.warning("the server refuses an object", resource=wanted.resource.qualified_name, child=wanted.name, error=str(error))
         if self.applied.pause_seconds is None:  # else another one of the same batch was refused before
             memory.refusals.clear()
             self.applied.pause_seconds = memory.put_off(now=asyncio.get_running_loop().time())
-        memory.refuse(Refusal(creation.resource, creation.name, reason, str(error)), generation=self.job.metadata.generation)
+        memory.refuse(Refusal(wanted.resource, wanted.name, reason, str(error)), generation=self.job.metadata.generation)
         self.applied.worsen(Next.AT_ONCE, None)
         return isinstance(error, InvalidError) and len(memory.refusals) < FIRST_BATCH
 
@@ -189,6 +227,11 @@ class Applier:
 
     # --- telling -----------------------------------------------------------------------------------------------------
 
+    def _tell(self, plan: Plan) -> None:
+        for event in plan.events:
+            if not (self.applied.left_out and event.reason in _ABOUT_CREATES):
+                self.events.tell(self.writer.key, self.job.metadata, event)
+
     async def _write_status(self, plan: Plan) -> None:
         patch = merge_patch(self.job.stored_status, plan.status or {})
         if not patch:
@@ -202,4 +245,8 @@ class Applier:
         except NotFoundError as error:
             if not error.details.get("name"):
                 log.error("the status cannot be written: has the custom resource definition no status subresource?", error=str(error))
+            raise
+        except AmbiguousWriteError:
+            memory = self.memories.of(self.writer.uid, self.writer.key)
+            memory.uncounted = self.job.stored_status if memory.uncounted is None else memory.uncounted
             raise

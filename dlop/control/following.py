@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any, Protocol
 
 import structlog
 
 from dlop.control.definitions import Definitions
-from dlop.control.kinds import Kind
+from dlop.control.kinds import JobKey, Kind
 from dlop.control.machinery import Machinery, Means
 from dlop.kube.backoff import Backoff
-from dlop.kube.errors import ForbiddenError, KubeError
+from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError
 from dlop.kube.informer import Informer
+from dlop.kube.resources import Resource
 
 log = structlog.get_logger(__name__)
 
@@ -86,38 +87,73 @@ class Following:
     async def _look_after(self, kind: Kind) -> None:
         """What jobs own is known before the jobs are."""
         await self._until_allowed(kind)
-        scopes = self._machinery.scopes
-        others = [informer for scope in scopes for informer in scope.add_others(kind)]
-        for informer in others:
-            self._spawn(informer.run(), name=f"informer of {informer.resource.plural}")
-        for informer in others:
-            await informer.wait_synced()
+        missing = await self._follow_others(kind)
         self._machinery.kinds.add(kind)
-        jobs = [scope.add_jobs(kind) for scope in scopes]
+        jobs = [scope.add_jobs(kind) for scope in self._machinery.scopes]
         self._followers[kind] = [self._spawn(informer.run(), name=f"informer of {kind.resource.plural}") for informer in jobs]
         for informer in jobs:
             await informer.wait_synced()
+        if missing:
+            await self._until_all_is_seen(kind, missing)
 
     async def _until_allowed(self, kind: Kind) -> None:
         """Wait for the right to read a kind. Nobody else has to: a kind without rights is its own trouble."""
-        backoff = Backoff(rng=self._rng, first_seconds=5.0, cap_seconds=60.0, reset_after_seconds=600.0)
-        while (refusal := await self._refusal(kind)) is not None:
+        pauses = self._pauses()
+        while (refusal := await self._refusal(kind, kind.resource)) is not None:
             log.error(
                 "a kind may not be read: give the operator the rights that `dlop manifests` prints, or leave the kind out with --kinds",
                 kind=kind.resource.qualified_name,
                 error=str(refusal),
             )
             self._refused[kind].set()
-            await asyncio.sleep(backoff.delay_seconds(now=asyncio.get_running_loop().time()))
+            await asyncio.sleep(next(pauses))
 
-    async def _refusal(self, kind: Kind) -> ForbiddenError | None:
+    async def _until_all_is_seen(self, kind: Kind, missing: list[str]) -> None:
+        """Wait until what the jobs of a kind need besides can be read. Those that cannot do without say so, the others go on."""
+        self._refused[kind].set()
+        pauses = self._pauses()
+        told: list[str] = []
+        while missing:
+            if missing != told:
+                log.warning("not all that jobs of a kind need can be read", kind=kind.resource.qualified_name, errors=missing)
+                told = missing
+            await asyncio.sleep(next(pauses))
+            missing = await self._follow_others(kind)
+            if missing != told:
+                self._look_at_all_jobs(kind)
+
+    def _look_at_all_jobs(self, kind: Kind) -> None:
+        for scope in self._machinery.scopes:
+            for job in scope.cache(kind.resource) or ():
+                self._machinery.queue.add(JobKey(kind.resource, job.metadata.namespace, job.metadata.name))
+
+    async def _follow_others(self, kind: Kind) -> list[str]:
+        """Follow what the jobs of a kind need to know besides, as far as it can be read; says what the server says to the rest."""
+        refusals = {resource: await self._refusal(kind, resource) for resource in kind.all_others}
+        missing = {resource: refusal for resource, refusal in refusals.items() if refusal is not None}
+        for scope in self._machinery.scopes:
+            scope.note_unserved(resource for resource, refusal in missing.items() if isinstance(refusal, NotFoundError))
+            for informer in scope.add_others(kind, without=missing):
+                self._spawn(informer.run(), name=f"informer of {informer.resource.plural}")
+        for scope in self._machinery.scopes:
+            await scope.wait_synced(kind.all_others)
+        return [f"{resource.qualified_name}: {refusal}" for resource, refusal in missing.items()]
+
+    def _pauses(self) -> Iterator[float]:
+        backoff = Backoff(rng=self._rng, first_seconds=5.0, cap_seconds=60.0, reset_after_seconds=600.0)
+        while True:
+            yield backoff.delay_seconds(now=asyncio.get_running_loop().time())
+
+    async def _refusal(self, kind: Kind, resource: Resource) -> KubeError | None:
         """Only a clear no is a no: a server that cannot be reached is waited for, by the informers."""
         try:
             for scope in self._machinery.scopes:
-                for resource in (kind.resource, *kind.other_resources):
-                    await self._client.call("GET", resource.path(namespace=scope.namespace), query=(("limit", "1"),))
+                await self._client.call("GET", scope.path(resource), query=(("limit", "1"),))
         except ForbiddenError as error:
             return error
         except KubeError as error:
+            # That the kind itself is served, its definition says.
+            if isinstance(error, NotFoundError) and resource != kind.resource:
+                return error
             log.info("a kind cannot be read yet", kind=kind.resource.qualified_name, error=str(error))
         return None

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from dlop.control.kinds import Kind
 from dlop.control.memory import JobMemory, Memories
 from dlop.control.scope import Scope
+from dlop.engine.gang import DEFAULT_CLASS
 from dlop.engine.names import JOB_UID_LABEL
 from dlop.engine.snapshot import Foreign, Snapshot
-from dlop.kube.objects import CustomObject, KubeObject, OwnerReference, PartialObject
-from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.kube.cache import Cache
+from dlop.kube.objects import CustomObject, KubeObject, OwnerReference, PartialObject, PriorityClass
+from dlop.kube.resources import PODS, PRIORITY_CLASSES, SERVICES, Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,9 @@ def gather(scope: Scope, kind: Kind, found: CustomObject, *, memories: Memories)
         pods=tuple(scope.pods.owned_by(uid)),
         services=tuple(scope.services.owned_by(uid)),
         others=_others(scope, kind, uid),
+        unreadable=tuple(resource for resource in kind.other_resources if not scope.shows(resource)),
+        unserved=tuple(resource for resource in kind.other_resources if scope.is_unserved(resource)),
+        priorities=_priorities(scope, kind),
         foreign=foreign,
         refusals=() if memory is None else tuple(memory.refusals.values()),
     )
@@ -56,6 +61,16 @@ def _others(scope: Scope, kind: Kind, uid: str) -> tuple[tuple[Resource, Partial
         cache = scope.cache(resource)
         owned += [] if cache is None else [(resource, child) for child in cache.owned_by(uid)]
     return tuple(owned)
+
+
+def _priorities(scope: Scope, kind: Kind) -> dict[str, int]:
+    """The values of priority classes, where jobs of the kind care."""
+    cache: Cache[PriorityClass] | None = scope.cache(PRIORITY_CLASSES) if PRIORITY_CLASSES in kind.seen_resources else None
+    if cache is None:
+        return {}
+    # If there are several defaults, the API server takes the lowest.
+    default = min((each.value for each in cache if each.global_default), default=0)
+    return {DEFAULT_CLASS: default, **{each.metadata.name: each.value for each in cache}}
 
 
 def _labelled_orphans(scope: Scope, kind: Kind, found: CustomObject) -> tuple[Orphan, ...]:

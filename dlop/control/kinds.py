@@ -38,6 +38,15 @@ class Kind:
     """Makes a job of what the cache holds. Never fails because of what a user wrote."""
     other_resources: tuple[Resource, ...] = ()
     """What its jobs own besides pods and services. Such objects bear the label JOB_UID_LABEL, by which they are watched."""
+    seen_resources: tuple[Resource, ...] = ()
+    """What its jobs look at and do not own. Where it cannot be read they go on without."""
+    framework_label: str = ""
+    """Under which name the counters of Kubeflow's operator count its jobs; empty: they do not."""
+
+    @property
+    def all_others(self) -> tuple[Resource, ...]:
+        """Whatever has to be known besides pods, services and the jobs themselves."""
+        return self.other_resources + self.seen_resources
 
 
 class Kinds:
@@ -46,11 +55,15 @@ class Kinds:
     def __init__(self) -> None:
         self._by_resource: dict[Resource, Kind] = {}
         self._by_group_and_kind: dict[tuple[str, str], Kind] = {}
+        self.framework_labels: dict[str, str] = {}
+        """By the name of the resource. What was counted stays counted when a kind is looked after no more."""
 
     def add(self, kind: Kind) -> None:
         """Look after this kind from now on."""
         self._by_resource[kind.resource] = kind
         self._by_group_and_kind[kind.resource.group, kind.resource.kind] = kind
+        if kind.framework_label:
+            self.framework_labels[kind.resource.qualified_name] = kind.framework_label
 
     def remove(self, kind: Kind) -> None:
         """Look after this kind no more."""

@@ -11,6 +11,7 @@ from dlop.control.arrivals import Arrivals
 from dlop.control.controller import Controller, Surroundings
 from dlop.control.events import EventRecorder
 from dlop.control.kinds import JobKey, Kinds
+from dlop.control.kubeflow_metrics import KubeflowMetrics
 from dlop.control.memory import Memories
 from dlop.control.metrics import ControlMetrics
 from dlop.control.scope import Scope
@@ -55,6 +56,7 @@ class Machinery:
         self._events = EventRecorder(means.telling, instance=means.identity, clock=means.clock, rng=means.rng)
         counts = ControlMetrics(workers=settings.workers, dropped_events=lambda: self._events.counts.dropped)
         means.metrics.registry.register(counts)
+        means.metrics.registry.register(KubeflowMetrics(counts, framework_labels=self.kinds.framework_labels))
         self.controller = self._make_controller(settings, means, counts)
         self.scopes = self._make_scopes(settings, means)
         self.controller.watch_over(self.scopes)
@@ -108,7 +110,14 @@ class Machinery:
         return Controller(around, workers=settings.workers)
 
     def _make_scopes(self, settings: Settings, means: Means) -> list[Scope]:
-        arrivals = Arrivals(self.queue, expectations=self._expectations, memories=self._memories, kinds=self.kinds, forget=self.forget)
+        arrivals = Arrivals(
+            self.queue,
+            expectations=self._expectations,
+            memories=self._memories,
+            kinds=self.kinds,
+            forget=self.forget,
+            deleted=self.controller.note_deleted,
+        )
         namespaces: tuple[str | None, ...] = settings.namespaces or (None,)
         return [
             Scope(

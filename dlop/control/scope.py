@@ -6,22 +6,26 @@ Each scope has a gate of its own: no job is looked at before the caches of its s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from random import Random
 from typing import Any
 
 from dlop.control.hindsight import Hindsight
 from dlop.control.kinds import Kind
+from dlop.engine.gang import POD_GROUPS
 from dlop.engine.names import JOB_UID_LABEL
 from dlop.kube.cache import Cache
 from dlop.kube.client import Client
 from dlop.kube.consistency import ReadYourWrites, VersionedCache
 from dlop.kube.handlers import Handler
 from dlop.kube.informer import Informer, Pace
-from dlop.kube.objects import CustomObject, KubeObject, PartialObject, Pod, Service, T
-from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.kube.objects import CustomObject, KubeObject, PartialObject, Pod, PodGroup, PriorityClass, Service, T
+from dlop.kube.resources import PODS, PRIORITY_CLASSES, SERVICES, Resource
 
 MakeHandler = Callable[[Resource], Handler[Any]]
+
+_SEEN_WHOLE: dict[Resource, type[Any]] = {**dict.fromkeys(POD_GROUPS, PodGroup), PRIORITY_CLASSES: PriorityClass}
+"""What is followed whoever made it, with more than its metadata. A PodGroup may have been made by another operator."""
 
 
 class Scope:
@@ -48,6 +52,7 @@ class Scope:
         self._informers: dict[Resource, Informer[Any]] = {}
         self._caches: dict[Resource, VersionedCache] = {}
         self._partly_seen: set[Resource] = set()
+        self._unserved: set[Resource] = set()
         self.gate = ReadYourWrites(self._caches, refresh=self._refresh)
         self.hindsight = Hindsight(self.gate)
         self.pods = self._follow(PODS, Pod, on_child(PODS)).cache
@@ -55,10 +60,10 @@ class Scope:
 
     # --- what is watched ---------------------------------------------------------------------------------------------
 
-    def add_others(self, kind: Kind) -> list[Informer[Any]]:
-        """Informers for what the jobs of a kind own besides pods and services; only the new ones."""
-        wanted = [resource for resource in kind.other_resources if resource not in self._informers]
-        return [self._follow(resource, PartialObject, self._on_child(resource), label_selector=JOB_UID_LABEL) for resource in wanted]
+    def add_others(self, kind: Kind, *, without: Container[Resource] = ()) -> list[Informer[Any]]:
+        """Informers for what the jobs of a kind have to do with besides pods and services; only the new ones."""
+        wanted = [resource for resource in kind.all_others if resource not in self._informers and resource not in without]
+        return [self._follow_other(resource) for resource in wanted]
 
     def add_jobs(self, kind: Kind) -> Informer[Any]:
         """The informer of the jobs of a kind."""
@@ -69,13 +74,20 @@ class Scope:
         self._informers.pop(kind.resource, None)
         self._caches.pop(kind.resource, None)
 
+    def _follow_other(self, resource: Resource) -> Informer[Any]:
+        """By the label of the jobs, unless others make such objects too, and it matters what is in them."""
+        shape = _SEEN_WHOLE.get(resource)
+        if shape is not None:
+            return self._follow(resource, shape, self._on_child(resource))
+        return self._follow(resource, PartialObject, self._on_child(resource), label_selector=JOB_UID_LABEL)
+
     def _follow(self, resource: Resource, kind: type[T], handler: Handler[T], *, label_selector: str | None = None) -> Informer[T]:
         informer = Informer(
             self._client,
             resource,
             kind,
             rng=self._rng,
-            namespace=self.namespace,
+            namespace=self.namespace if resource.namespaced else None,
             label_selector=label_selector,
             labels=(JOB_UID_LABEL,),
             handlers=[handler],
@@ -105,6 +117,23 @@ class Scope:
         cache: Cache[KubeObject] | None = self.cache(resource)
         return None if cache is None else cache.get(name, namespace=namespace)
 
+    def shows(self, resource: Resource) -> bool:
+        """Whether the cache of a resource shows what the server has. It does not where the operator may not read it."""
+        informer = self._informers.get(resource)
+        return informer is not None and informer.synced
+
+    def note_unserved(self, resources: Iterable[Resource]) -> None:
+        """The server says of these that it does not know them."""
+        self._unserved |= set(resources)
+
+    def is_unserved(self, resource: Resource) -> bool:
+        """Whether the server does not know a resource, as far as one can tell."""
+        return resource in self._unserved and resource not in self._informers
+
+    def path(self, resource: Resource) -> str:
+        """Where objects of a resource are listed that this scope has to do with."""
+        return resource.path(namespace=self.namespace if resource.namespaced else None)
+
     def sees_all(self, resource: Resource) -> bool:
         """Whether the cache shows objects of everybody, and not only those that bear the label of a job."""
         return resource in self._informers and resource not in self._partly_seen
@@ -114,9 +143,10 @@ class Scope:
         """All informers, as of now."""
         return iter(tuple(self._informers.values()))
 
-    async def wait_synced(self) -> None:
-        """Wait until every cache shows what the server has."""
-        await asyncio.gather(*(informer.wait_synced() for informer in self.informers))
+    async def wait_synced(self, resources: Collection[Resource] | None = None) -> None:
+        """Wait until every cache shows what the server has, or only those of these resources, as far as there are any."""
+        wanted = [each for each in self.informers if resources is None or each.resource in resources]
+        await asyncio.gather(*(informer.wait_synced() for informer in wanted))
 
     async def _refresh(self, resource: Resource) -> None:
         informer = self._informers.get(resource)

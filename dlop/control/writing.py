@@ -31,7 +31,6 @@ from dlop.kube.errors import (
     KubeError,
     NotFoundError,
     RequestTooLargeError,
-    StatusError,
 )
 from dlop.kube.expectations import Child, Expectations
 from dlop.kube.objects import PartialObject, reader
@@ -129,7 +128,7 @@ class Writer:
         except (NotFoundError, ConflictError) as error:
             return Written(Result.STALE, error)
         except KubeError as error:
-            return Written(Result.UNKNOWN, error)
+            return Written(Result.REFUSED if _is_refusal(error) else Result.UNKNOWN, error)
         return DONE
 
     async def _merge(self, resource: Resource, name: str, body: JsonObject) -> None:
@@ -158,7 +157,7 @@ class Writer:
     async def _not_created(self, creation: Creation, error: KubeError) -> Written:
         if isinstance(error, AlreadyExistsError):
             return await self._taken_by(creation, error)
-        return Written(Result.REFUSED if isinstance(error, _REFUSALS) and not _is_passing(error) else Result.UNKNOWN, error)
+        return Written(Result.REFUSED if _is_refusal(error) or _is_unserved(error) else Result.UNKNOWN, error)
 
     async def _taken_by(self, creation: Creation, conflict: AlreadyExistsError) -> Written:
         """The server says that the name is taken, and the cache does not show it: perhaps the object is the job's own."""
@@ -211,6 +210,11 @@ class Writer:
         self.scope.gate.wrote(self.uid, resource, version)
 
 
-def _is_passing(error: StatusError) -> bool:
-    """Whether a refusal is about the moment and not about the object."""
-    return error.status_code == 403 and "status unknown for quota" in str(error)
+def _is_refusal(error: KubeError) -> bool:
+    """Whether it is about the object, and not about the moment."""
+    return isinstance(error, _REFUSALS) and not (error.status_code == 403 and "status unknown for quota" in str(error))
+
+
+def _is_unserved(error: KubeError) -> bool:
+    """Whether it is the resource that is not there any more, and not the namespace of the object."""
+    return isinstance(error, NotFoundError) and not error.details.get("name")

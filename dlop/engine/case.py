@@ -12,7 +12,7 @@ from dlop.engine.sight import attempt_of
 from dlop.engine.snapshot import Snapshot
 from dlop.engine.spec import JobSpec, RestartScope, RoleSpec, RunPolicy
 from dlop.engine.times import read
-from dlop.kube.objects import Pod
+from dlop.kube.objects import Pod, PodGroup
 from dlop.kube.resources import PODS, SERVICES, Resource
 
 
@@ -72,6 +72,34 @@ class Case:
         return self.job.other_objects()
 
     @lazy
+    def other_places(self) -> frozenset[tuple[Resource, str]]:
+        """Where that is to be, and the group of the pods, if they are placed together."""
+        places = {(creation.resource, creation.name) for creation in self.other_objects}
+        gang = self.job.gang if self.names else None
+        return frozenset(places) if gang is None else frozenset({*places, gang.place})
+
+    @lazy
+    def group(self) -> PodGroup | None:
+        """The group that the job has, if its pods are placed together."""
+        gang = self.job.gang
+        if gang is None:
+            return None
+        found = (found for resource, found in self.snapshot.others if (resource, found.metadata.name) == gang.place)
+        return next((each for each in found if isinstance(each, PodGroup)), None)
+
+    @property
+    def passing_resources(self) -> tuple[Resource, ...]:
+        """Of what kind those of the other objects are that go when the job holds still or has come to its end."""
+        gang = self.job.gang
+        return self.job.passing_resources if gang is None else (gang.resource, *self.job.passing_resources)
+
+    @lazy
+    def unreadable(self) -> tuple[Resource, ...]:
+        """What the job asks for and the operator may not read."""
+        asked = {resource for resource, _ in self.other_places} if self.snapshot.unreadable else ()
+        return tuple(resource for resource in self.snapshot.unreadable if resource in asked)
+
+    @lazy
     def services(self) -> frozenset[str]:
         """The names of the job's services that are there."""
         return frozenset(service.metadata.name for service in self.snapshot.services)
@@ -97,7 +125,7 @@ class Case:
     def _is_asked_for(self, resource: Resource, name: str) -> bool:
         if (resource == PODS and name in self.names) or (resource == SERVICES and name in self.service_names):
             return True
-        return any((creation.resource, creation.name) == (resource, name) for creation in self.other_objects)
+        return (resource, name) in self.other_places
 
     @lazy
     def outdated(self) -> tuple[Pod, ...]:
@@ -131,6 +159,8 @@ class Case:
 
     def has_outdated(self, role: RoleSpec) -> bool:
         """Whether pods of an attempt that is over keep a role from starting anew. It is not known which role a surplus pod had."""
+        if any(attempt_of(pod) < self.stored.record.attempt for pod in (*self.outdated, *self.surplus)):
+            return True  # the whole job was begun anew
         scope, attempt = self.policy.restart_scope, self.attempts[role.name]
         if scope is not RestartScope.REPLICA and any(attempt_of(pod) < attempt for pod in self.surplus):
             return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlop.engine.case import Case
+from dlop.engine.events import of_groups
 from dlop.engine.names import Reason
 from dlop.engine.plan import Event, EventType, Plan
 from dlop.engine.removal import deletions, next_overdue, overdue, passing
@@ -19,10 +20,10 @@ def after_the_end(case: Case) -> Plan:
     if expires_at is not None and case.now >= expires_at:
         return Plan(delete_job=True)
     pods = tuple(_pods_to_go(case))
-    gone = deletions(pods, _services_to_go(case))
+    gone = deletions(pods, _services_to_go(case)) + overdue(case, pods) + passing(case)
     return Plan(
-        deletions=gone + overdue(case, pods) + passing(case),
-        events=_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)),
+        deletions=gone,
+        events=(*_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)), *of_groups(gone)),
         look_again_at=earliest(expires_at, *next_overdue(case, pods)),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dlop.engine.accounting import Account
 from dlop.engine.case import Case
+from dlop.engine.gang import POD_GROUPS, other_schedulers
 from dlop.engine.limits import told
 from dlop.engine.names import Reason
 from dlop.engine.outcome import Outcome, Phase
@@ -55,6 +56,7 @@ def of_creations(case: Case, creations: Creations) -> Iterator[Event]:
     if numbers:
         reason = Reason.CREATED_PODS if creations.pods else Reason.CREATED_SERVICES
         yield Event(EventType.NORMAL, reason, f"Created {' and '.join(numbers)}")
+    yield from _of_other_schedulers(case, creations)
 
 
 def of_deletions(deletions: Sequence[Deletion]) -> Iterator[Event]:
@@ -66,6 +68,14 @@ def of_deletions(deletions: Sequence[Deletion]) -> Iterator[Event]:
     if forced:
         message = f"Removed {_number(forced, 'pod')} by force, because the node does not answer: {_first(forced)}"
         yield Event(EventType.WARNING, Reason.NODE_LOST, message)
+    yield from of_groups(deletions)
+
+
+def of_groups(deletions: Sequence[Deletion]) -> Iterator[Event]:
+    """That the pods of a job are not placed together any more, because there are none."""
+    for deletion in deletions:
+        if deletion.resource in POD_GROUPS:
+            yield Event(EventType.NORMAL, Reason.DELETED_POD_GROUP, f"Deleted podgroup {deletion.name}")
 
 
 def of_edits(replaced: Sequence[Deletion]) -> Iterator[Event]:
@@ -73,6 +83,16 @@ def of_edits(replaced: Sequence[Deletion]) -> Iterator[Event]:
     if replaced:
         message = f"Replaced {_number(replaced, 'pod')} that had not started: the job's spec has changed"
         yield Event(EventType.NORMAL, Reason.REPLACED_PODS, message)
+
+
+def _of_other_schedulers(case: Case, creations: Creations) -> Iterator[Event]:
+    """Told with the group, for it is made all the same."""
+    gang = case.job.gang
+    if gang is None or not any(creation.resource == gang.resource for creation in creations.others):
+        return
+    for role, scheduler in other_schedulers(gang, case.spec):
+        message = f"{role}: the template names the scheduler {scheduler}, which stays; {gang.scheduler} does not place these pods"
+        yield Event(EventType.WARNING, Reason.OTHER_SCHEDULER, message)
 
 
 def _batch(kind: EventType, reason: str, failures: Sequence[LastFailure], verb: str) -> Iterator[Event]:

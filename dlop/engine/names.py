@@ -15,6 +15,25 @@ REPLICA_INDEX_LABEL = "dlop.dev/replica-index"
 
 RENDERED_ANNOTATION = "dlop.dev/rendered"
 """On pods: the generation of the job that the pod was made from, and a hash of what it is made of."""
+SIZE_ANNOTATION = "dlop.dev/size"
+"""On pods that are told how many replicas there are: how many of each role these were."""
+
+GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+"""On pods: the PodGroup by which schedulers of the scheduler-plugins family know what belongs together."""
+GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+"""On pods: the PodGroup by which volcano knows the same."""
+TASK_ANNOTATION = "volcano.sh/task-spec"
+"""On pods: their role, for volcano."""
+
+GANG_RIGHTS = "gang"
+"""The name of the rights that the operator needs for PodGroups."""
+
+
+def way_to_rights(name: str) -> str:
+    """What to do where the operator lacks rights; `name` is that of those that it is given only when asked for, if it is about these."""
+    if not name:
+        return "give it the rights that `dlop manifests` prints"
+    return f"give it these rights with `dlop deploy --with {name}` or `kubectl apply -k manifests/kubeflow`"
 
 
 class Reason:
@@ -38,7 +57,14 @@ class Reason:
     CREATED_SERVICES = "CreatedServices"
     DELETED_PODS = "DeletedPods"
     REPLACED_PODS = "ReplacedPods"
+    RESIZED = "Resized"
     CREATE_REFUSED = "CreateRefused"
+    CHANGE_REFUSED = "ChangeRefused"
+    MISSING_RIGHTS = "MissingRights"
+    NOT_SERVED = "NotServed"
+    NOT_LET_IN = "NotLetIn"
+    OTHER_SCHEDULER = "OtherScheduler"
+    DELETED_POD_GROUP = "DeletedPodGroup"
     NAME_TAKEN = "NameTaken"
     BACK_OFF = "BackOff"
     NO_REPLICAS = "NoReplicas"

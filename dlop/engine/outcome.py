@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from dlop.engine.gang import Gang
 from dlop.engine.plan import Creation
 from dlop.engine.progress import Progress
 from dlop.engine.record import LastFailure, Record
@@ -117,6 +118,25 @@ class Job(Protocol):
     @property
     def passing_resources(self) -> tuple[Resource, ...]:
         """Of what kind those of them are that go when the job holds still or has come to its end."""
+        ...
+
+    @property
+    def size(self) -> str:
+        """How many replicas there are, in a few words, as far as each of them is told; empty where none is."""
+        ...
+
+    @property
+    def way_to_rights(self) -> str:
+        """How the operator comes by the rights that it needs for this kind, as part of a sentence."""
+        ...
+
+    @property
+    def gang(self) -> Gang | None:
+        """The group as which a scheduler places the pods; None: each pod by itself."""
+        ...
+
+    def owned(self, name: str) -> JsonObject:
+        """The metadata of a further object that belongs to the job and goes with it."""
         ...
 
     def may_start(self, role: RoleSpec, progress: Progress) -> bool:

@@ -90,3 +90,8 @@ class Plan:
     """When the next deadline is, in seconds since the epoch; None: nothing happens by itself."""
     is_complete: bool = False
     """Once all of this is done there is nothing more to plan, until something else happens: seeing it done is no news."""
+
+    @property
+    def creations(self) -> tuple[Creation, ...]:
+        """All that is created, in the order in which it is."""
+        return self.others + self.services + self.pods

@@ -10,17 +10,20 @@ from dlop.engine.cleanup import after_the_end
 from dlop.engine.deadline import missed, next_deadline
 from dlop.engine.editing import outdated_by_edits, services_outdated_by_edits
 from dlop.engine.foresight import nothing_is_left, when_created
+from dlop.engine.grouping import group_to_change
+from dlop.engine.holding import is_yet_to_start, told_next, waiting_for_group
 from dlop.engine.keeping import to_change
 from dlop.engine.limits import exceeded
 from dlop.engine.outcome import Job, Phase, Verdict
-from dlop.engine.plan import Plan
+from dlop.engine.plan import Event, EventType, Plan
 from dlop.engine.record import Blocked, Record
 from dlop.engine.removal import deletions, deletions_if_unchanged, next_overdue, outdated_and_written_off, overdue, passed
+from dlop.engine.resizing import begin_anew, former_size
 from dlop.engine.scaling import surplus_pods, surplus_services
 from dlop.engine.snapshot import Snapshot
 from dlop.engine.spec import SpecError
 from dlop.engine.starting import Creations, to_create
-from dlop.engine.status import changed_status, end_of, outcome_of, phase_of, refusal_of, started_at
+from dlop.engine.status import changed_status, end_of, outcome_of, phase_of, refusal_of, resizing_of, started_at
 from dlop.engine.suspend import hold, to_take_away
 from dlop.engine.times import earliest
 from dlop.engine.waiting import find_block, nothing_to_run
@@ -74,6 +77,8 @@ def _run(case: Case) -> Plan:
     if verdict is not None:
         return _end(case, account, verdict, since=since)
     restart.start_again(account.losses, account.ledger, scope=case.policy.restart_scope, now=case.now)
+    if size := former_size(case, account.progress):
+        return _begin_anew(case, account, since=since, size=size)
     return _go_on(case, account, since=since, blocked=blocked)
 
 
@@ -93,11 +98,20 @@ def _end(case: Case, account: Account, verdict: Verdict, *, since: float) -> Pla
     return Plan(status=changed_status(case.job, outcome), events=tuple(events.of_phase(case.stored.phase, outcome)))
 
 
+def _begin_anew(case: Case, account: Account, *, since: float, size: str) -> Plan:
+    """Give up what knows an old size of the job, and nothing else: making room begins when that is stored."""
+    begin_anew(account.ledger)
+    progress = restart.from_the_start(account.progress)
+    outcome = resizing_of(case, progress, _closed(case, account), since=since, size=size)
+    told = (*events.of_losses(account), Event(EventType.NORMAL, outcome.reason, outcome.message))
+    return Plan(status=changed_status(case.job, outcome), events=told)
+
+
 def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | None) -> Plan:
     progress = restart.started_again(account.progress, account.losses, scope=case.policy.restart_scope)
     resting = backoff.resting(account.ledger.retries, now=case.now)
     # What dlop itself waits for is told like anything in the way, but no deadline runs meanwhile.
-    told = blocked or nothing_to_run(case) or backoff.explained(case, resting, account.ledger.retries)
+    told = blocked or nothing_to_run(case) or waiting_for_group(case) or backoff.explained(case, resting, account.ledger.retries)
     pods = (*outdated_and_written_off(case), *surplus_pods(case))
     services = (*surplus_services(case), *services_outdated_by_edits(case))
     gone = deletions(pods, services) + overdue(case, case.snapshot.pods) + passed(case)
@@ -105,10 +119,11 @@ def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | Non
     # What was lost has to be written down before anything takes its place.
     new = to_create(case, progress, resting=resting) if not account.losses else Creations()
     then = when_created(case, progress, new.pods)
-    outcome = outcome_of(case, then, _closed(case, account), phase=phase_of(case, then), since=since, blocked=told)
+    began = None if is_yet_to_start(case) else since
+    outcome = outcome_of(case, then, _closed(case, account), phase=phase_of(case, then), since=began, blocked=told)
     return Plan(
         deletions=gone + edited,
-        changes=to_change(case, progress),
+        changes=group_to_change(case, progress) + to_change(case, progress),
         services=new.services,
         pods=new.pods,
         others=new.others,
@@ -125,6 +140,7 @@ def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | Non
             next_deadline(case, then, started_at=since, blocked=blocked),
             *next_overdue(case, case.snapshot.pods),
             *resting.values(),
+            told_next(case),
         ),
         is_complete=nothing_is_left(case, account, then, gone + edited),
     )

@@ -33,12 +33,11 @@ def passing(case: Case) -> tuple[Deletion, ...]:
 
 def passed(case: Case) -> tuple[Deletion, ...]:
     """To delete those of them that the job does not ask for any more."""
-    asked = {(creation.resource, creation.name) for creation in case.other_objects} if case.job.passing_resources else set()
-    return _others(case, lambda place: place not in asked)
+    return _others(case, lambda place: place not in case.other_places)
 
 
 def _others(case: Case, goes: Callable[[tuple[Resource, str]], bool]) -> tuple[Deletion, ...]:
-    resources = case.job.passing_resources
+    resources = case.passing_resources
     found = ((resource, each) for resource, each in case.snapshot.others if resource in resources)
     return tuple(
         _deletion(resource, each)

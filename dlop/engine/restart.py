@@ -83,6 +83,11 @@ def started_again(progress: Progress, losses: tuple[Loss, ...], *, scope: Restar
     )
 
 
+def from_the_start(progress: Progress) -> Progress:
+    """How far the job has come once all of it is started again."""
+    return Progress(roles=tuple(_from_the_start(role) for role in progress.roles))
+
+
 def _from_the_start(role: RoleProgress) -> RoleProgress:
     lost = (ReplicaState.RESTARTING, ReplicaState.DISRUPTED)
     replicas = (each if each.state in lost else replace(each, state=ReplicaState.MISSING, failure=None) for each in role.replicas)

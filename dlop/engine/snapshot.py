@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from dlop.kube.objects import PartialObject, Pod, Service
 from dlop.kube.resources import Resource
@@ -37,3 +38,9 @@ class Snapshot:
     others: tuple[tuple[Resource, PartialObject], ...] = ()
     foreign: tuple[Foreign, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    unreadable: tuple[Resource, ...] = ()
+    """What the operator cannot read: nobody knows whether the job has such objects."""
+    unserved: tuple[Resource, ...] = ()
+    """Those of these that the cluster does not have at all."""
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """The values of the priority classes by name, as far as somebody may ask for them."""

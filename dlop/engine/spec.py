@@ -38,6 +38,19 @@ class CleanPodPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulingPolicy:
+    """What a scheduler that places all pods of a job together is told about it."""
+
+    min_available: int | None = None
+    """How many pods must be placed at once; None: all."""
+    min_resources: JsonObject = field(default_factory=dict)
+    """What those need together; empty: what their templates ask for."""
+    queue: str = ""
+    priority_class: str = ""
+    schedule_timeout_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunPolicy:
     """How a job is run, apart from what it runs. A limit of None means that there is none."""
 
@@ -56,6 +69,7 @@ class RunPolicy:
     """Who reconciles the job; None or dlop's own name mean dlop."""
     node_lost_seconds: int | None = 60
     """How long after its grace period a pod may be on its way out before it is removed by force; None: for ever."""
+    scheduling: SchedulingPolicy = SchedulingPolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from dlop.engine.backoff import unit_of
 from dlop.engine.case import Case
+from dlop.engine.grouping import group_to_create
+from dlop.engine.holding import is_held
 from dlop.engine.keeping import as_of_now
 from dlop.engine.plan import Creation
 from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState
@@ -27,8 +29,11 @@ class Creations:
 
 def to_create(case: Case, progress: Progress, *, resting: Container[str] = ()) -> Creations:
     """Everything that is missing and may be there by now. The pods of what rests come later."""
-    others = as_of_now(case, progress, [creation for creation in case.other_objects if _is_free(case, creation)])
-    if any(resource not in (PODS, SERVICES) for resource, _ in case.taken):
+    if case.unreadable:
+        return Creations()
+    free = [creation for creation in case.other_objects if _is_free(case, creation)]
+    others = group_to_create(case, progress) + as_of_now(case, progress, free)
+    if is_held(case) or any(resource not in (PODS, SERVICES) for resource, _ in case.taken):
         return Creations(others=others)
     services = _services(case)
     if any(resource == SERVICES for resource, _ in case.taken):

@@ -51,6 +51,13 @@ def end_of(case: Case, progress: Progress, record: Record, *, verdict: Verdict, 
     return _outcome(record, phase=phase, reason=verdict.reason, message=verdict.message, progress=progress, now=case.now)
 
 
+def resizing_of(case: Case, progress: Progress, record: Record, *, since: float | None, size: str) -> Outcome:
+    """What is told of a job that is begun anew because it was scaled."""
+    record = _with(record, case.job, phase=Phase.RESTARTING, started=since, finished=None, blocked=None)
+    message = f"scaled from {size} to {case.job.size}: all replicas start again, for each is told how many there are"
+    return _outcome(record, phase=Phase.RESTARTING, reason=Reason.RESIZED, message=message, progress=progress, now=case.now)
+
+
 def refusal_of(job: Job, stored: Stored, *, message: str, now: float) -> Outcome:
     """What is told of a job whose spec makes no sense. All that is known of it is kept for the day when the spec does."""
     # A suspended job starts anew when it goes on: this phase does not tell that it was.

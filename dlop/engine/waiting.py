@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from dlop.engine.case import Case
-from dlop.engine.names import Reason
+from dlop.engine.names import GANG_RIGHTS, Reason, way_to_rights
 from dlop.engine.progress import Progress, ReplicaState
 from dlop.engine.record import Blocked
 from dlop.engine.snapshot import Refusal
 from dlop.engine.times import written
 from dlop.kube.objects import Pod
-from dlop.kube.resources import PODS, Resource
+from dlop.kube.resources import PODS, SERVICES, Resource
+
+_RIGHTS = re.compile(r"cannot \w+ resource|attempting to grant")
+"""How the server says that the operator itself may not do something. A quota is told in other words, and mended elsewhere."""
 
 _FAMILIES = {
     "ErrImagePull": "ImagePullBackOff",
@@ -48,17 +52,50 @@ def nothing_to_run(case: Case) -> Blocked | None:
 
 
 def _obstacles(case: Case, progress: Progress) -> Iterator[Blocked]:
+    if case.unreadable:
+        yield _out_of_reach(case)
     for foreign in case.snapshot.foreign:
         if (foreign.resource, foreign.name) in case.taken:
             owner = f" by {foreign.owner}" if foreign.owner else ""
             text = f"is taken{owner}: delete that object, or give the job another name"
             yield _block(case, foreign.resource, foreign.name, Reason.NAME_TAKEN, f"the name {text}")
     for refusal in _in_order(case, case.snapshot.refusals):
-        yield _block(case, refusal.resource, refusal.name, Reason.CREATE_REFUSED, f"it could not be created: {refusal.message}")
+        yield _refused(case, refusal)
     for pod in waiting_pods(progress):
         reason, text = why_waiting(pod)
         if reason:
             yield _block(case, PODS, pod.metadata.name, reason, f"it cannot start: {reason}{f': {text}' if text else ''}")
+
+
+def _out_of_reach(case: Case) -> Blocked:
+    """What the job needs and the operator cannot read: first what the cluster does not have, for rights do not mend that."""
+    unserved = [resource for resource in case.unreadable if resource in case.snapshot.unserved]
+    listed = ", ".join(resource.qualified_name for resource in unserved or case.unreadable)
+    if unserved:
+        message = f"the cluster does not serve {listed}, which this job needs: {_way_to_have(case, unserved)}"
+        return Blocked(object="cluster", reason=Reason.NOT_SERVED, message=message, since=written(case.now))
+    message = f"the operator may not read {listed}, which this job needs: {_way_to_rights(case, case.unreadable)}"
+    return Blocked(object="operator", reason=Reason.MISSING_RIGHTS, message=message, since=written(case.now))
+
+
+def _way_to_have(case: Case, resources: Iterable[Resource]) -> str:
+    if case.job.gang is None or case.job.gang.resource not in resources:
+        return "install the definitions of these"
+    return f"install the scheduler {case.job.gang.scheduler}, or start the operator without --gang-scheduler-name"
+
+
+def _way_to_rights(case: Case, resources: Iterable[Resource]) -> str:
+    is_of_gang = case.job.gang is not None and case.job.gang.resource in resources
+    return way_to_rights(GANG_RIGHTS) if is_of_gang else case.job.way_to_rights
+
+
+def _refused(case: Case, refusal: Refusal) -> Blocked:
+    is_there = case.is_there(refusal.resource, refusal.name)
+    text = f"it could not be {'changed' if is_there else 'created'}: {refusal.message}"
+    if refusal.resource in (PODS, SERVICES) or not _RIGHTS.search(refusal.message):
+        reason = Reason.CHANGE_REFUSED if is_there else Reason.CREATE_REFUSED
+        return _block(case, refusal.resource, refusal.name, reason, text)
+    return _block(case, refusal.resource, refusal.name, Reason.MISSING_RIGHTS, f"{text}; {_way_to_rights(case, (refusal.resource,))}")
 
 
 def _in_order(case: Case, refusals: tuple[Refusal, ...]) -> list[Refusal]:

@@ -139,7 +139,7 @@ class MXJobModel(OpenModel):
 
 
 class MXJob(DLJob):
-    """An MXNet job: one scheduler, servers and workers."""
+    """An MXNet job: one scheduler, servers and workers. It is done when its chief is, by default the scheduler."""
 
     job_type = JobType(group="fioravanzo.org", version="v1alpha1", kind="MXJob")
     replica_types = (

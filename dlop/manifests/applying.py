@@ -62,13 +62,31 @@ async def without_foreign(client: Client, definitions: Iterable[JsonObject], *, 
     return found
 
 
+async def without_other_versions(client: Client, definitions: Iterable[JsonObject], *, say: Say) -> list[JsonObject]:
+    """These definitions without those that cannot take the place of what is there: it has jobs of versions that they do not know."""
+    found = []
+    for definition in definitions:
+        known = {version["name"] for version in definition["spec"]["versions"]}
+        stored = (await _there(client, definition)).get("status", {}).get("storedVersions") or ()
+        if others := [version for version in stored if version not in known]:
+            say(f"{_title(definition)} is for jobs of version {', '.join(others)}, which nobody here knows, and was left as it is")
+        else:
+            found.append(definition)
+    return found
+
+
 async def _is_foreign(client: Client, definition: JsonObject) -> bool:
+    there = await _there(client, definition)
+    labels = there.get("metadata", {}).get("labels") or {}
+    return bool(there) and not definition["metadata"]["labels"].items() <= labels.items()
+
+
+async def _there(client: Client, definition: JsonObject) -> JsonObject:
+    """The definition of that name as it is in the cluster; empty when there is none."""
     try:
-        there = await client.get(CUSTOM_RESOURCE_DEFINITIONS, definition["metadata"]["name"])
+        return await client.get(CUSTOM_RESOURCE_DEFINITIONS, definition["metadata"]["name"])
     except NotFoundError:
-        return False
-    labels = there["metadata"].get("labels") or {}
-    return not definition["metadata"]["labels"].items() <= labels.items()
+        return {}
 
 
 async def ensure_namespace(client: Client, body: JsonObject, *, say: Say) -> None:

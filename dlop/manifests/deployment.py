@@ -33,6 +33,10 @@ class Deployed:
     """Classes besides those that the image finds by itself, as module:Class; the image must have the modules."""
     kinds: tuple[str, ...] = ()
     """The kinds to look after; empty: all. The operator has rights to no others, and must know."""
+    rights: tuple[str, ...] = ()
+    """Rights besides those that every operator has, by name: see `optional.py`."""
+    flags: tuple[str, ...] = ()
+    """What it is started with besides."""
 
     @property
     def account(self) -> Account:
@@ -99,7 +103,7 @@ def _container(chosen: Deployed) -> JsonObject:
         "name": "operator",
         "image": chosen.image,
         "imagePullPolicy": "IfNotPresent",
-        "args": ["run"],
+        "args": ["run", *chosen.flags],
         **_environment(chosen),
         "ports": [{"name": "http", "containerPort": PROBES_PORT, "protocol": "TCP"}],
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 20, "timeoutSeconds": 5},

@@ -9,8 +9,8 @@
     definitions             get list watch                             kinds that are installed later; cluster-wide only
     leases                  get watch update by name, create           leader election, in the operator's own namespace
 
-A kind that makes other objects names its rights in `extra_rules`. Of those that come with dlop only MPIJob does: its launchers
-run commands in their workers (pods/exec), and nobody can give a right that he does not have. Who has no MPI jobs leaves it out.
+A kind that makes other objects names its rights in `extra_rules`. Rights that go further than most people want to let the
+operator go are not among them: each set of these is a role of its own, which is there only if it is asked for (`optional.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dlop.api.crd import TypeNames
+from dlop.declaration import Rights
 from dlop.engine.names import MANAGER
 from dlop.kube.errors import JsonObject
 
@@ -90,6 +91,17 @@ def in_namespaces(kinds: Iterable[KindWithRights], account: Account, namespaces:
         role = _role("Role", MANAGER, rules, namespace=namespace)
         found += [role, _binding(role, account)]
     return [*found, *_lease_role(account)]
+
+
+def given(rights: Iterable[Rights], account: Account, namespaces: Sequence[str] = ()) -> list[JsonObject]:
+    """Rights that were asked for by name: in these namespaces, or in all when none is named."""
+    found: list[JsonObject] = []
+    for each in rights:
+        name, rules = f"{MANAGER}-{each.name}", [dict(rule) for rule in each.rules]
+        here = [_role("Role", name, rules, namespace=namespace) for namespace in namespaces]
+        for role in here or [_role("ClusterRole", name, rules)]:
+            found += [role, _binding(role, account)]
+    return found
 
 
 def for_users(kinds: Iterable[KindWithRights]) -> list[JsonObject]:

@@ -9,17 +9,23 @@ from dlop.api.crd import Kind
 from dlop.kube.errors import JsonObject
 from dlop.manifests import deployment, rbac
 from dlop.manifests.deployment import Deployed
+from dlop.manifests.optional import KindWithOptionalRights, rights_named
 
 
-class InstalledKind(Kind, rbac.KindWithRights, Protocol):
+class InstalledKind(Kind, rbac.KindWithRights, KindWithOptionalRights, Protocol):
     """What has to be known of a class of jobs to install it. `dlop.DLJob` is one."""
 
 
 def operator(kinds: Sequence[InstalledKind], chosen: Deployed) -> list[JsonObject]:
-    """The operator and its rights, without the namespace that it stands in and without definitions."""
+    """The operator and its rights, without the namespace that it stands in and without definitions.
+
+    Raises:
+        UnknownRightsError: rights were chosen that there are not.
+    """
     if chosen.watched_namespaces:
         rights = rbac.in_namespaces(kinds, chosen.account, chosen.watched_namespaces)
     else:
         rights = [*rbac.cluster_wide(kinds, chosen.account), *rbac.for_users(kinds)]
+    rights += rbac.given(rights_named(chosen.rights, kinds), chosen.account, chosen.watched_namespaces)
     account = deployment.service_account(chosen.account)
     return [account, *rights, deployment.metrics_service(chosen), deployment.deployment(chosen)]

@@ -28,6 +28,7 @@ from uuid import UUID
 import yaml
 
 from dlop.api.crd import definitions
+from dlop.declaration import Options
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject
@@ -62,10 +63,11 @@ class OperatorKit:
         start_seconds: float = DEFAULT_START,
         time_scale: float = 1.0,
         operator: bool = True,
+        options: Options | None = None,
     ) -> None:
         """`start_seconds` is when the test begins, since the epoch. One second of the script lasts `time_scale` seconds.
 
-        Without `operator`, start one with `start_operator`.
+        Without `operator`, start one with `start_operator`. `options` are those of all operators.
         """
         self._time_scale = time_scale
         self.frameworks: tuple[type[DLJob], ...] = tuple(frameworks)
@@ -74,6 +76,7 @@ class OperatorKit:
         self._seed = seed
         self._start_seconds = start_seconds
         self._starts_operator = operator
+        self._options = options
         self._stack = AsyncExitStack()
         self._changed = asyncio.Event()
         self._jobs: dict[str, JobView] = {}
@@ -115,6 +118,7 @@ class OperatorKit:
             rng=self._random(),
             settings=settings,
             identity=f"operator-{len(self.operators)}",
+            options=self._options,
         )
         self.operators.append(operator)
         operator.start(on_end=self._changed.set)

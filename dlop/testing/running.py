@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from random import Random
 
+from dlop.declaration import Options
 from dlop.job import DLJob
 from dlop.kube.lease import LeadershipLostError
 from dlop.kube.transport import Transport
@@ -26,9 +27,10 @@ class RunningOperator:
         rng: Random,
         settings: Settings,
         identity: str = "operator",
+        options: Options | None = None,
     ) -> None:
         self.wire = Wire(transport)
-        self.operator = Operator(settings, frameworks, transport=self.wire, clock=clock, rng=rng, identity=identity)
+        self.operator = Operator(settings, frameworks, transport=self.wire, clock=clock, rng=rng, identity=identity, options=options)
         self._is_dead = False
         self._task: asyncio.Task[None] | None = None
 

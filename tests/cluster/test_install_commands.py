@@ -117,6 +117,21 @@ async def test_a_definition_of_somebody_else_is_left_alone(place: Place, capsys:
     assert not await place.has_definition()
 
 
+async def test_a_definition_with_jobs_of_another_version_cannot_be_taken_over(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign = definition(Plain)
+    foreign["metadata"]["labels"] = {"app.kubernetes.io/name": "another-operator"}
+    foreign["spec"]["versions"][0]["name"] = "v2beta1"
+    await place.client.create(CUSTOM_RESOURCE_DEFINITIONS, foreign)
+    try:
+        assert await place.dlop("install", "--take-over") == 0
+        told = f"CustomResourceDefinition {DEFINITION} is for jobs of version v2beta1, which nobody here knows, and was left as it is\n"
+        assert capsys.readouterr().err == told
+        found = await place.client.get(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION)
+        assert [version["name"] for version in found["spec"]["versions"]] == ["v2beta1"]
+    finally:
+        await place.client.delete(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION)
+
+
 async def test_a_cluster_that_is_not_there_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert await asyncio.to_thread(main, ["install", "--kubeconfig", str(tmp_path / "none")]) == 1
     assert capsys.readouterr().err.startswith(f"dlop install: kubeconfig {tmp_path / 'none'} does not exist")
@@ -132,6 +147,18 @@ async def test_the_operator_is_deployed_changed_and_taken_away(real: Place, caps
     assert await real.dlop("undeploy") == 0
     assert (await real.client.list(DEPLOYMENTS, namespace="dlop-system"))["items"] == []
     assert await real.has_definition()
+
+
+async def test_rights_are_given_when_asked_for_and_go_with_the_operator(real: Place) -> None:
+    def optional(roles: JsonObject) -> list[str]:
+        return sorted(role["metadata"]["name"] for role in roles["items"] if role["metadata"]["name"] in ("dlop-mpi", "dlop-gang"))
+
+    assert await real.dlop("deploy") == 0
+    assert optional(await real.client.list(CLUSTER_ROLES)) == []
+    assert await real.dlop("deploy", "--with", "gang") == 0
+    assert optional(await real.client.list(CLUSTER_ROLES)) == ["dlop-gang"]
+    assert await real.dlop("undeploy") == 0
+    assert optional(await real.client.list(CLUSTER_ROLES)) == []
 
 
 async def test_an_operator_for_named_namespaces_has_no_rights_anywhere_else(real: Place) -> None:

@@ -59,6 +59,16 @@ WITHHELD = [
     (GROUP, "ringjobs", "update"),
     (GROUP, "ringjobs", "patch"),
 ]
+_KEPT_UP = ("get", "list", "watch", "create", "patch")
+FOR_MPI = [
+    *(("", resource, verb) for resource in ("serviceaccounts", "configmaps") for verb in _KEPT_UP),
+    *(("rbac.authorization.k8s.io", resource, verb) for resource in ("roles", "rolebindings") for verb in _KEPT_UP),
+    ("", "pods/exec", "create"),
+]
+FOR_GANGS = [
+    *((group, "podgroups", verb) for group in ("scheduling.volcano.sh", "scheduling.x-k8s.io") for verb in CHILD_VERBS),
+    ("scheduling.k8s.io", "priorityclasses", "list"),
+]
 ELSEWHERE = "kube-public"
 
 
@@ -84,10 +94,10 @@ class Place:
 
 @asynccontextmanager
 async def deployed(
-    cluster: RealCluster, folder: Path, *, one_namespace: bool, kinds: tuple[type[DLJob], ...] = KINDS
+    cluster: RealCluster, folder: Path, *, one_namespace: bool, kinds: tuple[type[DLJob], ...] = KINDS, rights: tuple[str, ...] = ()
 ) -> AsyncIterator[Place]:
     name = f"rights-{uuid.uuid4().hex[:8]}"
-    chosen = Deployed(namespace=name, watched_namespaces=(name,) if one_namespace else ())
+    chosen = Deployed(namespace=name, watched_namespaces=(name,) if one_namespace else (), rights=rights)
     admin = Client(await connect(cluster.kubeconfig_path))
     try:
         await ensure_namespace(admin, deployment.namespace(name), say=_silently)
@@ -192,7 +202,7 @@ async def test_pods_and_events_are_really_made(cluster_wide: Place) -> None:
 async def test_an_operator_of_mpi_jobs_can_give_their_launchers_the_rights_that_they_need(
     real_cluster: RealCluster, tmp_path: Path
 ) -> None:
-    async with deployed(real_cluster, tmp_path, one_namespace=True, kinds=(MPIJob,)) as place:
+    async with deployed(real_cluster, tmp_path, one_namespace=True, kinds=(MPIJob,), rights=("mpi",)) as place:
         own = place.chosen.namespace
         role = {"template": {"spec": {"containers": [{"name": "main", "image": "x"}]}}}
         spec = {"mpiReplicaSpecs": {"Launcher": role, "Worker": {**role, "replicas": 2}}}
@@ -202,6 +212,21 @@ async def test_an_operator_of_mpi_jobs_can_give_their_launchers_the_rights_that_
             await place.operator.create(each.resource, each.body, namespace=own)
             change = {name: value for name, value in each.body.items() if name in ("data", "rules")}
             await place.operator.patch(each.resource, each.name, change, patch_type=PatchType.MERGE, namespace=own)
+
+
+async def test_without_being_asked_for_not_even_the_rights_for_mpi_jobs_and_gangs_are_there(
+    real_cluster: RealCluster, tmp_path: Path
+) -> None:
+    async with deployed(real_cluster, tmp_path, one_namespace=False, kinds=(MPIJob,)) as place:
+        own = place.chosen.namespace
+        assert await place.wrongly_answered([*WITHHELD, *FOR_MPI, *FOR_GANGS], expected=False, namespace=own) == []
+
+
+async def test_rights_that_are_asked_for_are_there_in_every_namespace(real_cluster: RealCluster, tmp_path: Path) -> None:
+    async with deployed(real_cluster, tmp_path, one_namespace=False, kinds=(MPIJob,), rights=("mpi", "gang")) as place:
+        assert await place.wrongly_answered([*FOR_MPI, *FOR_GANGS], expected=True, namespace=ELSEWHERE) == []
+        held_back = [each for each in WITHHELD if each not in FOR_MPI]
+        assert await place.wrongly_answered(held_back, expected=False, namespace=ELSEWHERE) == []
 
 
 async def test_the_operators_own_pod_asks_for_nothing_special(cluster_wide: Place) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
+from dlop.kube.client import PatchType
 from dlop.kube.errors import InvalidError, JsonObject
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from tests.conformance.bodies import custom, definition, schema, version
@@ -76,3 +79,55 @@ async def test_a_rule_that_is_no_cel_is_refused_with_the_definition(api: Api) ->
     field = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
     assert {cause["field"] for cause in error.causes} == {field}
     assert "compilation failed" in str(error)
+
+
+class Late:
+    """An object that was stored before there was a rule."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.resource = Resource(f"late-{uuid.uuid4().hex[:8]}.dlop.dev", "v1", "latecomers", "Latecomer")
+
+    async def store(self, spec: JsonObject) -> None:
+        """Store it, and bring in the rule afterwards."""
+        await self._api.install(self._definition())
+        await self._api.create(self.resource, custom(self.resource, "a", spec=spec))
+        ruled = self._definition({"rule": "self.size < 3", "message": "too large"})
+        name = self.resource.qualified_name
+        await self._api.patch(CUSTOM_RESOURCE_DEFINITIONS, name, {"spec": ruled["spec"]}, patch_type=PatchType.MERGE)
+        await self._api.eventually(lambda: self.refusal(self._api.create(self.resource, self._other(spec), dry_run=True)), bool)
+
+    async def refusal(self, call: Awaitable[object]) -> str:
+        """What the server says to a call; empty when it does it."""
+        try:
+            await call
+        except InvalidError as error:
+            return str(error)
+        return ""
+
+    def _other(self, spec: JsonObject) -> JsonObject:
+        return custom(self.resource, "b", spec=spec)
+
+    def _definition(self, *rules: JsonObject) -> JsonObject:
+        part = {"type": "object", "properties": {"known": {"type": "integer"}}, "x-kubernetes-preserve-unknown-fields": True}
+        spec: JsonObject = {"type": "object", "properties": {"size": {"type": "integer"}, "part": part}, "required": ["size"]}
+        spec |= {"x-kubernetes-validations": list(rules)} if rules else {}
+        status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        return definition(self.resource, version("v1", schema(spec=spec, status=status), subresources={"status": {}}))
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        pytest.param({}, "", id="nothing"),
+        pytest.param({"known": 1}, "", id="what is described"),
+        pytest.param({"unknown": 1}, "too large", id="what is not described"),
+    ],
+)
+async def test_what_has_not_changed_is_forgiven_as_far_as_the_schema_can_tell(api: Api, part: JsonObject, said: str) -> None:
+    late = Late(api)
+    await late.store({"size": 5, "part": part})
+    told = api.patch(late.resource, "a", {"status": {"n": 1}}, subresource="status", patch_type=PatchType.MERGE)
+    found = await late.refusal(told)
+    assert said in found
+    assert bool(said) == bool(found)

@@ -55,6 +55,8 @@ def holds(rule: str, **fields: Any) -> bool:
         "self.names.exists(n, n == 'ab') && self.names.size() == 2",
         "size(self.name) == 3",
         "self.labels.all(key, self.labels[key] != '')",
+        "['aa', 'ab'].all(wanted, self.names.exists(n, n == wanted))",
+        "self.names.filter(n, n != 'ab').all(n, n == 'aa')",
         "'app' in self.labels",
         "self.when > timestamp('2020-01-01T00:00:00Z')",
         "self.__namespace__ == 'here' && self.a__dash__b__dot__c == 'odd'",

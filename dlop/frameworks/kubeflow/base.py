@@ -19,6 +19,7 @@ from dlop.kube.errors import JsonObject
 from dlop.naming import label_value
 
 _LABELS = "training.kubeflow.org"
+_LIMITS = (Reason.BACKOFF_LIMIT_EXCEEDED, Reason.DEADLINE_EXCEEDED)
 
 
 class KubeflowJob(DLJob, ABC):
@@ -72,6 +73,14 @@ class KubeflowJob(DLJob, ABC):
 
     # The way of the job.
 
+    def fixed_roles(self) -> tuple[str, ...]:
+        """All of them, save workers that may come and go."""
+        return tuple(role.name for role in self.spec.roles if role.name != "Worker" or not self.has_elastic_workers())
+
+    def has_elastic_workers(self) -> bool:
+        """Whether workers may come and go while the job runs."""
+        return False
+
     @cached_property
     def leading_role(self) -> str | None:
         """The role that leads this job; None when it has no such role."""
@@ -121,13 +130,18 @@ class KubeflowJob(DLJob, ABC):
 
     def write_status(self, outcome: Outcome) -> JsonObject:
         """Conditions and counts as Kubeflow's operator tells them. What still runs when the job is done has succeeded with it."""
-        reasons = (Reason.BACKOFF_LIMIT_EXCEEDED, Reason.DEADLINE_EXCEEDED)
-        reason = outcome.phase.value if outcome.reason in reasons else outcome.reason
+        reason = outcome.phase.value if outcome.reason in _LIMITS else outcome.reason
         status = super().write_status(replace(outcome, reason=reason, message=self._message(outcome)))
         counts = status.pop("replicaStatuses")
         if outcome.started_at is None:
             return status
-        return {**status, "replicaStatuses": {role: self._counts(found, outcome.phase) for role, found in counts.items()}}
+        found = {role: self._counts(each, outcome.phase) for role, each in counts.items()}
+        return {**status, "replicaStatuses": self._counts_at_limit(found) if outcome.reason in _LIMITS else found}
+
+    def _counts_at_limit(self, counts: JsonObject) -> JsonObject:
+        """Whoever asks why a job was ended at a limit finds the counts from before."""
+        stored = self.stored_status.get("replicaStatuses")
+        return stored if isinstance(stored, dict) and stored.keys() == counts.keys() else counts
 
     def _counts(self, found: JsonObject, phase: Phase) -> JsonObject:
         """The selector is there for those who scale."""
@@ -138,7 +152,7 @@ class KubeflowJob(DLJob, ABC):
         name = self.metadata.name
         if outcome.phase is Phase.RUNNING:
             return self.running_message()
-        if outcome.phase is Phase.RESTARTING and outcome.record.last_failure is not None:
+        if outcome.phase is Phase.RESTARTING and outcome.reason != Reason.RESIZED and outcome.record.last_failure is not None:
             return f"job {name} is restarting because {outcome.record.last_failure.role} replica(s) failed."
         if outcome.reason == Reason.BACKOFF_LIMIT_EXCEEDED:
             return f"Job {name} has failed because it has reached the specified backoff limit"

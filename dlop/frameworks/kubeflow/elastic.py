@@ -6,6 +6,7 @@ from typing import Any
 
 from dlop import Creation, Field
 from dlop.api.models import ApiModel, Count, Port
+from dlop.api.schema import rule
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
 
@@ -17,6 +18,21 @@ AUTOSCALER_RULES: tuple[JsonObject, ...] = (
     },
 )
 """What the operator itself needs."""
+ELASTIC_RULES: tuple[JsonObject, ...] = (
+    rule(
+        "!has(self.elasticPolicy) || 'Worker' in self.pytorchReplicaSpecs",
+        "must be configured if elastic policy is used",
+        field_path=".pytorchReplicaSpecs.Worker",
+        reason="FieldValueRequired",
+    ),
+    rule(
+        "!has(self.elasticPolicy) || !has(self.elasticPolicy.nProcPerNode) || !has(self.nprocPerNode)",
+        "must not be used together with spec.nprocPerNode",
+        field_path=".elasticPolicy.nProcPerNode",
+        reason="FieldValueForbidden",
+    ),
+)
+"""What a spec with such a policy has to keep to."""
 
 
 class RendezvousSetting(ApiModel):

@@ -19,6 +19,7 @@ class JAXJob(KubeflowJob):
     job_type = JobType(group="kubeflow.org", version="v1", kind="JAXJob")
     replica_types = (ReplicaType("Worker", required=True, restart_policy=RestartPolicy.NEVER),)
     container_properties = ContainerProperties(name="jax", port=6666, port_name="jaxjob-port", required=True)
+    framework_label = "jax"
     replica_specs_field = "jaxReplicaSpecs"
     leading_roles = ("Worker",)
     spec_model = with_roles(JAXJobModel, field=replica_specs_field, names=leading_roles, container=container_properties.name)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, create_model
 
 from dlop.api.crd import ScalePaths
-from dlop.api.models import ApiModel, ContainerModel, Count, PodSpecModel, PodTemplate, ReplicaModel, RunPolicyModel
+from dlop.api.models import ApiModel, ContainerModel, PodSpecModel, PodTemplate, ReplicaModel, RunPolicyModel
 from dlop.api.schema import rule, with_rules
 from dlop.kube.errors import JsonObject
 
@@ -30,31 +30,11 @@ MANAGER_RULE = rule(
 _MOST_ROLES = 8
 
 
-class SchedulingPolicyModel(ApiModel):
-    """What a gang scheduler is told about the job."""
-
-    min_available: Count | None = None
-    """How many pods must be placed together. All of them, when left out."""
-    queue: (
-        Annotated[str, Field(json_schema_extra=with_rules(rule("self == oldSelf", "spec.runPolicy.schedulingPolicy.queue is immutable")))]
-        | None
-    ) = None
-    """The queue of the scheduler. It cannot be changed."""
-    min_resources: dict[str, int | str] | None = None
-    """What those pods need together. Counted up from the templates when left out."""
-    priority_class: str | None = None
-    """The priority class of the whole."""
-    schedule_timeout_seconds: Count | None = None
-    """How long the scheduler may try to place all of it."""
-
-
 class KubeflowRunPolicy(RunPolicyModel):
     """How a job is run, apart from what it runs."""
 
     managed_by: Literal["kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue"] | None = None
     """Who runs the job: this operator, or Kueue in another cluster. It cannot be changed."""
-    scheduling_policy: SchedulingPolicyModel | None = None
-    """What a gang scheduler is told about the job."""
 
 
 class KubeflowSpec(ApiModel):

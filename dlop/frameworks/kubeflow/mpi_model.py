@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
-from pydantic import Field
+import pydantic
 
-from dlop import CleanPodPolicy
-from dlop.api.models import Count
+from dlop import CleanPodPolicy, Field, JobSpec
+from dlop.api.models import CleaningWord, Count
 from dlop.api.schema import rule
 from dlop.frameworks.kubeflow.models import KubeflowSpec, rules_of_spec, with_roles
 
 REPLICA_SPECS = "mpiReplicaSpecs"
 _LAUNCHER = f"self.{REPLICA_SPECS}['Launcher']"
 # It becomes part of a script: nothing but the name of a container may stand there.
-_ContainerName = Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=63)]
+_ContainerName = Annotated[str, pydantic.Field(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=63)]
 
 
 class MPIJobModel(KubeflowSpec):
@@ -34,10 +35,18 @@ class MPIJobModel(KubeflowSpec):
 
     slots_per_worker: Count | None = None
     """How many processes a worker takes. One, when left out."""
-    clean_pod_policy: CleanPodPolicy | None = None
+    clean_pod_policy: CleaningWord | None = None
     """Which pods of a finished job are deleted, where the run policy does not say."""
     main_container: _ContainerName | None = None
     """The container of a worker in which commands run. The first one, when left out."""
+
+
+def with_older_policy(found: JobSpec, spec: Field) -> JobSpec:
+    """What a spec says, with the policy for pods that stands at its top where the run policy has none."""
+    older = spec.get("cleanPodPolicy").choice(CleanPodPolicy, found.run_policy.clean_pod_policy)
+    if not spec.get("runPolicy").get("cleanPodPolicy").is_absent:
+        return found
+    return replace(found, run_policy=replace(found.run_policy, clean_pod_policy=older))
 
 
 SPEC_MODEL = with_roles(MPIJobModel, field=REPLICA_SPECS, names=("Launcher", "Worker"), container="")

@@ -2,35 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
-from dlop import Creation
+from dlop import Creation, Rights
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 
 RESOURCES = (SERVICE_ACCOUNTS, CONFIG_MAPS, ROLES, ROLE_BINDINGS)
 _VERBS = ["get", "list", "watch", "create", "patch"]
 _RBAC = ROLES.group
-RULES: tuple[JsonObject, ...] = (
+_RULES: tuple[JsonObject, ...] = (
     {"apiGroups": [""], "resources": [SERVICE_ACCOUNTS.plural, CONFIG_MAPS.plural], "verbs": _VERBS},
     {"apiGroups": [_RBAC], "resources": [ROLES.plural, ROLE_BINDINGS.plural], "verbs": _VERBS},
     # Nobody can give rights that he does not have himself.
     {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
 )
-"""What the operator itself needs."""
+RIGHTS = Rights("mpi", _RULES)
+"""What the operator itself needs, and not everybody wants to give it."""
 
 
-def account(metadata: JsonObject) -> Creation:
+@dataclass(frozen=True, slots=True)
+class Belongings:
+    """All that one job has besides pods, by name."""
+
+    launcher: str
+    """The name of the launcher, and of its account and its rights."""
+    config_map: str
+    own_account: str
+    """The account that the user has given the launcher, with whatever rights it needs besides; empty: it gets one."""
+    owned: Callable[[str], JsonObject]
+    """Makes the metadata of an object of this name."""
+
+    @property
+    def account(self) -> str:
+        """The account that the launcher runs as."""
+        return self.own_account or self.launcher
+
+    def all(self, scripts: Mapping[str, str], *, workers: Iterable[str]) -> tuple[Creation, ...]:
+        """Everything, in the order in which it is made."""
+        account = () if self.own_account else (_account(self.owned(self.launcher)),)
+        binding = _binding(self.owned(self.launcher), role=self.launcher, account=self.account)
+        return (*account, *self.changing(scripts, workers=workers), binding)
+
+    def changing(self, scripts: Mapping[str, str], *, workers: Iterable[str]) -> tuple[Creation, ...]:
+        """What follows the workers."""
+        return _files(self.owned(self.config_map), scripts), _rights(self.owned(self.launcher), pods=workers)
+
+
+def _account(metadata: JsonObject) -> Creation:
     """The launcher's account."""
     return Creation(SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
 
 
-def files(metadata: JsonObject, contents: Mapping[str, str]) -> Creation:
+def _files(metadata: JsonObject, contents: Mapping[str, str]) -> Creation:
     """Files by name."""
     return Creation(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(contents)})
 
 
-def rights(metadata: JsonObject, *, pods: Iterable[str]) -> Creation:
+def _rights(metadata: JsonObject, *, pods: Iterable[str]) -> Creation:
     """To look at all pods, and to run commands in these."""
     look = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
     run = {"apiGroups": [""], "resources": ["pods/exec"], "resourceNames": list(pods), "verbs": ["create"]}
@@ -39,7 +69,7 @@ def rights(metadata: JsonObject, *, pods: Iterable[str]) -> Creation:
     return Creation(ROLES, {"apiVersion": ROLES.api_version, "kind": "Role", "metadata": metadata, "rules": rules})
 
 
-def binding(metadata: JsonObject, *, role: str, account: str) -> Creation:
+def _binding(metadata: JsonObject, *, role: str, account: str) -> Creation:
     """What gives the rights to the account."""
     body = {
         "apiVersion": ROLE_BINDINGS.api_version,

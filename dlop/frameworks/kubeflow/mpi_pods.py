@@ -12,6 +12,10 @@ _CONFIG_MOUNT = {"name": _CONFIG, "mountPath": MOUNT}
 _KUBECTL_MOUNT = {"name": _KUBECTL, "mountPath": KUBECTL_MOUNT}
 _EXECUTABLE, _READABLE = 0o555, 0o444
 _SIZE = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
+_OPEN_MPI = {"OMPI_MCA_plm_rsh_agent": f"{MOUNT}/{SHELL}", "OMPI_MCA_orte_default_hostfile": f"{MOUNT}/{HOSTFILE}"}
+_INTEL_MPI = {"I_MPI_HYDRA_BOOTSTRAP": "rsh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": f"{MOUNT}/{SHELL}"}
+# A launcher that has no GPU of its own must not see those of its node.
+_NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
 
 
 def worker_spec(spec: JsonObject, *, config_map: str) -> JsonObject:
@@ -22,13 +26,19 @@ def worker_spec(spec: JsonObject, *, config_map: str) -> JsonObject:
     return _with_volumes({**spec, "containers": [{**first, **waiting}, *spec["containers"][1:]]}, [volume], [_CONFIG_MOUNT])
 
 
-def launcher_spec(spec: JsonObject, *, config_map: str, service_account: str, image: str, namespace: str) -> JsonObject:
+def launcher_spec(spec: JsonObject, *, config_map: str, service_account: str, delivery: JsonObject) -> JsonObject:
     """The spec of the launcher."""
     files = {SHELL: _EXECUTABLE, HOSTFILE: _READABLE, DISCOVERY: _EXECUTABLE}
     volumes = [{"name": _KUBECTL, "emptyDir": {}}, _config_volume(config_map, files)]
     found = _with_volumes(spec, volumes, [_KUBECTL_MOUNT, _CONFIG_MOUNT])
-    delivery = _delivery(image, namespace)
     return {**found, "serviceAccountName": service_account, "initContainers": [*_listed(spec, "initContainers"), delivery]}
+
+
+def launcher_variables(template: JsonObject) -> dict[str, str]:
+    """How a launcher reaches the workers. What the user says to Intel MPI stands."""
+    taken = {str(each.get("name")) for each in _listed(template["spec"]["containers"][0], "env")}
+    intel = {name: value for name, value in _INTEL_MPI.items() if name not in taken}
+    return {**_OPEN_MPI, **({} if asks_for_gpu(template) else _NO_GPU), **intel}
 
 
 def asks_for_gpu(template: JsonObject) -> bool:
@@ -36,11 +46,6 @@ def asks_for_gpu(template: JsonObject) -> bool:
     found = (container.get("resources") for container in template["spec"]["containers"])
     limits = (each.get("limits") for each in found if isinstance(each, dict))
     return any("gpu" in str(name) for each in limits if isinstance(each, dict) for name in each)
-
-
-def variables_of(template: JsonObject) -> frozenset[str]:
-    """The names of the variables that the user has set in the first container."""
-    return frozenset(str(each.get("name")) for each in _listed(template["spec"]["containers"][0], "env"))
 
 
 def _with_volumes(spec: JsonObject, volumes: list[JsonObject], mounts: list[JsonObject]) -> JsonObject:
@@ -54,7 +59,8 @@ def _config_volume(config_map: str, modes: dict[str, int]) -> JsonObject:
     return {"name": _CONFIG, "configMap": {"name": config_map, "items": items}}
 
 
-def _delivery(image: str, namespace: str) -> JsonObject:
+def delivery(image: str, *, namespace: str) -> JsonObject:
+    """What brings a kubectl to the launcher before it begins."""
     return {
         "name": "kubectl-delivery",
         "image": image,

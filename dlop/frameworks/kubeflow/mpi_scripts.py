@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from dlop import Field
 
 MOUNT = "/etc/mpi"
 """Where the files are."""
 HOSTFILE, DISCOVERY, SHELL = "hostfile", "discover_hosts.sh", "kubexec.sh"
 KUBECTL_MOUNT = "/opt/kube"
 """Where kubectl is brought to."""
+
+
+def scripts(spec: Field, *, workers: Sequence[str], running: Iterable[str], launcher: str) -> dict[str, str]:
+    """All of them by name, for a job of this spec. `launcher` is empty unless it computes too."""
+    slots = spec.get("slotsPerWorker").integer(1)
+    return {
+        HOSTFILE: hostfile([launcher, *workers] if launcher else workers, slots=slots),
+        DISCOVERY: discovery(running, slots=slots, launcher=launcher),
+        SHELL: shell(spec.get("mainContainer").text()),
+    }
 
 
 def hostfile(hosts: Iterable[str], *, slots: int) -> str:

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from functools import cached_property
 
-from dlop import (
-    CleanPodPolicy,
-    ContainerProperties,
-    Creation,
-    Field,
-    JobSpec,
-    JobType,
-    Outcome,
-    Progress,
-    Replica,
-    ReplicaState,
-    ReplicaType,
-    RestartPolicy,
-    RoleSpec,
-)
-from dlop.api.crd import AGE, STATE_BY_CONDITIONS
-from dlop.frameworks.kubeflow import mpi_objects, mpi_pods, mpi_scripts
+from dlop import ContainerProperties, Creation, Field, JobSpec, JobType, Outcome, Progress, Replica, ReplicaState, ReplicaType, RoleSpec
+from dlop.api.crd import AGE, LAST_FAILURE, STATE_BY_CONDITIONS
+from dlop.engine.spec import RestartPolicy
+from dlop.frameworks.kubeflow import mpi_model, mpi_objects, mpi_pods, mpi_scripts
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.mpi_model import REPLICA_SPECS, SPEC_MODEL
 from dlop.kube.errors import JsonObject
-from dlop.naming import dns_label, label_value
+from dlop.naming import label_value, object_name
 
-_SHELL = f"{mpi_scripts.MOUNT}/{mpi_scripts.SHELL}"
-_OPEN_MPI = {"OMPI_MCA_plm_rsh_agent": _SHELL, "OMPI_MCA_orte_default_hostfile": f"{mpi_scripts.MOUNT}/{mpi_scripts.HOSTFILE}"}
-_INTEL_MPI = {"I_MPI_HYDRA_BOOTSTRAP": "rsh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": _SHELL}
-# A launcher that has no GPU of its own must not see those of its node.
-_NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
 _READY = (ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
 
 
@@ -44,28 +25,27 @@ class MPIJob(KubeflowJob):
         ReplicaType("Launcher", minimum=1, maximum=1, required=True, restart_policy=RestartPolicy.NEVER),
     )
     container_properties = ContainerProperties(name="")
-    replica_specs_field = REPLICA_SPECS
+    framework_label = "mpi"
+    replica_specs_field = mpi_model.REPLICA_SPECS
     leading_roles = ("Launcher",)
     informs_all_containers = False
-    spec_model = SPEC_MODEL
+    spec_model = mpi_model.SPEC_MODEL
     scale_paths = None
-    printer_columns = (AGE, STATE_BY_CONDITIONS)
+    printer_columns = (AGE, STATE_BY_CONDITIONS, LAST_FAILURE)
+    # Without services, any name will do.
+    name_pattern = ""
     other_resources = mpi_objects.RESOURCES
-    extra_rules = mpi_objects.RULES
+    optional_rights = mpi_objects.RIGHTS
 
     def read_spec(self, spec: Field) -> JobSpec:
         """The policy for pods may also stand at the top."""
-        found = super().read_spec(spec)
-        older = spec.get("cleanPodPolicy").choice(CleanPodPolicy, self.clean_pod_policy)
-        if not spec.get("runPolicy").get("cleanPodPolicy").is_absent:
-            return found
-        return replace(found, run_policy=replace(found.run_policy, clean_pod_policy=older))
+        return mpi_model.with_older_policy(super().read_spec(spec), spec)
 
     # Names, labels, pods.
 
     def replica_name(self, role: RoleSpec, index: int) -> str:
         """There is one launcher, and it has no number."""
-        return self._launcher if role.name == "Launcher" else super().replica_name(role, index)
+        return self._belongings.launcher if role.name == "Launcher" else object_name(self.metadata.name, f"-worker-{index}")
 
     def service_name(self, role: RoleSpec, index: int) -> str | None:
         """Nobody needs a service: commands reach the workers through the API server."""
@@ -77,26 +57,21 @@ class MPIJob(KubeflowJob):
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
         """How the launcher reaches the workers. Workers are told nothing."""
-        if replica.role != "Launcher":
-            return {}
-        taken = mpi_pods.variables_of(replica.spec.template)
-        intel = {name: value for name, value in _INTEL_MPI.items() if name not in taken}
-        return {**_OPEN_MPI, **({} if self._computes else _NO_GPU), **intel}
+        return mpi_pods.launcher_variables(replica.spec.template) if replica.role == "Launcher" else {}
 
     def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
         """With the scripts."""
+        config_map, account = self._belongings.config_map, self._belongings.account
         if replica.role == "Worker":
-            return {**pod, "spec": mpi_pods.worker_spec(pod["spec"], config_map=self._config)}
-        spec = mpi_pods.launcher_spec(
-            pod["spec"],
-            config_map=self._config,
-            service_account=self._account or self._launcher,
-            image=self.options.kubectl_delivery_image,
-            namespace=self.metadata.namespace,
-        )
-        return {**pod, "spec": spec}
+            return {**pod, "spec": mpi_pods.worker_spec(pod["spec"], config_map=config_map)}
+        delivery = mpi_pods.delivery(self.options.kubectl_delivery_image, namespace=self.metadata.namespace)
+        return {**pod, "spec": mpi_pods.launcher_spec(pod["spec"], config_map=config_map, service_account=account, delivery=delivery)}
 
     # The way of the job.
+
+    def fixed_roles(self) -> tuple[str, ...]:
+        """None: whoever wants to know how many workers there are reads the scripts, which are kept up."""
+        return ()
 
     def may_start(self, role: RoleSpec, progress: Progress) -> bool:
         """The launcher waits until there is somebody to launch anything in."""
@@ -115,43 +90,29 @@ class MPIJob(KubeflowJob):
 
     def other_objects(self) -> tuple[Creation, ...]:
         """The scripts, and an account for the launcher that may run commands in the workers."""
-        name = self._launcher
-        account = () if self._account else (mpi_objects.account(self._owned(name)),)
-        binding = mpi_objects.binding(self._owned(name), role=name, account=self._account or name)
-        return (*account, self._files(running=()), self._rights(), binding)
+        return self._belongings.all(self._scripts(running=()), workers=self._workers)
 
     def changing_objects(self, progress: Progress) -> tuple[Creation, ...]:
         """The scripts tell which workers run; the rights are for all that are asked for."""
         workers = progress.role("Worker")
         running = [each.index for each in workers.replicas if each.state is ReplicaState.RUNNING] if workers is not None else []
-        return self._files(running=running), self._rights()
+        return self._belongings.changing(self._scripts(running=running), workers=self._workers)
 
-    def _files(self, *, running: Iterable[int]) -> Creation:
-        spec = Field("spec", self.raw_spec)
-        slots, launcher = spec.get("slotsPerWorker").integer(1), self._launcher if self._computes else ""
-        workers = self._workers
-        contents = {
-            mpi_scripts.HOSTFILE: mpi_scripts.hostfile([launcher, *workers] if launcher else workers, slots=slots),
-            mpi_scripts.DISCOVERY: mpi_scripts.discovery([workers[index] for index in running], slots=slots, launcher=launcher),
-            mpi_scripts.SHELL: mpi_scripts.shell(spec.get("mainContainer").text()),
-        }
-        return mpi_objects.files(self._owned(self._config), contents)
+    def _scripts(self, *, running: Iterable[int]) -> dict[str, str]:
+        launcher = self._belongings.launcher if mpi_pods.asks_for_gpu(self._template) else ""
+        names = [self._workers[index] for index in running]
+        return mpi_scripts.scripts(Field("spec", self.raw_spec), workers=self._workers, running=names, launcher=launcher)
 
-    def _rights(self) -> Creation:
-        return mpi_objects.rights(self._owned(self._launcher), pods=self._workers)
+    @cached_property
+    def _belongings(self) -> mpi_objects.Belongings:
+        name = self.metadata.name
+        own_account = Field("template", self._template).get("spec").get("serviceAccountName").text()
+        return mpi_objects.Belongings(object_name(name, "-launcher"), object_name(name, "-config"), own_account, owned=self._owned)
 
     def _owned(self, name: str) -> JsonObject:
         return {**self.owned(name), "labels": {"app": label_value(self.metadata.name)}}
 
-    @property
-    def _launcher(self) -> str:
-        return dns_label(self.metadata.name, "-launcher")
-
-    @property
-    def _config(self) -> str:
-        return dns_label(self.metadata.name, "-config")
-
-    @property
+    @cached_property
     def _workers(self) -> list[str]:
         found = self.spec.role("Worker")
         return [] if found is None else [self.replica_name(found, index) for index in range(found.replicas)]
@@ -160,13 +121,3 @@ class MPIJob(KubeflowJob):
     def _template(self) -> JsonObject:
         launcher = self.spec.role("Launcher")
         return {} if launcher is None else launcher.template
-
-    @property
-    def _account(self) -> str:
-        """The account that the user has given the launcher, with whatever rights it needs besides; empty: none."""
-        return Field("template", self._template).get("spec").get("serviceAccountName").text()
-
-    @property
-    def _computes(self) -> bool:
-        """Whether the launcher is one of the hosts: it is when it asks for a GPU."""
-        return mpi_pods.asks_for_gpu(self._template)

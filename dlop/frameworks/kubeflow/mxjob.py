@@ -34,6 +34,7 @@ class MXJob(KubeflowJob):
         ReplicaType(name, maximum=1 if name == "Scheduler" else None, restart_policy=RestartPolicy.NEVER) for name in _ROLES
     )
     container_properties = ContainerProperties(name="mxnet", port=9091, port_name="mxjob-port", required=True)
+    framework_label = "mxnet"
     replica_specs_field = "mxReplicaSpecs"
     leading_roles = ("Scheduler", "Tuner", "Worker")
     spec_model = with_roles(MXJobModel, field=replica_specs_field, names=_ROLES, container=container_properties.name, any_case=True)

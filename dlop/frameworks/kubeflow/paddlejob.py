@@ -33,6 +33,7 @@ class PaddleJob(KubeflowJob):
     job_type = JobType(group="kubeflow.org", version="v1", kind="PaddleJob")
     replica_types = (ReplicaType("Master"), ReplicaType("Worker"))
     container_properties = ContainerProperties(name="paddle", port=36543, port_name="master", required=True)
+    framework_label = "paddle"
     replica_specs_field = "paddleReplicaSpecs"
     leading_roles = ("Master", "Worker")
     spec_model = with_roles(PaddleJobModel, field=replica_specs_field, names=leading_roles, container=container_properties.name)

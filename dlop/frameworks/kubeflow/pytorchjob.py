@@ -6,11 +6,12 @@ Each pod is told its place twice: as `torch.distributed` reads it (`MASTER_ADDR`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from dlop import ContainerProperties, Creation, Field, JobType, Progress, Replica, ReplicaState, ReplicaType
-from dlop.api.schema import rule
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.elastic import AUTOSCALER_RULES, ElasticPolicyModel, autoscalers, rendezvous
+from dlop.frameworks.kubeflow.elastic import AUTOSCALER_RULES, ELASTIC_RULES, ElasticPolicyModel, autoscalers, rendezvous
+from dlop.frameworks.kubeflow.init_containers import init_containers
 from dlop.frameworks.kubeflow.models import KubeflowSpec, at_least_one, exactly_one, rules_of_spec, scaled_by_workers, with_roles
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
@@ -22,18 +23,7 @@ class PyTorchJobModel(KubeflowSpec):
     model_config = rules_of_spec(
         exactly_one("pytorchReplicaSpecs", "Master"),
         at_least_one("pytorchReplicaSpecs", "Worker"),
-        rule(
-            "!has(self.elasticPolicy) || 'Worker' in self.pytorchReplicaSpecs",
-            "must be configured if elastic policy is used",
-            field_path=".pytorchReplicaSpecs.Worker",
-            reason="FieldValueRequired",
-        ),
-        rule(
-            "!has(self.elasticPolicy) || !has(self.elasticPolicy.nProcPerNode) || !has(self.nprocPerNode)",
-            "must not be used together with spec.nprocPerNode",
-            field_path=".elasticPolicy.nProcPerNode",
-            reason="FieldValueForbidden",
-        ),
+        *ELASTIC_RULES,
     )
 
     elastic_policy: ElasticPolicyModel | None = None
@@ -48,6 +38,7 @@ class PyTorchJob(KubeflowJob):
     job_type = JobType(group="kubeflow.org", version="v1", kind="PyTorchJob")
     replica_types = (ReplicaType("Master", minimum=1, maximum=1), ReplicaType("Worker"))
     container_properties = ContainerProperties(name="pytorch", port=23456, port_name="pytorchjob-port", required=True)
+    framework_label = "pytorch"
     replica_specs_field = "pytorchReplicaSpecs"
     leading_roles = ("Master", "Worker")
     spec_model = with_roles(PyTorchJobModel, field=replica_specs_field, names=leading_roles, container=container_properties.name)
@@ -58,7 +49,7 @@ class PyTorchJob(KubeflowJob):
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
         """Where the master is, how many there are, and which one of them the replica is."""
-        return {"PYTHONUNBUFFERED": "1", **self._led_by_master(replica), **self._processes(), **self._nodes()}
+        return {**self._told_to_all, **self._place(replica)}
 
     def other_objects(self) -> tuple[Creation, ...]:
         """An autoscaler for the workers, where the elastic policy has metrics."""
@@ -69,6 +60,10 @@ class PyTorchJob(KubeflowJob):
         """It follows the policy."""
         return self.other_objects()
 
+    def has_elastic_workers(self) -> bool:
+        """With an elastic policy."""
+        return not self._elastic.is_absent
+
     def is_done(self, progress: Progress) -> bool:
         """As soon as one elastic worker is: the others have nothing left to do."""
         workers = progress.role("Worker")
@@ -78,25 +73,10 @@ class PyTorchJob(KubeflowJob):
 
     def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
         """Where the operator was told to, workers wait for the name of the master."""
-        if not self.options.pytorch_init_container_image or replica.role == "Master" or self.spec.role("Master") is None:
+        if replica.role == "Master" or self.spec.role("Master") is None:
             return pod
-        spec = pod["spec"]
-        return {**pod, "spec": {**spec, "initContainers": [*(spec.get("initContainers") or []), self._init_container()]}}
-
-    def _init_container(self) -> JsonObject:
-        """The name of a service is nothing but letters, digits and dashes, so it is safe in a script."""
-        tries = self.options.pytorch_init_container_max_tries
-        script = (
-            f"err=1;for i in $(seq {tries}); do if nslookup {self.host('Master')}; then err=0 && break; fi;"
-            "echo waiting for master; sleep 2; done; exit $err"
-        )
-        return {
-            "name": "init-pytorch",
-            "image": self.options.pytorch_init_container_image,
-            "imagePullPolicy": "IfNotPresent",
-            "command": ["sh", "-c", script],
-            "resources": {"limits": {"cpu": "100m", "memory": "20Mi"}, "requests": {"cpu": "50m", "memory": "10Mi"}},
-        }
+        added, spec = init_containers(self.options, master=self.host("Master")), pod["spec"]
+        return {**pod, "spec": {**spec, "initContainers": [*(spec.get("initContainers") or []), *added]}} if added else pod
 
     @property
     def _elastic(self) -> Field:
@@ -107,20 +87,27 @@ class PyTorchJob(KubeflowJob):
         given = Field("spec", self.raw_spec).get("nprocPerNode").text()
         return given or ("" if self._elastic.get("nProcPerNode").value is not None else "auto")
 
-    def _led_by_master(self, replica: Replica) -> dict[str, str]:
+    @cached_property
+    def _told_to_all(self) -> dict[str, str]:
+        return {"PYTHONUNBUFFERED": "1", **self._led_by_master(), **self._processes(), **self._nodes()}
+
+    def _place(self, replica: Replica) -> dict[str, str]:
+        if self.spec.role("Master") is None:
+            return {}
+        rank = str(replica.index if replica.role == "Master" else replica.index + 1)
+        return {"RANK": rank, "PET_NODE_RANK": rank}
+
+    def _led_by_master(self) -> dict[str, str]:
         if self.spec.role("Master") is None:
             return {}
         port, host = str(self.port_of("Master")), self.host("Master")
         each = self._processes_per_node
-        rank = str(replica.index if replica.role == "Master" else replica.index + 1)
         return {
             "MASTER_PORT": port,
             "PET_MASTER_PORT": port,
             "MASTER_ADDR": host,
             "PET_MASTER_ADDR": host,
             "WORLD_SIZE": str(self.total_replicas * (int(each) if each.isdecimal() else 1)),
-            "RANK": rank,
-            "PET_NODE_RANK": rank,
         }
 
     def _processes(self) -> dict[str, str]:

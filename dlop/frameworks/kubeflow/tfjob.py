@@ -20,7 +20,7 @@ class TFJobModel(KubeflowSpec):
 
     model_config = rules_of_spec(
         rule(
-            "!('Chief' in self.tfReplicaSpecs && 'Master' in self.tfReplicaSpecs)",
+            "!self.tfReplicaSpecs.exists(a, a.lowerAscii() == 'chief') || !self.tfReplicaSpecs.exists(b, b.lowerAscii() == 'master')",
             "must have at most one of Chief and Master",
             field_path=".tfReplicaSpecs",
             reason="FieldValueForbidden",
@@ -39,6 +39,7 @@ class TFJob(KubeflowJob):
     job_type = JobType(group="kubeflow.org", version="v1", kind="TFJob")
     replica_types = tuple(ReplicaType(name, restart_policy=RestartPolicy.NEVER) for name in _ROLES)
     container_properties = ContainerProperties(name="tensorflow", port=2222, port_name="tfjob-port", required=True)
+    framework_label = "tensorflow"
     replica_specs_field = "tfReplicaSpecs"
     leading_roles = ("Chief", "Master", "Worker")
     informs_all_containers = False
@@ -61,6 +62,10 @@ class TFJob(KubeflowJob):
         """The service with its namespace, and with the domain of the cluster where the operator was told it."""
         domain = self.options.cluster_domain
         return f"{super().host(role, index)}.{self.metadata.namespace}.svc{f'.{domain}' if domain else ''}"
+
+    def has_elastic_workers(self) -> bool:
+        """Where the manifest says so."""
+        return self._is_dynamic
 
     def is_master(self, role: RoleSpec, index: int) -> bool:
         """The chief, or else worker 0."""

@@ -29,6 +29,7 @@ class XGBoostJob(KubeflowJob):
         ReplicaType("Worker", restart_policy=RestartPolicy.NEVER),
     )
     container_properties = ContainerProperties(name="xgboost", port=9999, port_name="xgboostjob-port", required=True)
+    framework_label = "xgboost"
     replica_specs_field = "xgbReplicaSpecs"
     leading_roles = ("Master",)
     spec_model = with_roles(XGBoostJobModel, field=replica_specs_field, names=("Master", "Worker"), container=container_properties.name)

@@ -96,9 +96,9 @@ def test_what_a_structural_schema_cannot_say_is_an_error_that_names_the_field(mo
 
 def test_the_words_of_the_schema_are_those_of_the_engine() -> None:
     policy = properties(RunPolicyModel)
-    assert policy["cleanPodPolicy"]["enum"] == list(CleanPodPolicy)
+    assert policy["cleanPodPolicy"]["enum"] == ["", *CleanPodPolicy]
     assert policy["restartScope"]["enum"] == list(RestartScope)
-    assert properties(ReplicaModel)["restartPolicy"]["enum"] == list(RestartPolicy)
+    assert properties(ReplicaModel)["restartPolicy"]["enum"] == ["", *RestartPolicy]
 
 
 def test_the_schema_takes_as_many_replicas_as_the_operator_does() -> None:

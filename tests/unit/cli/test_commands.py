@@ -140,6 +140,24 @@ def test_a_kind_that_is_gone_leaves_no_file_and_files_of_other_people_stay(tmp_p
     assert (tmp_path / "mine.yaml").exists()
 
 
+def rules_of(text: str) -> dict[str, set[str]]:
+    """What each cluster role in a stream of objects is about."""
+    roles = [found for found in yaml.safe_load_all(text) if found["kind"] == "ClusterRole"]
+    return {role["metadata"]["name"]: {resource for rule in role["rules"] for resource in rule["resources"]} for role in roles}
+
+
+def test_rights_that_go_far_are_printed_only_when_asked_for_and_in_roles_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["manifests"]) == 0
+    plain = rules_of(capsys.readouterr().out)
+    assert main(["manifests", "--with", "mpi,gang"]) == 0
+    chosen = rules_of(capsys.readouterr().out)
+    assert not plain["dlop"] & {"pods/exec", "roles", "rolebindings", "serviceaccounts", "configmaps", "podgroups"}
+    assert chosen.items() >= plain.items()
+    assert chosen.keys() - plain.keys() == {"dlop-mpi", "dlop-gang"}
+    assert chosen["dlop-mpi"] == {"pods/exec", "roles", "rolebindings", "serviceaccounts", "configmaps"}
+    assert chosen["dlop-gang"] == {"podgroups", "priorityclasses"}
+
+
 def test_the_manifests_of_the_repository_are_up_to_date() -> None:
     assert main(["manifests", "--check", str(ROOT / "manifests")]) == 0
 

@@ -48,6 +48,7 @@ WRONG = {
     "completion": (2, "the following arguments are required: {bash,zsh,fish}."),
     "completion tcsh": (2, "invalid choice: 'tcsh' (choose from 'bash', 'zsh', 'fish')"),
     "deploy --image": (2, "argument --image: expected one argument."),
+    "deploy --with mpi,gnag": (1, "there are no rights of the name 'gnag'; these there are: mpi, gang"),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlop import CleanPodPolicy, RestartPolicy, RestartScope, SpecError
+from dlop import CleanPodPolicy, Options, RestartPolicy, RestartScope, SpecError
 from tests.unit.job.jobs import PairJob, make, pair, pair_spec, template
 
 
@@ -43,6 +43,35 @@ def test_the_run_policy_is_read() -> None:
     assert (policy.backoff_limit, policy.disruption_limit, policy.active_deadline_seconds, policy.start_deadline_seconds) == (3, 4, 5, 6)
     assert (policy.ttl_seconds_after_finished, policy.clean_pod_policy, policy.restart_scope) == (0, CleanPodPolicy.ALL, RestartScope.JOB)
     assert policy.suspend
+
+
+def test_what_a_gang_scheduler_is_told_is_read_and_what_is_wrong_with_it_is_named() -> None:
+    given = {
+        "minAvailable": 2,
+        "minResources": {"cpu": 4, "memory": "2Gi"},
+        "queue": "q",
+        "priorityClass": "p",
+        "scheduleTimeoutSeconds": 9,
+    }
+    policy = pair(run_policy={"schedulingPolicy": given}).spec.run_policy.scheduling
+    assert (policy.min_available, policy.min_resources) == (2, {"cpu": 4, "memory": "2Gi"})
+    assert (policy.queue, policy.priority_class, policy.schedule_timeout_seconds) == ("q", "p", 9)
+    wrong = {"minAvailable": -1, "minResources": {"cpu": "much", "memory": True}, "queue": 7}
+    at = "spec.runPolicy.schedulingPolicy"
+    assert problems(pair_spec(run_policy={"schedulingPolicy": wrong})) == [
+        f"{at}.minResources.cpu: is no quantity; write one like 500m or 2Gi",
+        f"{at}.minResources.memory: is no quantity; write one like 500m or 2Gi",
+        f"{at}.minAvailable: must be at least 0, not -1",
+        f"{at}.queue: must be a text, not 7",
+    ]
+
+
+def test_a_job_with_a_name_too_long_for_a_label_has_a_group_that_its_pods_can_name() -> None:
+    job = make(PairJob, pair_spec(), name="x" * 200, options=Options(gang_scheduler_name="gangs"))
+    assert job.gang is not None
+    pod = job.make_pod(job.spec.roles[0], 0, attempt=0)
+    assert pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == job.gang.name
+    assert len(job.gang.name) == 63
 
 
 def test_roles_come_in_the_order_of_the_kind_whatever_the_order_and_case_of_the_manifest() -> None:

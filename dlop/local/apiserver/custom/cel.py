@@ -131,7 +131,7 @@ class RuleTree:
         """Add the errors of every rule that the value breaks; what has not changed since `old` is forgiven."""
         if value is None:
             return
-        unchanged = unchanged or (old is not MISSING and old == value)
+        unchanged = unchanged or (old is not MISSING and _is_same(self._node, value, old))
         if self._rules:
             self._run(value, old, path, errors, unchanged=unchanged)
         if isinstance(value, dict) and (self._properties or self._additional is not None):
@@ -174,6 +174,19 @@ class RuleTree:
         detail = "" if rule.reason is FieldErrorType.DUPLICATE else _message(rule, seen, old)
         shown = OMITTED if self._type in ("object", "array") else value
         return FieldError(rule.reason, path or "<nil>", detail, shown)
+
+
+def _is_same(node: Node | None, value: Any, old: Any) -> bool:
+    """Whether nothing has changed, as far as the schema can tell. The real server takes fields that it does not describe for changed."""
+    if isinstance(value, dict) and isinstance(old, dict) and node is not None:
+        if value.keys() != old.keys():
+            return False
+        children = ((node.properties.get(name) or node.additional, name) for name in value)
+        return all(child is not None and _is_same(child, value[name], old[name]) for child, name in children)
+    if isinstance(value, list) and isinstance(old, list) and node is not None and node.list_type == "map":
+        pairs = zip(value, node.old_items(value, old), strict=True)
+        return len(value) == len(old) and all(before is not MISSING and _is_same(node.items, item, before) for item, before in pairs)
+    return bool(value == old)
 
 
 def rule_tree(node: Node) -> RuleTree | None:

@@ -200,6 +200,8 @@ class _Reader:
             self._position += 1
             if token.kind == "name" and _text(self._tokens, self._position - 2) not in (".", ".?"):
                 self._read_chain(token)
+            elif token.text in ("]", ")") and _text(self._tokens, self._position) == ".":
+                self._follow(None)  # of a list that stands there, or of what was called
 
     def _read_chain(self, first: Token) -> None:
         following = _text(self._tokens, self._position)

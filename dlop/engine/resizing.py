@@ -1,0 +1,37 @@
+"""Jobs whose replicas are told how many there are.
+
+When such a job is scaled while it runs, those that run know an old number and those that come a new one: they would never agree.
+So all of them are begun anew, as one attempt of the whole job. That is nobody's failure, and counts as none.
+"""
+
+from __future__ import annotations
+
+from dlop.engine.case import Case
+from dlop.engine.ledger import Ledger
+from dlop.engine.names import SIZE_ANNOTATION
+from dlop.engine.progress import Progress, ReplicaState
+from dlop.kube.objects import Pod
+
+_HAS_BEGUN = (ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
+
+
+def former_size(case: Case, progress: Progress) -> str:
+    """What replicas that have begun were told, if that is not true any more; else empty. Those that have not are made anew anyway."""
+    size = case.job.size if case.is_edited else ""
+    if not size:
+        return ""
+    begun = (replica.pod for role in progress.roles for replica in role.replicas if replica.pod and replica.state in _HAS_BEGUN)
+    return next((told for told in map(_told, begun) if told not in ("", size)), "")
+
+
+def begin_anew(ledger: Ledger) -> None:
+    """Give up every replica: the pods are deleted when this has been stored, and created when they are gone."""
+    ledger.attempt += 1 + max(ledger.role_attempts.values(), default=0)
+    ledger.role_attempts.clear()
+    ledger.retries.clear()
+    ledger.forget_all()
+
+
+def _told(pod: Pod) -> str:
+    """A pod that does not say it was made by somebody else, and may know anything."""
+    return pod.metadata.annotations.get(SIZE_ANNOTATION, "")

@@ -1,0 +1,37 @@
+"""`dlop deploy -- FLAGS`: what an operator that is deployed can be started with."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlop.commands.deploy import parser
+from dlop.commands.errors import UsageError
+from dlop.commands.operator_flags import operator_flags
+from dlop.manifests.deployment import Deployed, deployment
+
+
+def test_what_comes_after_the_dashes_is_for_the_operator() -> None:
+    options = parser().parse_args(["--image", "dlop:1", "--", "--gang-scheduler-name", "volcano", "--workers=8"])
+    (container,) = deployment(Deployed(flags=operator_flags(options.flags)))["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["run", "--gang-scheduler-name", "volcano", "--workers=8"]
+
+
+def test_names_of_the_old_operator_are_as_good() -> None:
+    assert operator_flags(["--controller-threads=4", "--leader-elect"]) == ("--controller-threads=4", "--leader-elect")
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("--workers=many", "--workers is 'many'; write a whole number"),
+        ("--monitoring-port=1", "write --metrics-bind-address=:PORT"),
+        ("--bind-address=:9090", "--bind-address cannot be given after --"),
+        ("--namespaces=team", "--watch-namespace before it"),
+        ("--enable-scheme=TFJob", "--kinds cannot be given after --"),
+        ("--leader-election-id=mine", "--lease-name cannot be given after --"),
+    ],
+)
+def test_what_would_not_start_or_not_fit_is_refused_before_anything_is_changed(word: str, told: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        operator_flags([word])
+    assert told in str(refusal.value)
