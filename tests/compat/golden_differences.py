@@ -68,11 +68,11 @@ ALLOWED = (
         ours=_anything,
     ),
     Allowed(
-        name="own annotation",
-        reason="dlop notes what an object was made from, so that one that has to change can be told from one that has not",
-        path=rf"{_OBJECT}\.metadata\.annotations(\[dlop\.dev/rendered\])?",
+        name="own annotations",
+        reason="dlop notes what an object was made from and what it was told: so one that has to change can be told from one that has not",
+        path=rf"{_OBJECT}\.metadata\.annotations(\[dlop\.dev/(rendered|size)\])?",
         recorded=_nothing,
-        ours=lambda value: isinstance(value, str) or list(value) == ["dlop.dev/rendered"],
+        ours=lambda value: isinstance(value, str) or {*value} <= {"dlop.dev/rendered", "dlop.dev/size"},
     ),
     Allowed(
         name="own record",

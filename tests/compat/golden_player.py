@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,7 @@ from tests.compat.golden_kubelet import Ended, Started
 from tests.compat.golden_stage import Stage
 
 GOLDENS = Path(__file__).parent / "goldens"
+_AT_FIRST = "at first"
 OBJECTS = (CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES)
 
 
@@ -75,20 +76,39 @@ async def play(golden: Golden, there: Stage) -> Report:
     return player.report
 
 
+async def go_on(golden: Golden, there: Stage, *, job_uid: str, after: int, settled: Callable[[], Awaitable[None]]) -> Report:
+    """The rest of a recording, from when so many of its steps are done. `settled` is called before the next one."""
+    player = _Player(golden, there, job_uid=job_uid)
+    await player.look(after)
+    await settled()
+    await player.play_steps(after=after)
+    return player.report
+
+
 class _Player:
-    def __init__(self, golden: Golden, there: Stage) -> None:
+    def __init__(self, golden: Golden, there: Stage, *, job_uid: str = "") -> None:
         self.report = Report()
         self._body = golden.body
         self._there = there
         self._job_name: str = golden.manifest["metadata"]["name"]
-        self._job_uid = ""
+        self._job_uid = job_uid
         self._allowed = allowed_for(golden.name)
 
     async def play(self) -> None:
-        moment = "at first"
+        moment = _AT_FIRST
         await self._settle(moment, await self._create(), self._body["create"] | {"view": self._body["settled"]})
         self._keep(differences(self._body["objects"], await self._objects(), moment=moment, path="objects"))
-        for step in self._body["steps"]:
+        await self.play_steps()
+
+    async def look(self, done: int) -> None:
+        """Whether all is as it was when so many steps were done."""
+        view = self._body["steps"][done - 1]["then"] if done else self._body["settled"]
+        await self._settle(f"after {done} steps" if done else _AT_FIRST, {}, {"view": view})
+
+    async def play_steps(self, *, after: int = 0) -> None:
+        """All of them, or those after the first so many."""
+        moment = _AT_FIRST
+        for step in self._body["steps"][after:]:
             moment = "after " + " ".join(str(word) for word in step["do"])
             answer = await self._do(step["then"], *step["do"])
             await self._settle(moment, answer, {key: step[key] for key in ("http", "message") if key in step} | {"view": step["then"]})

@@ -52,6 +52,12 @@ class Stage:
     resource: Resource
     patience: Patience
 
+    async def begin(self) -> None:
+        """Start the operator, and wait until it works: else one that does nothing could pass for one that leaves things alone."""
+        self.operator.start()
+        async with asyncio.timeout(self.patience.synced_within):
+            await self.operator.operator.wait_synced()
+
     async def job(self, name: str) -> JsonObject | None:
         """The job, if it is there."""
         with suppress(NotFoundError):
@@ -65,8 +71,10 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(transport: Transport, framework: type[DLJob], *, clock: Callable[[], float], patience: Patience) -> AsyncIterator[Stage]:
-    """A new namespace with everything that a recording needs; nothing of it stays."""
+async def stage(
+    transport: Transport, framework: type[DLJob], *, clock: Callable[[], float], patience: Patience, begun: bool = True
+) -> AsyncIterator[Stage]:
+    """A new namespace with everything that a recording needs; nothing of it stays. The operator may be left to `begin` later."""
     client = Client(transport)
     await apply(client, definitions([framework]), say=lambda _: None)
     namespace = f"golden-{uuid.uuid4().hex[:8]}"
@@ -77,11 +85,10 @@ async def stage(transport: Transport, framework: type[DLJob], *, clock: Callable
     script.when("*").until_told()
     try:
         async with Kubelet(client, script, namespace=namespace, clock=clock, stop_seconds=0.1) as kubelet:
-            operator.start()
-            # Else a job that is to be left alone would be left alone by an operator that does not work yet.
-            async with asyncio.timeout(patience.synced_within):
-                await operator.operator.wait_synced()
-            yield Stage(client, kubelet, operator, namespace, framework.job_type.resource, patience)
+            there = Stage(client, kubelet, operator, namespace, framework.job_type.resource, patience)
+            if begun:
+                await there.begin()
+            yield there
     finally:
         await operator.stop()
         await client.delete(NAMESPACES, namespace)

@@ -24,7 +24,7 @@ from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
 from tests.compat.kubeflow_manifests import KINDS, manifest, role
 
-_SMALL: dict[type[DLJob], dict[str, int]] = {
+SMALL: dict[type[DLJob], dict[str, int]] = {
     JAXJob: {"Worker": 2},
     MXJob: {"Scheduler": 1, "Server": 1, "Worker": 1},
     PaddleJob: {"Worker": 2},
@@ -32,7 +32,7 @@ _SMALL: dict[type[DLJob], dict[str, int]] = {
     TFJob: {"Worker": 2},
     XGBoostJob: {"Master": 1, "Worker": 1},
 }
-
+"""The roles of a small job, by kind."""
 
 BY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.job_type.kind)
 
@@ -42,7 +42,7 @@ def job(
 ) -> JsonObject:
     """A job with so many replicas of each role, by default a small one. `spec` are further fields of its spec."""
     policy = {} if restart is None else {"restartPolicy": restart}
-    counts = _SMALL[kind] if roles is None else roles
+    counts = SMALL[kind] if roles is None else roles
     return manifest(kind, {each: role(kind, count, **policy) for each, count in counts.items()}, name=name, **spec)
 
 

@@ -16,7 +16,7 @@ from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject
-from dlop.kube.resources import PODS, Resource
+from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES, Resource
 from dlop.testing.kubelet import Kubelet
 from tests.compat.golden_comparison import MOMENT, NAMESPACE
 from tests.compat.golden_kinds import kind_of
@@ -40,8 +40,8 @@ class Moment:
 
     def renamed(self, name: str, *, namespace: str) -> Moment:
         """The same moment of a job with another name."""
-        golden = Golden(self.golden.name, _renamed(self.golden.body, name, namespace))
-        return Moment(golden, self.restarts, _renamed(self.status, name, namespace))
+        golden = Golden(self.golden.name, renamed(self.golden.body, name, namespace))
+        return Moment(golden, self.restarts, renamed(self.status, name, namespace))
 
 
 def moments() -> Iterator[Moment]:
@@ -82,7 +82,8 @@ async def leave(client: Client, kubelet: Kubelet, moment: Moment, *, name: str, 
     left = moment.renamed(name, namespace=namespace)
     resource = kind_of(left.golden).job_type.resource
     uid: str = (await client.create(resource, left.golden.manifest, namespace=namespace))["metadata"]["uid"]
-    made = {each.plural: await _make_all(client, each, left.golden.body["objects"], uid) for each in OBJECTS}
+    objects = objects_while_running(left.golden)
+    made = {each.plural: await make_all(client, each, objects, uid) for each in OBJECTS}
     pods = made[PODS.plural]
     async with asyncio.timeout(60):
         for pod in pods:
@@ -93,7 +94,38 @@ async def leave(client: Client, kubelet: Kubelet, moment: Moment, *, name: str, 
     return LeftJob(name, left.golden.name, resource, status["status"], pods)
 
 
-async def _make_all(client: Client, resource: Resource, objects: JsonObject, owner_uid: str) -> dict[str, str]:
+def objects_while_running(golden: Golden) -> JsonObject:
+    """The objects of a recording are those from before anything ran. Since then, launchers were told which workers do."""
+    objects: JsonObject = golden.body["objects"]
+    told = {name: {**body, "data": _telling_all_hosts(body["data"])} for name, body in objects.get(CONFIG_MAPS.plural, {}).items()}
+    return {**objects, **({CONFIG_MAPS.plural: told} if told else {})}
+
+
+def _telling_all_hosts(files: dict[str, str]) -> dict[str, str]:
+    hosts = (line.replace(" slots=", ":") for line in files["hostfile"].splitlines())
+    return {**files, "discover_hosts.sh": "\n".join(["#!/bin/sh", *(f"echo {host}" for host in hosts)])}
+
+
+async def belongings(client: Client, namespace: str) -> dict[str, JsonObject]:
+    """Every object that jobs own, as it is, without the marks by which dlop finds what is neither a pod nor a service."""
+    found: dict[str, JsonObject] = {}
+    for resource in OBJECTS:
+        owned = (body for body in (await client.list(resource, namespace=namespace))["items"] if body["metadata"].get("ownerReferences"))
+        found |= {f"{resource.plural}/{body['metadata']['name']}": _without_marks(body, resource) for body in owned}
+    return found
+
+
+def _without_marks(body: JsonObject, resource: Resource) -> JsonObject:
+    if resource in (PODS, SERVICES):
+        return body
+    kept = {name: value for name, value in body["metadata"].items() if name not in ("resourceVersion", "managedFields")}
+    for name in ("labels", "annotations"):
+        kept[name] = {key: value for key, value in (kept.get(name) or {}).items() if not key.startswith("dlop.dev/")}
+    return {**body, "metadata": kept}
+
+
+async def make_all(client: Client, resource: Resource, objects: JsonObject, owner_uid: str) -> dict[str, str]:
+    """Create all objects of a type; their uids by name."""
     return {name: await _make(client, resource, body, owner_uid) for name, body in objects.get(resource.plural, {}).items()}
 
 
@@ -105,7 +137,7 @@ async def _make(client: Client, resource: Resource, body: JsonObject, owner_uid:
     return uid
 
 
-def _renamed(body: JsonObject, name: str, namespace: str) -> JsonObject:
+def renamed(body: JsonObject, name: str, namespace: str) -> JsonObject:
     """Whatever is called after the job or the namespace is called after the new ones."""
     renamed: JsonObject = _in(_with_times(json.loads(json.dumps(body).replace("demo", name))), namespace)
     return renamed

@@ -1,7 +1,4 @@
-"""All bugs of Kubeflow's operator that are known, by their numbers: a test for each shows that dlop does not have it.
-
-What concerns parts that dlop does not have yet is in `NOT_YET`, and nowhere else.
-"""
+"""All bugs of Kubeflow's operator that are known, by their numbers: a test for each shows that dlop does not have it."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from datetime import datetime
 import pytest
 
 import tests.compat.test_kubeflow_known_bugs_from_13 as from_13
+from dlop.engine.gang import VOLCANO
 from dlop.frameworks.kubeflow.jaxjob import JAXJob
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.frameworks.kubeflow.paddlejob import PaddleJob
@@ -20,8 +18,9 @@ from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
 from dlop.job import DLJob
 from dlop.kube.errors import InvalidError, JsonObject
-from dlop.kube.resources import PODS
+from dlop.kube.resources import PODS, PRIORITY_CLASSES
 from dlop.local.apiserver.faults import Match
+from dlop.manifests.applying import apply
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import (
@@ -37,21 +36,15 @@ from tests.compat.kubeflow_jobs import (
     true_conditions,
 )
 from tests.compat.kubeflow_manifests import KINDS
-
-NOT_YET = {
-    10: "PodGroups are not there yet; that a finished job is left in peace is tested",
-    11: "PodGroups, and with them priority classes and minResources, are not there yet",
-    21: "a TFJob of fixed size that is scaled while it runs: old pods keep the old TF_CONFIG; to refuse it would be stricter than ever",
-}
-"""The bugs that cannot be tested, or not wholly, and why."""
+from tests.compat.pod_groups import BY_VOLCANO, Groups, definition
 
 QUOTA: JsonObject = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "exceeded quota: small"}
 CONFLICT = QUOTA | {"code": 409, "reason": "Conflict", "message": "the object has been modified"}
 
 
-def test_every_bug_has_a_test_or_a_reason_why_not() -> None:
+def test_every_bug_has_a_test() -> None:
     tested = {int(number) for name in (*globals(), *vars(from_13)) for number in re.findall(r"^test_bug_(\d+)_", name)}
-    assert tested | NOT_YET.keys() == set(range(1, 24))
+    assert tested == set(range(1, 24))
 
 
 @virtual_time
@@ -133,7 +126,7 @@ async def test_bug_06_what_was_created_and_is_not_seen_yet_is_waited_for_and_not
         await kit.start_operator(server)
         await asyncio.sleep(1)
         hold = server.faults.hold_watches(match=Match(plural="pods"))
-        await kit.submit(job(PyTorchJob))
+        await kit.submit(job(PyTorchJob, elasticPolicy={"minReplicas": 1, "maxReplicas": 2}))
         await asyncio.sleep(20)
         await kit.edit("default/demo", {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}}})
         await asyncio.sleep(20)
@@ -225,6 +218,51 @@ async def test_bug_10_a_finished_job_is_left_in_peace(kind: type[DLJob]) -> None
         await kit.start_operator()
         assert await kit.writes_at_rest() == []
         assert demo.events == told
+
+
+@BY_KIND
+@virtual_time
+async def test_bug_10_a_group_is_written_when_it_has_to_differ_and_its_end_is_told_once(kind: type[DLJob]) -> None:
+    async with OperatorKit(KINDS, operator=False, options=BY_VOLCANO) as kit:
+        await apply(kit.client, [definition(VOLCANO)], say=lambda _: None)
+        await kit.start_operator()
+        kit.script.when("*").run().after(600).succeed()
+        demo = await kit.submit(job(kind))
+        await asyncio.sleep(5)
+        await Groups(kit.client, VOLCANO).say("Running")
+        await kit.until(demo, phase="Running", reached=all_run)
+        await kit.edit(demo, {"metadata": {"labels": {"touched": "yes"}}})
+        await kit.until(demo, phase="Succeeded")
+        await asyncio.sleep(30)
+        assert [write.request.method for write in kit.writes if "podgroups" in write.request.path] == ["POST", "DELETE"]
+        assert [reason for reason, _ in demo.events].count("DeletedPodGroup") == 1
+        await kit.edit(demo, {"metadata": {"labels": {"touched": "again"}}})
+        assert await kit.writes_at_rest() == []
+
+
+@virtual_time
+async def test_bug_11_priority_classes_count_in_min_resources_which_are_the_same_every_time_and_leave_nothing_out() -> None:
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+    wanted = job(PyTorchJob, {"Master": 1, "Worker": 3}, runPolicy={"schedulingPolicy": {"minAvailable": 2}})
+    master, worker = (wanted["spec"]["pytorchReplicaSpecs"][role]["template"]["spec"] for role in ("Master", "Worker"))
+    master["containers"][0]["resources"] = {"requests": {"memory": "1Gi"}}
+    worker["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 2}}
+    worker["initContainers"] = [{"name": "fetch", "image": "fetch:1", "resources": {"requests": {"memory": "4Gi"}}}]
+    worker["overhead"] = {"memory": "64Mi"}
+    worker["priorityClassName"] = "high"
+    async with OperatorKit([PyTorchJob], operator=False, options=BY_VOLCANO) as kit:
+        await apply(kit.client, [definition(VOLCANO)], say=lambda _: None)
+        await kit.client.create(PRIORITY_CLASSES, high)
+        await kit.start_operator()
+        await kit.submit(wanted)
+        await asyncio.sleep(5)
+        found = await Groups(kit.client, VOLCANO).spec()
+        assert found["minResources"] == {"nvidia.com/gpu": "4", "memory": "8320Mi"}
+        for _ in range(3):
+            await kit.operator.crash()
+            await kit.start_operator()
+            await asyncio.sleep(60)
+        assert [write.request.method for write in kit.writes if "podgroups" in write.request.path] == ["POST"]
 
 
 @virtual_time

@@ -13,15 +13,17 @@ from dlop.frameworks.kubeflow.mxjob import MXJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.job import DLJob
-from dlop.kube.errors import InvalidError
+from dlop.kube.errors import InvalidError, JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
 from dlop.manifests.rbac import Account, cluster_wide
 from dlop.settings import Settings
+from dlop.testing.job_view import JobView
 from dlop.testing.kit import OUTSIDE, OperatorKit
 from dlop.testing.steps import Exit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import (
     BY_KIND,
+    SMALL,
     all_run,
     created,
     env,
@@ -33,6 +35,7 @@ from tests.compat.kubeflow_jobs import (
     true_conditions,
 )
 from tests.compat.kubeflow_manifests import KINDS
+from tests.unit.job.jobs import make
 
 ELECTED = OUTSIDE.model_copy(update={"leader_election": True})
 
@@ -257,6 +260,52 @@ async def test_bug_21_the_replicas_of_a_scaled_job_of_fixed_size_are_all_told_th
         await kit.until(demo, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=600)
         clusters = [msgspec.json.decode(env(pod)["TF_CONFIG"])["cluster"] for pod in demo.pods.values()]
         assert clusters == [{"worker": [f"demo-worker-{index}.default.svc:2222" for index in range(3)]}] * 3
+
+
+def uids(view: JobView) -> dict[str, str]:
+    """The pods of a job, told apart also where they have the same name."""
+    return {name: pod["metadata"]["uid"] for name, pod in view.pods.items()}
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@BY_KIND
+@virtual_time
+async def test_bug_21_a_job_of_fixed_size_that_is_scaled_while_it_runs_begins_anew_and_all_its_replicas_are_told_the_same(
+    kind: type[DLJob], replicas: int
+) -> None:
+    async with OperatorKit(KINDS) as kit:
+        others = {role: 1 for role in SMALL[kind] if role != "Worker"}
+        demo = await kit.submit(job(kind, {**others, "Worker": 2}, runPolicy={"backoffLimit": 0}))
+        await kit.until(demo, phase="Running", reached=all_run)
+        before = set(uids(demo).values())
+        await kit.edit(demo, {"spec": {kind.replica_specs_field: {"Worker": {"replicas": replicas}}}})
+        await kit.until(demo, phase="Running", reached=lambda view: len(view.pods) == len(others) + replicas and all_run(view))
+        assert before.isdisjoint(uids(demo).values())
+        fresh = make(kind, demo.body["spec"], name="demo", namespace="default")
+        assert {name: env(pod) for name, pod in demo.pods.items()} == {each.name: env(each.pod()) for each in fresh.all_replicas()}
+        assert (demo.status["dlop"].get("restarts"), demo.status["dlop"].get("disruptions")) == (None, None)
+        assert [reason for reason, _ in demo.events].count("Resized") == 1
+        assert await kit.writes_at_rest() == []
+
+
+@pytest.mark.parametrize(
+    "elastic",
+    [
+        pytest.param(job(PyTorchJob, {"Worker": 2}, elasticPolicy={"minReplicas": 1, "maxReplicas": 3}), id="PyTorchJob"),
+        pytest.param(job(TFJob, {"PS": 1, "Worker": 2}, enableDynamicWorker=True), id="TFJob"),
+        pytest.param(mpi_job(), id="MPIJob"),
+    ],
+)
+@virtual_time
+async def test_bug_21_a_job_whose_workers_may_come_and_go_keeps_those_that_run_when_it_is_scaled(elastic: JsonObject) -> None:
+    async with OperatorKit([*KINDS, MPIJob]) as kit:
+        demo = await kit.submit(elastic)
+        await kit.until(demo, phase="Running", reached=all_run)
+        before = uids(demo)
+        field = next(name for name in elastic["spec"] if name.endswith("ReplicaSpecs"))
+        await kit.edit(demo, {"spec": {field: {"Worker": {"replicas": 3}}}})
+        await kit.until(demo, phase="Running", reached=lambda view: len(view.pods) == len(before) + 1 and all_run(view))
+        assert before.items() <= uids(demo).items()
 
 
 @BY_KIND

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from dlop import DLJob, Options, SpecError
-from dlop.engine.names import JOB_UID_LABEL
+from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.kube.client import PatchType
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, ROLES, SERVICE_ACCOUNTS
+from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
+from tests.compat.kubeflow_jobs import all_run
 from tests.unit.job.jobs import make
 
 MAIN: JsonObject = {"name": "main", "image": "example.org/train:1"}
@@ -55,6 +57,18 @@ def test_a_launcher_with_a_gpu_is_a_host_too() -> None:
     assert files(found)["hostfile"] == "demo-launcher slots=4\ndemo-worker-0 slots=4\n"
     assert files(found)["discover_hosts.sh"] == "#!/bin/sh\necho demo-launcher:4\n"
     assert not any(each["name"].startswith("NVIDIA") for each in pod(found, "Launcher")["containers"][0]["env"])
+
+
+def test_a_launcher_is_told_how_open_mpi_and_intel_mpi_reach_the_workers_and_sees_no_gpu() -> None:
+    env = {each["name"]: each["value"] for each in pod(make(MPIJob, spec()), "Launcher")["containers"][0]["env"]}
+    assert env == {
+        "OMPI_MCA_plm_rsh_agent": "/etc/mpi/kubexec.sh",
+        "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
+        "NVIDIA_VISIBLE_DEVICES": "",
+        "NVIDIA_DRIVER_CAPABILITIES": "",
+        "I_MPI_HYDRA_BOOTSTRAP": "rsh",
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC": "/etc/mpi/kubexec.sh",
+    }
 
 
 def test_what_the_user_says_to_intel_mpi_stands() -> None:
@@ -124,6 +138,110 @@ async def test_bug_8_is_not_there_a_worker_that_fails_is_replaced_if_its_policy_
         job = await kit.submit(manifest(restart="ExitCode"))
         await kit.until(job, phase="Succeeded")
         assert job.status["dlop"]["restarts"] == {"Worker": 1}
+
+
+@pytest.mark.parametrize(
+    ("scope", "again"),
+    [
+        ("Replica", ["demo-worker-0"]),
+        ("Role", ["demo-worker-0", "demo-worker-1"]),
+        ("Job", ["demo-launcher", "demo-worker-0", "demo-worker-1"]),
+    ],
+)
+@virtual_time
+async def test_what_is_started_again_is_what_the_restart_scope_says(scope: str, again: list[str]) -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("demo-worker-0", times=1).run().after(30).fail(exit_code=137)
+        kit.script.when("*").run()
+        job = await kit.submit(manifest(restart="ExitCode", runPolicy={"restartScope": scope}))
+        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view))
+        before = {name: pod["metadata"]["uid"] for name, pod in job.pods.items()}
+        await kit.until(
+            job, phase="Running", reached=lambda view: "restarts" in view.status["dlop"] and len(view.pods) == 3 and all_run(view)
+        )
+        assert [name for name, pod in sorted(job.pods.items()) if pod["metadata"]["uid"] != before[name]] == again
+
+
+def is_of_attempt(view: JobView, name: str, attempt: int) -> bool:
+    return name in view.pods and view.pods[name]["metadata"]["labels"][ATTEMPT_LABEL] == str(attempt)
+
+
+@virtual_time
+async def test_a_launcher_that_is_started_again_waits_for_its_workers_again() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("demo-launcher", times=1).run().after(30).fail(exit_code=137)
+        kit.script.when("demo-worker-1", times=1).run()
+        kit.script.when("demo-worker-1").after(300).run()
+        kit.script.when("*").run()
+        job = await kit.submit(manifest(restart="ExitCode", runPolicy={"restartScope": "Job"}))
+        await kit.until(job, reached=lambda view: is_of_attempt(view, "demo-worker-0", 1) and view.pod_phases["demo-worker-0"] == "Running")
+        assert (sorted(job.pods), job.pod_phases["demo-worker-1"]) == (["demo-worker-0", "demo-worker-1"], "Pending")
+        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=600)
+
+
+@virtual_time
+async def test_a_worker_that_is_evicted_is_replaced_and_the_job_goes_on() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("demo-worker-0", times=1).run().after(30).evict()
+        kit.script.when("*").run()
+        job = await kit.submit(manifest())
+        await kit.until(
+            job, phase="Running", reached=lambda view: view.status["dlop"].get("disruptions") == {"Worker": 1} and all_run(view)
+        )
+        assert job.condition("Failed") is None
+
+
+@virtual_time
+async def test_a_suspended_job_has_no_pods_and_keeps_the_rest() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("*").run()
+        job = await kit.submit(manifest())
+        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view))
+        kept = list(make(MPIJob, job.body["spec"], name="demo", namespace="default").other_objects())
+        before = [(await kit.client.get(each.resource, each.name, namespace="default"))["metadata"]["uid"] for each in kept]
+        await kit.edit(job, {"spec": {"runPolicy": {"suspend": True}}})
+        await kit.until(job, phase="Suspended", reached=lambda view: not view.pods)
+        assert job.status["replicaStatuses"] == {"Launcher": {}, "Worker": {}}
+        await kit.edit(job, {"spec": {"runPolicy": {"suspend": False}}})
+        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view))
+        assert [(await kit.client.get(each.resource, each.name, namespace="default"))["metadata"]["uid"] for each in kept] == before
+
+
+@virtual_time
+async def test_a_launcher_without_workers_starts_at_once() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("*").run().after(10).succeed()
+        alone = manifest()
+        del alone["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"]
+        job = await kit.submit(alone)
+        await kit.until(job, phase="Succeeded")
+        assert sorted(job.pods) == ["demo-launcher"]
+
+
+@pytest.mark.parametrize("name", ["2-tries", "a.b", "x" * 60, "y" * 63])
+@virtual_time
+async def test_a_job_of_any_name_runs(name: str) -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("*-launcher").run().after(10).succeed()
+        kit.script.when("*").run()
+        job = await kit.submit(manifest(name=name))
+        await kit.until(job, phase="Succeeded")
+        if len(name) < 50:
+            assert sorted(job.pods) == [f"{name}-launcher", f"{name}-worker-0", f"{name}-worker-1"]
+
+
+@virtual_time
+async def test_an_object_of_somebody_else_with_a_name_that_is_needed_is_told_and_left_alone() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("*").run()
+        foreign = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo-config"}, "data": {"mine": "yes"}}
+        await kit.client.create(CONFIG_MAPS, foreign, namespace="default")
+        job = await kit.submit(manifest())
+        await kit.until(job, reached=lambda view: view.condition("Blocked") is not None)
+        assert (job.condition("Blocked") or {})["message"].startswith("configmap demo-config: ")
+        assert (await kit.client.get(CONFIG_MAPS, "demo-config", namespace="default"))["data"] == {"mine": "yes"}
+        await kit.client.delete(CONFIG_MAPS, "demo-config", namespace="default")
+        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=300)
 
 
 @virtual_time

@@ -77,6 +77,18 @@ def test_workers_wait_for_the_master_s_name_where_the_operator_is_told_to_let_th
         assert pod.get("initContainers") == recorded[name]["spec"].get("initContainers")
 
 
+def test_a_template_can_say_what_waits_and_is_filled_in_for_each_job() -> None:
+    template = "- {name: wait, image: '{{.InitContainerImage}}', args: ['{{.MasterAddr}}', '{{.MaxTries}}']}\n- {name: then}\n"
+    options = Options(pytorch_init_container_template=template, pytorch_init_container_max_tries=7)
+    found = make(PyTorchJob, spec_of(PyTorchJob, {"Master": 1, "Worker": 1}), name="demo", options=options)
+    pods = {replica.name: replica.pod()["spec"] for replica in found.all_replicas()}
+    assert "initContainers" not in pods["demo-master-0"]
+    assert pods["demo-worker-0"]["initContainers"] == [
+        {"name": "wait", "image": "alpine:3.10", "args": ["demo-master-0", "7"]},
+        {"name": "then"},
+    ]
+
+
 @virtual_time
 async def test_bug_13_is_not_there_a_job_whose_master_is_done_has_succeeded_though_a_worker_fails_with_it() -> None:
     worker = role(PyTorchJob, 1, restartPolicy="Never")

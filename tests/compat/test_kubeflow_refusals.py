@@ -1,9 +1,10 @@
-"""What the webhook of Kubeflow's operator refused, the API server refuses by the definitions alone, at the same fields."""
+"""What Kubeflow's operator refused, by its webhook or later, the API server refuses by the definitions alone, at the same fields."""
 
 from __future__ import annotations
 
+import copy
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from real_cluster import RealCluster
 from dlop import DLJob
 from dlop.api.crd import definitions
 from dlop.frameworks.kubeflow.jaxjob import JAXJob
+from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.frameworks.kubeflow.mxjob import MXJob
-from dlop.frameworks.kubeflow.paddlejob import PaddleJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
@@ -24,39 +25,73 @@ from dlop.kube.resources import NAMESPACES
 from dlop.kube.transport import Transport
 from dlop.local.cluster import EmbeddedCluster
 from dlop.manifests.applying import apply
+from tests.compat.kubeflow_jobs import mpi_job
 from tests.compat.kubeflow_manifests import KINDS, manifest, role
 
 Case = tuple[JsonObject, str]
+ALL_KINDS: tuple[type[DLJob], ...] = (*KINDS, MPIJob)
+OLD, OTHER = "kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue"
+LEADING: dict[type[DLJob], str] = {MPIJob: "Launcher", XGBoostJob: "Master", PyTorchJob: "Master"}
+"""The role of a job of one role, where that is not Worker."""
 
 
-def changed(kind: type[DLJob], roles: dict[str, Any], change: Callable[[JsonObject], object]) -> JsonObject:
-    found = manifest(kind, roles)
+def small(kind: type[DLJob], **more: Any) -> JsonObject:
+    """The smallest job there is."""
+    if kind is not MPIJob:
+        return manifest(kind, {LEADING.get(kind, "Worker"): 1}, **more)
+    found = mpi_job(**more)
+    del found["spec"]["mpiReplicaSpecs"]["Worker"]
+    return found
+
+
+def changed(found: JsonObject, change: Callable[[JsonObject], object]) -> JsonObject:
+    found = copy.deepcopy(found)
     change(found)
     return found
 
 
-def first_container(kind: type[DLJob], name: str) -> Callable[[JsonObject], JsonObject]:
-    def found(job: JsonObject) -> JsonObject:
-        container: JsonObject = job["spec"][kind.replica_specs_field][name]["template"]["spec"]["containers"][0]
-        return container
+def refused_of(kind: type[DLJob]) -> Iterator[tuple[str, JsonObject, str]]:
+    """What no kind takes."""
+    field, leading, whole = kind.replica_specs_field, LEADING.get(kind, "Worker"), small(kind)
+    place = f"spec.{field}.{leading}.template.spec.containers"
+    roles = "Master, Worker" if kind in (PyTorchJob, XGBoostJob) else ""
 
-    return found
+    def container(job: JsonObject) -> JsonObject:
+        found: JsonObject = job["spec"][field][leading]["template"]["spec"]["containers"][0]
+        return found
 
+    def pod(job: JsonObject) -> JsonObject:
+        found: JsonObject = job["spec"][field][leading]["template"]["spec"]
+        return found
+
+    yield "no replica specs", changed(whole, lambda job: job["spec"].pop(field)), f"spec.{field}: Required value"
+    yield "no roles", changed(whole, lambda job: job["spec"].update({field: {}})), f"spec.{field}: Invalid value"
+    odd = changed(whole, lambda job: job["spec"][field].update(Captain=job["spec"][field][leading]))
+    yield "an unknown role", odd, f"spec.{field}: Invalid value: must be one of {roles}"
+    yield "no list of containers", changed(whole, lambda job: pod(job).pop("containers")), f"{place}: Required value"
+    yield "no container", changed(whole, lambda job: pod(job).update(containers=[])), f"{place}: Invalid value"
+    yield "no image", changed(whole, lambda job: container(job).pop("image")), f"{place}[0].image: Required value"
+    yield "an empty image", changed(whole, lambda job: container(job).update(image="")), f"{place}[0].image: Invalid value"
+    yield "no name", changed(whole, lambda job: container(job).pop("name")), f"{place}[0].name: Required value"
+    yield "another manager", small(kind, runPolicy={"managedBy": "somebody"}), "spec.runPolicy.managedBy: Unsupported value"
+    yield "no manager's name", small(kind, runPolicy={"managedBy": ""}), "spec.runPolicy.managedBy: Unsupported value"
+    if kind is MPIJob:
+        return
+    yield "no DNS label", changed(whole, lambda job: job["metadata"].update(name="1st")), "metadata.name: Invalid value"
+    yield "a dot in its name", changed(whole, lambda job: job["metadata"].update(name="a.b")), "metadata.name: Invalid value"
+    needed = f"must have at least one container with name {kind.container_properties.name}"
+    path = f"spec.{field}[{leading}].template.spec.containers: Required value: {needed}"
+    yield "another container", changed(whole, lambda job: container(job).update(name="main")), path
+
+
+OF_ALL: dict[str, Case] = {f"{kind.job_type.kind}: {name}": (job, words) for kind in ALL_KINDS for name, job, words in refused_of(kind)}
 
 REFUSED: dict[str, Case] = {
-    "no DNS label": (manifest(PyTorchJob, {"Master": 1}, name="1st"), "metadata.name: Invalid value"),
-    "no roles": (manifest(TFJob, {}), "spec.tfReplicaSpecs: Invalid value"),
-    "an unknown role": (manifest(PyTorchJob, {"Chief": 1}), "spec.pytorchReplicaSpecs: Invalid value: must be one of Master, Worker"),
+    **OF_ALL,
     "another case": (manifest(JAXJob, {"worker": 1}), "spec.jaxReplicaSpecs: Invalid value: must be one of Worker"),
-    "another container": (
-        changed(PaddleJob, {"Worker": 1}, lambda job: first_container(PaddleJob, "Worker")(job).update(name="main")),
-        "spec.paddleReplicaSpecs[Worker].template.spec.containers: Required value: must have at least one container with name paddle",
-    ),
-    "no image": (
-        changed(MXJob, {"Worker": 1}, lambda job: first_container(MXJob, "Worker")(job).pop("image")),
-        "spec.mxReplicaSpecs.Worker.template.spec.containers[0].image: Required value",
-    ),
+    # PyTorchJob
     "two masters": (manifest(PyTorchJob, {"Master": 2}), "spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1"),
+    "no master": (manifest(PyTorchJob, {"Master": 0, "Worker": 1}), "spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1"),
     "a master without a number": (
         manifest(PyTorchJob, {"Master": role(PyTorchJob, None)}),
         "spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1",
@@ -71,33 +106,85 @@ REFUSED: dict[str, Case] = {
     ),
     "processes twice": (
         manifest(PyTorchJob, {"Worker": 1}, elasticPolicy={"nProcPerNode": 1}, nprocPerNode="1"),
-        "spec.elasticPolicy.nProcPerNode: Forbidden",
+        "spec.elasticPolicy.nProcPerNode: Forbidden: must not be used together with spec.nprocPerNode",
     ),
-    "two chiefs": (manifest(TFJob, {"Chief": 1, "Master": 1}), "spec.tfReplicaSpecs: Forbidden: must have at most one of"),
+    # TFJob
+    "two chiefs": (manifest(TFJob, {"Chief": 1, "Master": 1}), "spec.tfReplicaSpecs: Forbidden: must have at most one of Chief and Master"),
+    "two chiefs in small letters": (manifest(TFJob, {"chief": 1, "master": 1}), "spec.tfReplicaSpecs: Forbidden: must have at most one of"),
+    # XGBoostJob
     "xgboost without a master": (manifest(XGBoostJob, {"Worker": 1}), "spec.xgbReplicaSpecs[Master]: Required value: must be present"),
-    "another manager": (
-        manifest(TFJob, {"Worker": 1}, runPolicy={"managedBy": "somebody"}),
-        "spec.runPolicy.managedBy: Unsupported value",
+    "xgboost of two masters": (manifest(XGBoostJob, {"Master": 2}), "spec.xgbReplicaSpecs[Master].replicas: Forbidden: must be 1"),
+    "xgboost of a master without a number": (
+        manifest(XGBoostJob, {"Master": role(XGBoostJob, None)}),
+        "spec.xgbReplicaSpecs[Master].replicas: Forbidden: must be 1",
     ),
+    # MXJob
+    "two schedulers": (manifest(MXJob, {"Scheduler": 2}), "spec.mxReplicaSpecs[Scheduler].replicas: Forbidden: must be at most 1"),
+    "no mode": (changed(small(MXJob), lambda job: job["spec"].pop("jobMode")), "spec.jobMode: Required value"),
+    # MPIJob
+    "no launcher": (
+        changed(mpi_job(), lambda job: job["spec"]["mpiReplicaSpecs"].pop("Launcher")),
+        "spec.mpiReplicaSpecs[Launcher]: Required value: must be present",
+    ),
+    "two launchers": (
+        changed(mpi_job(), lambda job: job["spec"]["mpiReplicaSpecs"]["Launcher"].update(replicas=2)),
+        "spec.mpiReplicaSpecs[Launcher].replicas: Forbidden: must be 1",
+    ),
+    "a launcher of none": (
+        changed(mpi_job(), lambda job: job["spec"]["mpiReplicaSpecs"]["Launcher"].update(replicas=0)),
+        "spec.mpiReplicaSpecs[Launcher].replicas: Forbidden: must be 1",
+    ),
+    "a launcher in small letters": (
+        changed(mpi_job(), lambda job: job["spec"]["mpiReplicaSpecs"].update(launcher=job["spec"]["mpiReplicaSpecs"]["Worker"])),
+        "spec.mpiReplicaSpecs: Invalid value: must be one of Launcher, Worker",
+    ),
+    "a command for a container": (mpi_job(mainContainer="main; rm -rf /"), "spec.mainContainer: Invalid value"),
+    "slots below none": (mpi_job(slotsPerWorker=-1), "spec.slotsPerWorker: Invalid value"),
 }
 
 CHANGES: dict[str, tuple[JsonObject, JsonObject, str]] = {
-    "the manager": (
+    **{
+        f"the manager of a {kind.job_type.kind}, from {before} to {after}": (
+            small(kind, **({"runPolicy": {"managedBy": before}} if before else {})),
+            {"spec": {"runPolicy": {"managedBy": after}}},
+            "spec.runPolicy.managedBy: Invalid value: field is immutable",
+        )
+        for kind in ALL_KINDS
+        for before, after in ((None, OTHER), (OLD, OTHER), (OTHER, None))
+    },
+    **{
+        f"the queue of a {kind.job_type.kind}": (
+            small(kind, runPolicy={"schedulingPolicy": {"queue": "a"}}),
+            {"spec": {"runPolicy": {"schedulingPolicy": {"queue": "b"}}}},
+            'spec.runPolicy.schedulingPolicy.queue: Invalid value: "b": spec.runPolicy.schedulingPolicy.queue is immutable',
+        )
+        for kind in ALL_KINDS
+    },
+    "a second master": (
         manifest(PyTorchJob, {"Master": 1}),
-        {"spec": {"runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}}},
-        "spec.runPolicy.managedBy: Invalid value: field is immutable",
+        {"spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 2}}}},
+        "spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1",
     ),
-    "the queue": (
-        manifest(TFJob, {"Worker": 1}, runPolicy={"schedulingPolicy": {"queue": "a"}}),
-        {"spec": {"runPolicy": {"schedulingPolicy": {"queue": "b"}}}},
-        'spec.runPolicy.schedulingPolicy.queue: Invalid value: "b": spec.runPolicy.schedulingPolicy.queue is immutable',
+    "the last worker": (
+        manifest(PyTorchJob, {"Master": 1, "Worker": 1}),
+        {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 0}}}},
+        "spec.pytorchReplicaSpecs[Worker].replicas: Forbidden: must be at least 1",
     ),
+    "a role that there is not": (
+        small(JAXJob),
+        {"spec": {"jaxReplicaSpecs": {"Captain": role(JAXJob)}}},
+        "spec.jaxReplicaSpecs: Invalid value: must be one of Worker",
+    ),
+    "the launcher": (mpi_job(), {"spec": {"mpiReplicaSpecs": {"Launcher": None}}}, "spec.mpiReplicaSpecs[Launcher]: Required value"),
 }
 
 TAKEN: dict[str, JsonObject] = {
+    **{f"a small {kind.job_type.kind}": small(kind) for kind in ALL_KINDS},
+    **{f"a {kind.job_type.kind} of the old operator": small(kind, runPolicy={"managedBy": OLD}) for kind in ALL_KINDS},
     "roles of TensorFlow in any case": manifest(TFJob, {"worker": 1, "ps": 1}),
-    "a master alone": manifest(PyTorchJob, {"Master": 1}),
-    "the old operator as manager": manifest(JAXJob, {"Worker": 1}, runPolicy={"managedBy": "kubeflow.org/training-operator"}),
+    "a launcher without a number": changed(mpi_job(), lambda job: job["spec"]["mpiReplicaSpecs"]["Launcher"].pop("replicas")),
+    "an MPI job that begins with a digit": changed(mpi_job(), lambda job: job["metadata"].update(name="2.tries")),
+    "a worker without a number": manifest(PyTorchJob, {"Master": 1, "Worker": role(PyTorchJob, None)}),
     "all of a run policy": manifest(
         XGBoostJob,
         {"Master": 1, "Worker": 0},
@@ -112,39 +199,47 @@ TAKEN: dict[str, JsonObject] = {
 
 
 def kind_of(job: JsonObject) -> type[DLJob]:
-    return next(kind for kind in KINDS if kind.job_type.kind == job["kind"])
+    return next(kind for kind in ALL_KINDS if kind.job_type.kind == job["kind"])
 
 
-async def refusal(client: Client, namespace: str, job: JsonObject, patch: JsonObject | None = None) -> str:
-    """What the server says to a job, or to the change of one; empty when it takes it."""
-    resource = kind_of(job).job_type.resource
+async def refusal(client: Client, namespace: str, job: JsonObject) -> str:
+    """What the server says to a job; empty when it takes it."""
     try:
-        await client.create(resource, job, namespace=namespace)
-        if patch is not None:
-            await client.patch(resource, "demo", patch, namespace=namespace, patch_type=PatchType.MERGE)
+        await client.create(kind_of(job).job_type.resource, job, namespace=namespace, dry_run=True)
+    except InvalidError as error:
+        return str(error)
+    return ""
+
+
+async def refusal_of_change(client: Client, namespace: str, job: JsonObject, patch: JsonObject) -> str:
+    """What the server says to the change of a job that runs; empty when it takes it."""
+    name, resource = f"job-{uuid.uuid4().hex[:12]}", kind_of(job).job_type.resource
+    await client.create(resource, {**job, "metadata": {"name": name}}, namespace=namespace)
+    status = {"status": {"startTime": "2026-01-01T00:00:00Z"}}
+    await client.patch(resource, name, status, namespace=namespace, patch_type=PatchType.MERGE, subresource="status")
+    try:
+        await client.patch(resource, name, patch, namespace=namespace, patch_type=PatchType.MERGE)
     except InvalidError as error:
         return str(error)
     return ""
 
 
 async def all_refusals(transport: Transport) -> dict[str, str]:
-    """What the server says to every case, each in a namespace of its own."""
+    """What the server says to every case."""
     client = Client(transport)
-    await apply(client, definitions(KINDS), say=lambda _: None)
-    found: dict[str, str] = {}
-    cases: dict[str, tuple[JsonObject, JsonObject | None]] = {name: (job, None) for name, (job, _) in REFUSED.items()}
-    cases |= {name: (job, patch) for name, (job, patch, _) in CHANGES.items()} | {name: (job, None) for name, job in TAKEN.items()}
-    for name, (job, patch) in cases.items():
-        namespace = f"refusals-{uuid.uuid4().hex[:12]}"
-        await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        found[name] = await refusal(client, namespace, job, patch)
-        await client.delete(NAMESPACES, namespace)
+    await apply(client, definitions(ALL_KINDS), say=lambda _: None)
+    namespace = f"refusals-{uuid.uuid4().hex[:12]}"
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    jobs = {name: job for name, (job, _) in REFUSED.items()} | TAKEN
+    found = {name: await refusal(client, namespace, job) for name, job in jobs.items()}
+    found |= {name: await refusal_of_change(client, namespace, job, patch) for name, (job, patch, _) in CHANGES.items()}
+    await client.delete(NAMESPACES, namespace)
     return found
 
 
 def demand(found: dict[str, str]) -> None:
     expected = {name: words for name, (_, words) in REFUSED.items()} | {name: words for name, (_, _, words) in CHANGES.items()}
-    assert {name: found[name] for name, words in expected.items() if words not in found[name]} == {}
+    assert {name: (words, found[name]) for name, words in expected.items() if words not in found[name]} == {}
     assert {name: found[name] for name in TAKEN if found[name]} == {}
 
 

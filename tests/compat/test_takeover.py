@@ -9,16 +9,18 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
+from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.job import DLJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.http import connect
-from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS
+from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
 from dlop.kube.transport import Transport
 from dlop.local.cluster import EmbeddedCluster
 from dlop.manifests.applying import apply
@@ -30,7 +32,8 @@ from dlop.testing.steps import Step
 from dlop.testing.times import LoopClock
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.golden_kubelet import Ended
-from tests.compat.old_operator import ALL_KINDS, LONG_AGO, LeftJob, leave, moments
+from tests.compat.kubeflow_jobs import mpi_job
+from tests.compat.old_operator import ALL_KINDS, LONG_AGO, LeftJob, belongings, leave, moments, objects_while_running
 
 JOBS = 50
 SINCE_LONG_AGO = 15 * 86_400
@@ -119,10 +122,10 @@ async def take_over_and_finish(transport: Transport, *, clock: Callable[[], floa
     """Fifty jobs change hands without a pod being touched, and then come to their ends."""
     async with place(transport, clock=clock) as there:
         jobs = await left_behind(there)
-        before = await there.pods()
+        before, things = await there.pods(), await belongings(there.client, there.namespace)
         there.operator.start()
         await demand_untouched(there, jobs)
-        assert await there.pods() == before
+        assert await belongings(there.client, there.namespace) == things
         await asyncio.gather(*(finish(there, left) for left in jobs))
         assert (await there.pods()).items() <= before.items()
         assert [write for write in there.writes() if write.startswith("POST")] == []
@@ -145,6 +148,15 @@ async def finish(there: Place, left: LeftJob) -> None:
     status = await there.until(left, has_succeeded)
     assert status["startTime"] == left.status["startTime"]
     assert status["completionTime"]
+
+
+def test_every_kind_is_among_the_jobs_that_are_left_behind() -> None:
+    assert {moment.golden.manifest["kind"] for moment in moments()} == {kind.job_type.kind for kind in ALL_KINDS}
+
+
+def test_what_launchers_were_told_is_what_was_recorded_in_the_end() -> None:
+    (recorded,) = (moment.golden for moment in moments() if moment.golden.name == "mpi")
+    assert objects_while_running(recorded)["configmaps"] == recorded.body["objects_after"]["configmaps"]
 
 
 @virtual_time
@@ -313,3 +325,25 @@ async def forget_records(there: Place, left: LeftJob) -> None:
     versions = definition["spec"]["versions"]
     versions[0]["schema"]["openAPIV3Schema"]["properties"]["status"] = {"type": "object", "properties": known}
     await there.client.patch(CUSTOM_RESOURCE_DEFINITIONS, name, {"spec": {"versions": versions}})
+
+
+@virtual_time
+async def test_mpi_jobs_of_another_version_are_somebody_elses_and_the_other_kinds_run() -> None:
+    async with embedded() as there:
+        theirs = await with_another_version(there, MPIJob)
+        body = {"apiVersion": theirs.api_version, "kind": "MPIJob", "metadata": {"name": "theirs"}, "spec": mpi_job()["spec"]}
+        await there.client.create(theirs, body, namespace=there.namespace)
+        left = await left_as(there, "pytorch-master-worker")
+        there.operator.start()
+        await there.until(left, is_taken_over)
+        await asyncio.sleep(600)
+        assert there.writes() == [f"PATCH {left.resource.path(namespace=there.namespace, name=left.name, subresource='status')}"]
+
+
+async def with_another_version(there: Place, kind: type[DLJob]) -> Resource:
+    """Put a definition in place that knows the kind in another version only."""
+    (body,) = definitions([kind])
+    await there.client.delete(CUSTOM_RESOURCE_DEFINITIONS, body["metadata"]["name"])
+    body["spec"]["versions"][0]["name"] = "v2beta1"
+    await apply(there.client, [body], say=lambda _: None)
+    return replace(kind.job_type.resource, version="v2beta1")

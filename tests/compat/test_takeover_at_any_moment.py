@@ -1,0 +1,54 @@
+"""Kubeflow's operator may be stopped at any moment of a job's life: dlop changes nothing that is there, and goes on from it.
+
+Each recording is brought back as it was after each of its steps. dlop is started, has to leave everything as it finds it, and then
+plays the rest of the recording.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from dlop.kube.resources import PODS
+from dlop.local.cluster import EmbeddedCluster
+from dlop.testing.times import LoopClock
+from dlop.testing.virtual_time import run
+from tests.compat.golden_kinds import kind_of
+from tests.compat.golden_player import Report, go_on
+from tests.compat.golden_stage import ON_VIRTUAL_TIME, Stage, stage
+from tests.compat.old_moments import Stop, bring_back, stops
+from tests.compat.old_operator import LONG_AGO
+
+STOPS = list(stops())
+
+
+async def uids(there: Stage) -> dict[str, str]:
+    return {name: body["metadata"]["uid"] for name, body in (await there.all(PODS)).items()}
+
+
+async def hand_over(stop: Stop) -> Report:
+    clock, kind = LoopClock(start=datetime.fromisoformat(LONG_AGO).timestamp()), kind_of(stop.golden)
+    async with (
+        EmbeddedCluster(clock=clock) as cluster,
+        stage(cluster.transport(), kind, clock=clock, patience=ON_VIRTUAL_TIME, begun=False) as there,
+    ):
+        uid = await bring_back(stop, there.client, there.kubelet, there.resource, namespace=there.namespace)
+        before = await uids(there)
+        await there.begin()
+
+        async def demand_same_pods() -> None:
+            assert await uids(there) == before
+
+        return await go_on(stop.golden, there, job_uid=uid, after=stop.steps_done, settled=demand_same_pods)
+
+
+@pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.title)
+def test_dlop_goes_on_from_where_the_old_operator_was_stopped(stop: Stop) -> None:
+    report = run(hand_over(stop))
+    assert not report.wrong, str(report)
+
+
+def test_nearly_every_moment_of_every_recording_is_among_them() -> None:
+    assert len(STOPS) > 90
+    assert len({stop.golden.name for stop in STOPS}) == 31
