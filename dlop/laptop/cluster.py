@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -20,8 +21,11 @@ from dlop.api.crd import definitions
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from dlop.laptop.folder import Folder
 from dlop.laptop.order import Machine
+from dlop.local.apiserver.fronts.http import Front
 from dlop.local.cluster import EmbeddedCluster
+from dlop.local.node.api_access import ApiAccess, ApiAddress
 from dlop.local.node.images import ImageMap
+from dlop.local.node.kubectl_delivery import KUBECTL_DELIVERY
 from dlop.local.node.machine import allow_open_files
 from dlop.local.node.node import Node, Serving
 from dlop.local.node.python_environments import PythonEnvironments, default_cache_folder
@@ -94,9 +98,9 @@ class Laptop:
             choosing.cancel()
             await asyncio.gather(choosing, return_exceptions=True)
         self.isolation = chosen.reason
-        await self._start_operator(await self._start_node(chosen))
+        await self._start_operator(await self._start_node(chosen, front))
 
-    async def _start_node(self, chosen: Choice) -> Node:
+    async def _start_node(self, chosen: Choice, front: Front) -> Node:
         machine, token = self._machine, secrets.token_urlsafe(32)
         node = Node(
             self._cluster.client(),
@@ -105,9 +109,10 @@ class Laptop:
             cpus=machine.cpus,
             memory_bytes=machine.memory_bytes,
             extended=machine.extended,
-            images=ImageMap(machine.images),
+            images=ImageMap((*machine.images, KUBECTL_DELIVERY)),
             environments=PythonEnvironments(default_cache_folder(), tell=self._tell),
             serving=Serving(token),
+            admit_pods=lambda listening: self._admit_pods(front, listening),
             keep_logs=self._keep_logs,
             # There is no other scheduler here, whatever a manifest asks for.
             schedules_all=True,
@@ -119,6 +124,10 @@ class Laptop:
             self._cluster.trust_node(HOST, node.kubelet.port, authority_pem=node.kubelet.authority_pem, token=token)
         return node
 
+    async def _admit_pods(self, front: Front, listening: socket.socket | None) -> ApiAccess:
+        inside = front if listening is None else await self._cluster.serve_on(listening)
+        return ApiAccess(from_pods=_address(inside), from_host=_address(front))
+
     async def _start_operator(self, node: Node) -> None:
         settings = Settings(leader_election=False, bind_address=NO_ADDRESS)
         operator = Operator(settings, self._registry, transport=self._cluster.transport())
@@ -127,3 +136,7 @@ class Laptop:
         for name, work in (("operator", operator.run()), ("node", node.until_ended())):
             self._stack.callback(group.create_task(work, name=name).cancel)
         await operator.wait_synced()
+
+
+def _address(front: Front) -> ApiAddress:
+    return ApiAddress(front.host, front.port, front.ca_pem or "")

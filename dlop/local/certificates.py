@@ -32,15 +32,17 @@ class Certificates:
     authority_pem: str
 
 
-def make_certificates(*, now_seconds: float, name: str = "dlop-apiserver", client_authority_pem: str | None = None) -> Certificates:
-    """A fresh authority and a certificate for 127.0.0.1 and localhost.
+def make_certificates(
+    *, now_seconds: float, name: str = "dlop-apiserver", address: str = "127.0.0.1", client_authority_pem: str | None = None
+) -> Certificates:
+    """A fresh authority and a certificate for localhost and the address.
 
     With `client_authority_pem` clients may show a certificate, which must then be from that authority.
     """
     now = datetime.fromtimestamp(now_seconds, UTC)
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = _authority(authority_key, now)
-    server = _server(name, server_key, authority, authority_key, now)
+    server = _server(_Served(name, address, server_key), authority, authority_key, now)
     pem = server.public_bytes(serialization.Encoding.PEM) + server_key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -70,11 +72,18 @@ def _authority(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certifica
     return builder.sign(key, hashes.SHA256())
 
 
-def _server(
-    name: str, key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey, now: datetime
-) -> x509.Certificate:
-    names = [x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))]
-    builder = _builder(_name(name), authority.subject, key.public_key(), now)
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """The one who shows the certificate."""
+
+    name: str
+    address: str
+    key: ec.EllipticCurvePrivateKey
+
+
+def _server(served: _Served, authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
+    names = [x509.DNSName("localhost"), x509.IPAddress(IPv4Address(served.address))]
+    builder = _builder(_name(served.name), authority.subject, served.key.public_key(), now)
     builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

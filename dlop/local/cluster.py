@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import socket
 import time
 import uuid
 from collections.abc import Callable
@@ -100,6 +101,13 @@ class EmbeddedCluster:
         """Serve over HTTP on the loopback until the cluster ends. Without TLS `kubectl` would not send its token."""
         certificates = make_certificates(now_seconds=time.time()) if tls else None
         front = await serve(server or self.server, certificates=certificates, port=port)
+        self._fronts.append(front)
+        return front
+
+    async def serve_on(self, listening: socket.socket) -> Front:
+        """Serve on a socket that listens already, in whatever network that is, until the cluster ends."""
+        certificates = make_certificates(now_seconds=time.time(), address=listening.getsockname()[0])
+        front = await serve(self.server, certificates=certificates, listening=listening)
         self._fronts.append(front)
         return front
 

@@ -84,6 +84,9 @@ class ScriptedRuntime:
     async def sandbox(self, request: SandboxRequest) -> ScriptedSandbox:
         return ScriptedSandbox(self, f"10.0.1.{next(self.pids)}")
 
+    async def listen(self) -> None:
+        return None
+
     def pauses(self) -> list[float]:
         """How long it was from the end of each process to the start of the next."""
         pairs = itertools.pairwise(self.processes)

@@ -117,7 +117,7 @@ async def test_conditions_of_others_survive_the_nodes_writes(cluster: EmbeddedCl
 async def test_the_node_tells_its_size(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     async with _node(cluster, tmp_path, cpus=2.5, memory_bytes=2**30, extended={"nvidia.com/gpu": 4}):
         node = await cluster.client().get(NODES, "dlop-local")
-        wanted = {"cpu": "2500m", "memory": "1Gi", "nvidia.com/gpu": "4"}
+        wanted = {"cpu": "2500m", "memory": "1Gi", "ephemeral-storage": re.compile(r"^[1-9]\d*[KMGT]?i?$"), "nvidia.com/gpu": "4"}
         assert not difference({"capacity": wanted, "allocatable": wanted}, node["status"])
 
 

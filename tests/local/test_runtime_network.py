@@ -199,3 +199,31 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+async def test_pods_reach_a_socket_of_the_node_and_this_machine_does_not_listen_there(isolated: Pods, namespaces: Runtime) -> None:
+    await isolated.pod("first")  # a pod that was there before makes no difference
+    listening = await namespaces.listen()
+    assert listening is not None
+    address, port = listening.getsockname()
+    assert address == namespaces.node_address
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"from the node")
+        writer.close()
+
+    async with await asyncio.start_server(answer, sock=listening):
+        pod = await isolated.pod("caller")
+        assert (await pod.run(sys.executable, "-c", CLIENT, address, str(port)))[1] == "from the node"
+        number = str(os.fstat(listening.fileno()).st_ino)
+        assert number not in _sockets_of_this_machine()
+
+
+async def test_there_is_no_such_socket_where_pods_are_on_the_machines_network() -> None:
+    for runtime in (PlainRuntime(), NamespacesRuntime(host_network=True)):
+        async with runtime:
+            assert await runtime.listen() is None
+
+
+def _sockets_of_this_machine() -> set[str]:
+    return {line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()}

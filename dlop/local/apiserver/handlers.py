@@ -8,6 +8,7 @@ import msgspec
 
 from dlop.kube.errors import JsonObject, StatusError
 from dlop.kube.transport import JSON, Request, Response
+from dlop.local.apiserver.accounts import ISSUER, Tokens
 from dlop.local.apiserver.answers import JSON_HEADERS, Presenter, deletion_status
 from dlop.local.apiserver.bodies import check_size, decode_delete_options, decode_object, duplicate_fields
 from dlop.local.apiserver.builtin.namespaces import FINALIZE
@@ -31,8 +32,9 @@ SCALE = "scale"
 class Handlers:
     """Answers requests to resources."""
 
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: Verbs, tokens: Tokens) -> None:
         self._verbs = verbs
+        self._tokens = tokens
 
     def answer(self, asked: Asked, request: Request) -> Response:
         """The answer to anything but a watch."""
@@ -152,7 +154,7 @@ class Handlers:
             raise method_not_allowed_here()
         body, _, _ = _read_body(asked, request, kind="TokenRequest")
         account = self._verbs.get(asked.type, asked.target.namespace, asked.target.name).body
-        return _json(201, token_request(account, body, moment=self._verbs.moment()))
+        return _json(201, token_request(account, body, moment=self._verbs.moment(), issuer=ISSUER, make=self._tokens.make))
 
     def _pod_deed(self, asked: Asked, request: Request) -> Response:
         target = asked.target

@@ -17,6 +17,8 @@ from aiohttp import ClientWebSocketResponse
 
 from dlop.kube.errors import ForbiddenError, StatusError, UnauthorizedError
 from dlop.kube.transport import Request, Response, StreamResponse
+from dlop.local.apiserver import rights
+from dlop.local.apiserver.accounts import Account, Tokens
 from dlop.local.apiserver.answers import JSON_HEADERS, TEXT_HEADERS, refusal
 from dlop.local.apiserver.faults import Faults
 from dlop.local.apiserver.handlers import Handlers
@@ -41,13 +43,17 @@ class ApiServer:
     """Answers requests over one store."""
 
     def __init__(self, verbs: Verbs, faults: Faults, *, token: str, kubelets: Kubelets | None = None) -> None:
-        """Requests must bear the `token`, save for the few pages that are open to everybody."""
+        """Requests must bear the `token`, or that of a service account which may do what is asked.
+
+        A few pages are open to everybody.
+        """
         self.token = token
         self.kubelets = Kubelets() if kubelets is None else kubelets
         self._pod_streams = PodStreams(verbs, self.kubelets)
         self.faults = faults
         self.verbs = verbs
-        self._handlers = Handlers(verbs)
+        self._tokens = Tokens(verbs, secret=token)
+        self._handlers = Handlers(verbs, self._tokens)
         self._authorization = f"Bearer {token}"
         self._watches: set[Watch] = set()
 
@@ -76,9 +82,11 @@ class ApiServer:
     async def _guarded(self, request: Request, answer: Callable[[Asked, Request], Awaitable[Answer]]) -> Answer | Response:
         """Answer a request that may be refused, fail or be unknown."""
         try:
-            if request.headers.get("authorization") != self._authorization:
-                self._authenticate(request)
+            is_administrator = request.headers.get("authorization") == self._authorization
+            account = None if is_administrator else self._authenticate(request)
             asked = parse_request(request, self.verbs.registry)
+            if account is not None:
+                rights.check(self.verbs.store, account, asked)
             await self.faults.before(asked)
             answered = await answer(asked, request)
             self.faults.after(asked)
@@ -117,16 +125,21 @@ class ApiServer:
             self._watches.discard(watch)
             self.faults.closed(watch)
 
-    def _authenticate(self, request: Request) -> None:
+    def _authenticate(self, request: Request) -> Account | None:
+        """Whose rights count; None: nobody's, for the administrator asks, or everybody may see it."""
         given = request.headers.get("authorization", "")
         scheme, _, token = given.partition(" ")
         if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.token.encode()):
-            return
+            return None
         if scheme.lower() == "bearer":
-            raise failure(UnauthorizedError, "Unauthorized")
+            account = self._tokens.bearer(token.strip())
+            if account is None:
+                raise failure(UnauthorizedError, "Unauthorized")
+            return account
         if not request.path.startswith(_OPEN):
             message = f'forbidden: User "system:anonymous" cannot {request.method.lower()} path "{request.path}"'
             raise failure(ForbiddenError, message, {})
+        return None
 
     def _page(self, request: Request) -> Response:
         """A page that is no resource."""

@@ -34,7 +34,23 @@ class Inputs:
         Raises:
             KubeError: the server does not give one.
         """
-        return {(volume, wanted["path"]): await self._token(pod, wanted) for volume, wanted in wanted_tokens(pod)}
+        return {(volume, wanted["path"]): await self.token(pod, wanted) for volume, wanted in wanted_tokens(pod)}
+
+    async def token(self, pod: JsonObject, wanted: JsonObject) -> str:
+        """A token of the pod's account, for as long and for whom it is wanted.
+
+        Raises:
+            KubeError: the server does not give one.
+        """
+        metadata = pod["metadata"]
+        owner = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
+        spec: JsonObject = {"expirationSeconds": wanted.get("expirationSeconds") or _TOKEN_SECONDS, "boundObjectRef": owner}
+        if audience := wanted.get("audience"):
+            spec["audiences"] = [audience]
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        account = pod["spec"].get("serviceAccountName") or "default"
+        answer = await self._client.create(SERVICE_ACCOUNTS, body, namespace=metadata["namespace"], name=account, subresource="token")
+        return str(answer["status"]["token"])
 
     async def _all(self, resource: Resource, namespace: str, names: Iterable[str]) -> dict[str, JsonObject | None]:
         wanted = sorted(names)
@@ -46,14 +62,3 @@ class Inputs:
             return await self._client.get(resource, name, namespace=namespace) if name else None
         except NotFoundError:
             return None
-
-    async def _token(self, pod: JsonObject, wanted: JsonObject) -> str:
-        metadata = pod["metadata"]
-        owner = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
-        spec: JsonObject = {"expirationSeconds": wanted.get("expirationSeconds") or _TOKEN_SECONDS, "boundObjectRef": owner}
-        if audience := wanted.get("audience"):
-            spec["audiences"] = [audience]
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        account = pod["spec"].get("serviceAccountName") or "default"
-        answer = await self._client.create(SERVICE_ACCOUNTS, body, namespace=metadata["namespace"], name=account, subresource="token")
-        return str(answer["status"]["token"])

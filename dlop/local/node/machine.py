@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,11 @@ def cpu_count() -> int:
 def memory_bytes() -> int:
     """How much memory there is."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def disk_bytes() -> int:
+    """How large the disk is: the machine's own, for folders for temporary files often lie in memory, and are small."""
+    return shutil.disk_usage("/").total
 
 
 def allow_open_files() -> None:

@@ -10,10 +10,11 @@ It registers itself, keeps its lease alive, puts pods on itself as far as they f
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -28,6 +29,7 @@ from dlop.kube.informer import Informer
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.local.node import machine
+from dlop.local.node.api_access import ApiAccess
 from dlop.local.node.directory import Directory
 from dlop.local.node.events import Events
 from dlop.local.node.images import ImageMap
@@ -78,6 +80,7 @@ class Node:
         images: ImageMap | None = None,
         environments: PythonEnvironments | None = None,
         serving: Serving | None = None,
+        admit_pods: Callable[[socket.socket | None], Awaitable[ApiAccess]] | None = None,
         keep_logs: bool = False,
         schedules_all: bool = False,
         pace: Pace = Pace(),  # noqa: B008 - a constant
@@ -87,6 +90,8 @@ class Node:
     ) -> None:
         """`extended` are further resources, such as nvidia.com/gpu. Without `serving` there are no logs and no exec.
 
+        `admit_pods` opens the API server to pods: at a socket where they are waited for, or, if there is none, on this machine's loopback.
+
         With `keep_logs` those of pods that are gone stay on disk. With `schedules_all` pods that ask for another scheduler are
         not left to it: for clusters where there is no other. `aside` does slow work on disk where it holds nothing up.
         """
@@ -95,6 +100,7 @@ class Node:
         self._runtime = runtime
         self._folder = folder
         self._serving = serving
+        self._admit_pods = admit_pods
         self._pace = pace
         self._aside = aside
         self._clock = clock
@@ -105,6 +111,7 @@ class Node:
             port=0,
             cpus=machine.cpu_count() if cpus is None else cpus,
             memory_bytes=machine.memory_bytes() if memory_bytes is None else memory_bytes,
+            disk_bytes=machine.disk_bytes(),
             extended=extended or {},
         )
         self._directory = Directory(services=self._named_services, pods=self._named_pods, write=self._write_hosts)
@@ -179,6 +186,9 @@ class Node:
         _make_private(self._folder)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._runtime)
+            if self._admit_pods is not None:
+                access = await self._admit_pods(await self._runtime.listen())
+                self._tools = replace(self._tools, access=access)
             registration = Registration(self._client, await self._served(stack), clock=self._clock, rng=self._rng)
             await registration.register()
             async with self._group as group:

@@ -33,6 +33,7 @@ class NodeFacts:
     port: int
     cpus: float
     memory_bytes: int
+    disk_bytes: int
     extended: Mapping[str, int] = field(default_factory=dict)
     """Other resources, such as nvidia.com/gpu."""
     features: tuple[str, ...] = ()
@@ -61,6 +62,7 @@ class NodeFacts:
         return {
             "cpu": f"{round(self.cpus * 1000)}m" if self.cpus % 1 else str(int(self.cpus)),
             "memory": f"{self.memory_bytes // 1024}Ki",
+            "ephemeral-storage": f"{self.disk_bytes // 1024}Ki",
             "pods": str(_MOST_PODS),
             **extended,
         }

@@ -9,8 +9,9 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from dlop.kube.errors import JsonObject, KubeError
+from dlop.kube.errors import JsonObject, KubeError, NotFoundError
 from dlop.kube.resources import CONFIG_MAPS, SECRETS
+from dlop.local.node.api_access import NO_ACCESS, TOKEN_SECONDS, PodAccess, pod_access
 from dlop.local.node.environment import Place
 from dlop.local.node.events import Event
 from dlop.local.node.naming import named_pod
@@ -81,6 +82,23 @@ class PodSetup:
         sources = await self._tools.inputs.sources(namespace, config_maps=config_maps, secrets=secrets)
         inputs = VolumeInputs(place, sources, await self._tools.inputs.tokens(alone))
         return make(planned(self._pod, volume, inputs), self._folder / "volumes" / volume["name"])
+
+    async def access(self) -> PodAccess:
+        """The pod's way to the API server."""
+        loop = CrashLoop(self._tools.pace.volumes)
+        address = self._tools.access.of(self._pod) if self._tools.access is not None else None
+        while address is not None:
+            try:
+                token = await self._tools.inputs.token(self._pod, {"expirationSeconds": TOKEN_SECONDS})
+                namespace = self._pod["metadata"]["namespace"]
+                return pod_access(address, self._folder / "account", token=token, namespace=namespace)
+            except NotFoundError:
+                # A manifest may well name an account that only its own cluster has.
+                break
+            except (KubeError, OSError) as problem:
+                self._warn("FailedMount", f"the token of the pod's service account is not to be had: {problem}")
+            await _pause(loop)
+        return NO_ACCESS
 
     async def keep_up_to_date(self, place: Place) -> None:
         """Make volumes anew whenever a config map or secret of theirs has changed, until cancelled."""

@@ -162,6 +162,7 @@ class PodWorker:
     async def _prepare(self, setup: PodSetup) -> Home:
         place = Place(self._host_address, "", self._tools.allocatable)
         self._preparing.volumes = await setup.volumes(place)
+        self._preparing.access = await setup.access()
         self._preparing.hostname = named_pod(self.pod, "").own_name
         self.sandbox = sandbox = await setup.sandbox()
         self._address = sandbox.address

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlop.kube.errors import JsonObject
+from dlop.local.node.api_access import NO_ACCESS
 from dlop.local.node.environment import ConfigurationProblem, Place, all_expanded, named_sources, variables
 from dlop.local.node.images import Image, command_line
 from dlop.local.node.inputs import Inputs
@@ -33,6 +34,7 @@ class Preparing:
         """`folder` is the pod's own; `environment` are variables that every container has."""
         self.volumes: Mapping[str, Path] = {}
         self.hostname = ""
+        self.access = NO_ACCESS
         self._inputs = inputs
         self._folder = folder
         self._logs = logs
@@ -54,7 +56,7 @@ class Preparing:
         config_maps, secrets = named_sources(container)
         sources = await self._inputs.sources(pod["metadata"]["namespace"], config_maps=config_maps, secrets=secrets)
         wanted = variables(pod, container, place=place, sources=sources)
-        known = {**self._base(programs), **image.environment, **wanted}
+        known = {**self._base(programs), **image.environment, **self.access.variables, **wanted}
         message_file = self._message_file(container, run)
         if container.get("tty") or container.get("stdin"):
             known.setdefault("TERM", "xterm")
@@ -64,6 +66,7 @@ class Preparing:
             working_folder=container.get("workingDir") or image.working_folder,
             mounts=(
                 *(Mount(source, target, read_only=True) for target, source in image.files.items()),
+                *self.access.mounts_of(container),
                 *mounts(container, made=self.volumes, known=wanted),
                 Mount(message_file, container.get("terminationMessagePath") or "/dev/termination-log"),
             ),

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 from dlop.kube.client import Client
+from dlop.local.node.api_access import ApiAccess
 from dlop.local.node.directory import Directory
 from dlop.local.node.events import Events
 from dlop.local.node.images import ImageMap
@@ -52,5 +53,7 @@ class Tools:
     allocatable: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     """The variables that every container has, as from an image."""
+    access: ApiAccess | None = None
+    """How pods reach the API server; None: they do not."""
     keep_logs: bool = False
     """Whether the logs of a pod stay on disk when it is gone."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 import ssl
 from dataclasses import dataclass, field
 
@@ -33,13 +34,19 @@ _HEADERS = ("accept", "authorization", "content-type")
 class Front:
     """A running HTTP front."""
 
-    url: str
+    host: str
+    port: int
     token: str
     ca_pem: str | None
     """What clients have to trust; None without TLS."""
     _server: ApiServer = field(repr=False)
     _site: web.Server = field(repr=False)
     _listener: asyncio.Server = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"{'http' if self.ca_pem is None else 'https'}://{self.host}:{self.port}"
 
     def kubeconfig(self) -> JsonObject:
         """A kubeconfig for this front, as plain data."""
@@ -64,15 +71,16 @@ class Front:
         await self._listener.wait_closed()
 
 
-async def serve(server: ApiServer, *, certificates: Certificates | None, port: int = 0) -> Front:
-    """Serve on the loopback, with TLS when there are certificates; port 0 takes a free one."""
+async def serve(server: ApiServer, *, certificates: Certificates | None, port: int = 0, listening: socket.socket | None = None) -> Front:
+    """Serve on the loopback, with TLS when there are certificates; port 0 takes a free one. Or on a socket that listens already."""
     site = web.Server(_Handler(server).handle, handler_cancellation=True, access_log=None)
     context: ssl.SSLContext | None = certificates.context if certificates else None
-    listener = await asyncio.get_running_loop().create_server(site, HOST, port, ssl=context, backlog=1024)
-    scheme = "https" if certificates else "http"
-    bound = listener.sockets[0].getsockname()[1]
+    place = {"host": HOST, "port": port} if listening is None else {"sock": listening}
+    listener = await asyncio.get_running_loop().create_server(site, **place, ssl=context, backlog=1024)
+    host, bound = listener.sockets[0].getsockname()
     return Front(
-        url=f"{scheme}://{HOST}:{bound}",
+        host=host,
+        port=bound,
         token=server.token,
         ca_pem=certificates.authority_pem if certificates else None,
         _server=server,

@@ -8,6 +8,7 @@ every sandbox with the runtime, also when this program is killed.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,4 +161,8 @@ class Runtime(Protocol):
 
     async def sandbox(self, request: SandboxRequest) -> Sandbox:
         """A place for a pod."""
+        ...
+
+    async def listen(self) -> socket.socket | None:
+        """A socket at the node's own address on which pods can be waited for; None where they reach this machine's loopback."""
         ...

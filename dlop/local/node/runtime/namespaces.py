@@ -7,6 +7,7 @@ files that are the host's with the pod's mounts among them. Whatever a pod does 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
@@ -21,6 +22,7 @@ from dlop.local.node.runtime.sandboxes import LaunchedSandbox, Translated
 DEFAULT_NETWORK = IPv4Network("10.88.0.0/16")
 DEFAULT_MOST_PROCESSES = 4096
 """Of one container: more than a big training process has threads, and few enough for a laptop to survive a fork bomb."""
+_OWN_PROGRAM = Path(__file__).parents[3]
 _PRIVATE = Path("/tmp")  # noqa: S108 - it is what is hidden, not what is used
 
 
@@ -136,6 +138,19 @@ class NamespacesRuntime:
         sandbox.write_hosts(f"127.0.0.1\tlocalhost\n::1\tlocalhost\n{address}\t{request.hostname}\n")
         return sandbox
 
+    async def listen(self) -> socket.socket | None:
+        """A socket at the node's own address in the network of the pods; None where they are on the host's.
+
+        Raises:
+            LaunchError, OSError: it could not be made.
+        """
+        if self._launcher is None:
+            raise LaunchError("the runtime is not running")
+        if self._block is not None:
+            return None
+        message = await self._launcher.ask({"order": "listen", "address": self.node_address})
+        return socket.socket(fileno=message.files[0])
+
     def _shared_address(self, request: SandboxRequest) -> str | None:
         """The address of a pod on the host's network."""
         if request.host_network:
@@ -162,8 +177,8 @@ def _own_mounts(request: SandboxRequest, *, on_host_network: bool) -> tuple[Moun
 
 
 def _hidden(visible: Sequence[Path]) -> list[Path]:
-    """Those of the paths that a private /tmp would hide, and those of this Python."""
-    paths = {Path(sys.prefix), Path(sys.base_prefix), *visible}
+    """Those of the paths that a private /tmp would hide, and those of this Python and this program."""
+    paths = {Path(sys.prefix), Path(sys.base_prefix), _OWN_PROGRAM, *visible}
     return sorted(path for path in paths if path.is_relative_to(_PRIVATE) and path != _PRIVATE)
 
 

@@ -7,6 +7,7 @@ and variables by hand. Everything a process starts still ends with it.
 from __future__ import annotations
 
 import random
+import socket
 import sys
 from typing import Self
 
@@ -94,3 +95,7 @@ class PlainRuntime:
         address = self.node_address if request.host_network else self._block.next()
         number = await self._launcher.make_sandbox({})
         return PlainSandbox(self._launcher, number=number, address=address, request=request)
+
+    async def listen(self) -> socket.socket | None:
+        """Pods are on this machine's network."""
+        return None

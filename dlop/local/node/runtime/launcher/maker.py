@@ -6,13 +6,14 @@ than to make a network.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
 from typing import Any
 
 from . import jobs, wire
-from .network import Network, make_bridge, make_host, make_pod
+from .network import Network, listen, make_bridge, make_host, make_pod
 
 
 class Maker:
@@ -30,10 +31,22 @@ class Maker:
         (ready,) = self._inbox.receive()
         if "error" in ready.body:
             raise OSError(ready.body["errno"], ready.body["error"])
+        self._bridge = ready.files[0] if ready.files else None
 
     def order(self, number: int, body: dict[str, Any]) -> None:
         """Ask for a pod's namespaces."""
         wire.send(self.socket, {"id": number, "hostname": body["hostname"], "address": body["address"]})
+
+    def listen(self, address: str) -> jobs.Job:
+        """Have a socket made that listens in the network in which all pods meet.
+
+        Raises:
+            OSError: that is the host's.
+        """
+        bridge = self._bridge
+        if bridge is None:
+            raise OSError(errno.ENETDOWN, "pods have no network of their own")
+        return jobs.start(lambda _: ({}, [listen(bridge, address=address).detach()]))
 
     def made(self) -> list[wire.Message]:
         """What it has made meanwhile: each with the `id` it was ordered under, and the namespaces as open files, or an `error`."""
@@ -45,7 +58,7 @@ class Maker:
 
 def _work(connection: socket.socket, gateway: str | None, prefix_length: int) -> jobs.Answer:
     network = None if gateway is None else Network(make_bridge(gateway, prefix=prefix_length), gateway, prefix_length)
-    wire.send(connection, {"ready": True})
+    wire.send(connection, {"ready": True}, files=[] if network is None else [network.bridge])
     for order in _orders(connection):
         body, files = _make(network, order)
         wire.send(connection, body, files=files)

@@ -72,5 +72,11 @@ def connect(network: int | None, *, addresses: list[str], port: int, timeout_sec
     return socket.create_connection((addresses[-1], port), timeout_seconds)
 
 
+def listen(network: int, *, address: str) -> socket.socket:
+    """A socket that listens on a free port of an address, inside a network."""
+    setns(network, CLONE_NEWNET)
+    return socket.create_server((address, 0))
+
+
 def _own(kind: str) -> int:
     return os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)

@@ -7,6 +7,7 @@ it. Nothing here waits for a child: many pods can be started at a time.
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import signal
@@ -102,6 +103,7 @@ class Server:
             "sandbox": self._sandbox,
             "start": self._start,
             "connect": self._connect,
+            "listen": self._listen_for_pods,
             "signal": self._signal,
             "close": self._close,
         }
@@ -154,6 +156,13 @@ class Server:
 
     def _connect(self, body: dict[str, Any], _files: list[int]) -> None:
         job = self._host.connect(body["sandbox"], body)
+        self._expect(_Child(body["id"], job, wire.Inbox(job.socket)))
+
+    def _listen_for_pods(self, body: dict[str, Any], _files: list[int]) -> None:
+        maker = self._host.maker
+        if maker is None:
+            raise OSError(errno.ENETDOWN, "pods have no network of their own")
+        job = maker.listen(body["address"])
         self._expect(_Child(body["id"], job, wire.Inbox(job.socket)))
 
     def _signal(self, body: dict[str, Any], _files: list[int]) -> None:
