@@ -2,6 +2,8 @@
 
 A test that needs the real control plane and does not find its programs is skipped, and one loud line at the end of the
 run says so. With `DLOP_REQUIRE_CLUSTER=1` it fails.
+
+Tests of frameworks with huge packages are left out, which another line says, unless `-m` asks for them.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ hypothesis.settings.register_profile("dlop", deadline=None, derandomize=bool(os.
 hypothesis.settings.load_profile("dlop")
 
 _WITHOUT_CLUSTER = pytest.StashKey[list[str]]()
+_FRAMEWORKS = "frameworks"
+_LEFT_OUT = pytest.StashKey[list[pytest.Item]]()
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +38,18 @@ def pytest_configure(config: pytest.Config) -> None:
     # Else pytest-asyncio, asking for the loop that was there before its own, makes one and leaves it open.
     asyncio.set_event_loop(None)
     config.stash[_WITHOUT_CLUSTER] = []
+    config.stash[_LEFT_OUT] = []
+    config.addinivalue_line("markers", f"{_FRAMEWORKS}: needs huge packages; run by `hack/test --frameworks`")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _FRAMEWORKS in config.option.markexpr:
+        return
+    left_out = [item for item in items if item.get_closest_marker(_FRAMEWORKS)]
+    if left_out:
+        config.stash[_LEFT_OUT] += left_out
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker(_FRAMEWORKS)]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -54,6 +70,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if reasons:
         line = f"THE REAL API SERVER WAS NOT TESTED: {len(reasons)} tests skipped, {reasons[0]}"
         terminalreporter.write_line(line, red=True, bold=True)
+    if left_out := config.stash[_LEFT_OUT]:
+        line = f"{len(left_out)} tests of frameworks with huge packages were left out: `hack/test --frameworks` runs them"
+        terminalreporter.write_line(line, yellow=True)
 
 
 def _skipping_without_cluster(item: pytest.Item) -> Generator[None, None, None]:
