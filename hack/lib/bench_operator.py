@@ -2,22 +2,24 @@
 
 Prints a table; with `--json FILE` also writes the figures. The exit code is 0 whatever the figures are, and 1 only if
 something could not be measured or the counts do not add up. The operator runs as people run it, as `python -m dlop run`
-in a process of its own; its CPU time and memory are read from /proc: it needs Linux.
+in a process of its own; its CPU time and memory are read from /proc: it needs Linux. With `--kind`, jobs of that kind are
+measured, in turns with those of MXNet, which stand beside them.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvloop
 from bench_operator_creates import bare_speed, create_rows
 from bench_operator_finished import finished_rows
-from bench_operator_jobs import Load
+from bench_operator_jobs import MXNET, OTHER_KINDS, Load, MeasuredKind
 from bench_operator_life import first_child_rows, life_rows
-from bench_operator_load import IN_FLIGHT, Place, install
+from bench_operator_load import IN_FLIGHT, Place
 from bench_operator_many import many_rows
 from bench_operator_restart import restart_rows
 from bench_processes import serving
@@ -48,35 +50,36 @@ class Scale:
 QUICK = Scale(jobs=20, large_job_pods=50, rounds=1, gentle_jobs=10, finished_jobs=50, rest_seconds=2.0, cold_jobs=20)
 """Only to see that everything can be measured: the figures mean little."""
 
-Scenario = Callable[[Place, Scale], Awaitable[list[Row]]]
+Scenario = Callable[[Sequence[Place], Scale], Awaitable[list[list[Row]]]]
+"""Measures the same for each kind; the rows of each."""
 
 
-async def _jobs(place: Place, scale: Scale) -> list[Row]:
-    return await create_rows(place, Load(scale.jobs, 3), rounds=scale.rounds, at_least=0.80, name="jobs")
+async def _jobs(places: Sequence[Place], scale: Scale) -> list[list[Row]]:
+    return await create_rows(places, Load(scale.jobs, 3), rounds=scale.rounds, at_least=0.80, name="jobs")
 
 
-async def _large_job(place: Place, scale: Scale) -> list[Row]:
-    return await create_rows(place, Load(1, scale.large_job_pods), rounds=scale.rounds, at_least=0.85, name="large-job")
+async def _large_job(places: Sequence[Place], scale: Scale) -> list[list[Row]]:
+    return await create_rows(places, Load(1, scale.large_job_pods), rounds=scale.rounds, at_least=0.85, name="large-job")
 
 
-async def _restart(place: Place, scale: Scale) -> list[Row]:
-    return await restart_rows(place, pods=scale.large_job_pods, name="restart")
+async def _restart(places: Sequence[Place], scale: Scale) -> list[list[Row]]:
+    return [await restart_rows(place, pods=scale.large_job_pods, name="restart") for place in places]
 
 
-async def _life(place: Place, scale: Scale) -> list[Row]:
-    return await life_rows(place, jobs=scale.jobs, name="life")
+async def _life(places: Sequence[Place], scale: Scale) -> list[list[Row]]:
+    return [await life_rows(place, jobs=scale.jobs, name="life") for place in places]
 
 
-async def _first_child(place: Place, scale: Scale) -> list[Row]:
-    return await first_child_rows(place, jobs=scale.gentle_jobs, name="first-child")
+async def _first_child(places: Sequence[Place], scale: Scale) -> list[list[Row]]:
+    return [await first_child_rows(place, jobs=scale.gentle_jobs, name="first-child") for place in places]
 
 
-async def _finished(place: Place, scale: Scale) -> list[Row]:
-    return await finished_rows(place, jobs=scale.finished_jobs, rest_seconds=scale.rest_seconds, name="finished")
+async def _finished(places: Sequence[Place], scale: Scale) -> list[list[Row]]:
+    return [await finished_rows(place, jobs=scale.finished_jobs, rest_seconds=scale.rest_seconds, name="finished") for place in places]
 
 
-async def _cold_start(place: Place, scale: Scale) -> list[Row]:
-    return await many_rows(place.folder, jobs=scale.cold_jobs)
+async def _cold_start(places: Sequence[Place], scale: Scale) -> list[list[Row]]:
+    return [await many_rows(place, jobs=scale.cold_jobs) for place in places]
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -92,37 +95,51 @@ SCENARIOS: Mapping[str, Scenario] = {
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, print, and return the exit code."""
-    arguments_parser = parser("operator", __doc__)
-    arguments_parser.add_argument("--only", nargs="+", choices=SCENARIOS, metavar="NAME", help=f"only these of: {', '.join(SCENARIOS)}")
-    options = arguments_parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
     scale = QUICK if options.quick else Scale()
     wanted = [scenario for name, scenario in SCENARIOS.items() if name in (options.only or SCENARIOS)]
+    kinds = [MXNET] if options.kind is None else [OTHER_KINDS[options.kind], MXNET]
 
     def measured() -> list[Row]:
         with RealCluster.started() as cluster:
-            return uvloop.run(measure(cluster, wanted, scale))
+            return uvloop.run(measure(cluster, wanted, scale, kinds=kinds))
 
-    return tell(measured, json_path=options.json)
+    return tell(measured, json_path=options.json, beside="" if options.kind is None else MXNET.title)
 
 
-async def measure(cluster: RealCluster, scenarios: Sequence[Scenario], scale: Scale) -> list[Row]:
-    """Every figure, one after the other: they share the machine."""
+def _parser() -> argparse.ArgumentParser:
+    found = parser("operator", __doc__)
+    found.add_argument("--only", nargs="+", choices=SCENARIOS, metavar="NAME", help=f"only these of: {', '.join(SCENARIOS)}")
+    found.add_argument("--kind", choices=OTHER_KINDS, help="measure jobs of this kind, with those of MXNet beside them")
+    return found
+
+
+async def measure(cluster: RealCluster, scenarios: Sequence[Scenario], scale: Scale, *, kinds: Sequence[MeasuredKind]) -> list[Row]:
+    """Every figure, one after the other: they share the machine. Those of a second kind stand beside those of the first."""
     try:
-        async with _place(cluster) as place:
-            return [row for scenario in scenarios for row in await scenario(place, scale)]
+        async with _places(cluster, kinds) as places:
+            measured = [await scenario(places, scale) for scenario in scenarios]
     except (KubeError, ExceptionGroup) as error:
         raise MeasureError(f"the load could not do its part: {error!r}") from error
+    return [row for columns in measured for row in _side_by_side(*columns)]
+
+
+def _side_by_side(rows: list[Row], others: list[Row] | None = None) -> list[Row]:
+    if others is None:
+        return rows
+    return [replace(row, beside=other.value) for row, other in zip(rows, others, strict=True)]
 
 
 @contextlib.asynccontextmanager
-async def _place(cluster: RealCluster) -> AsyncIterator[Place]:
+async def _places(cluster: RealCluster, kinds: Sequence[MeasuredKind]) -> AsyncIterator[list[Place]]:
     bare = [str(_LIB / "bench_operator_bare.py"), cluster.url, cluster.token, str(cluster.ca_path)]
     client = Client(await connect(cluster.kubeconfig_path), limits=Limits(writes_in_flight=IN_FLIGHT))
     try:
-        await install(client)
         with serving(bare) as (process, _):
-            place = Place(client, cluster.kubeconfig_path, cluster.folder, process)
-            await bare_speed(place, _WARM_UP, name="warm-up")
-            yield place
+            places = [Place(client, cluster.kubeconfig_path, cluster.folder, process, kind) for kind in kinds]
+            for place in places:
+                await place.install()
+                await bare_speed(place, _WARM_UP, name="warm-up")
+            yield places
     finally:
         await client.close()

@@ -10,21 +10,23 @@ import asyncio
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 import orjson
-from bench_operator_jobs import Load, job_body, objects_of
-from bench_operator_load import Follower, Place, create_jobs, make_namespace
-from bench_operator_process import Operator, running_operator
-from bench_rows import MeasureError, Row, say
+from bench_operator_jobs import Load, objects_of
+from bench_operator_load import Follower, Place
+from bench_operator_process import Operator
+from bench_rows import Goal, MeasureError, Row, say
 
-from dlop.kube.client import Client
 from dlop.kube.resources import PODS, SERVICES
 from dlop.kube.watch import EventType, WatchEvent
 
 _WARM_UP_JOBS = 30
 _POD_BYTES = range(2_000, 3_500)
+# No slower than the kind beside it, as far as such a run can tell.
+_NO_SLOWER, _NO_DEARER = Goal(at_least=0.95), Goal(at_most=1.05)
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,10 @@ class Speed:
     cpu_microseconds: float
     other_writes: float = 0.0
     """How many writes besides the creates there were meanwhile: statuses, events."""
+
+
+Pair = tuple[Speed, Speed]
+"""The operator, and the bare client right before or after it."""
 
 
 class Counts:
@@ -53,26 +59,39 @@ class Counts:
         return self.counts[EventType.ADDED]
 
 
-async def create_rows(place: Place, load: Load, *, rounds: int, at_least: float, name: str) -> list[Row]:
-    """Both clients take turns, and in turns go first: whatever the server does meanwhile happens to both."""
+async def create_rows(places: Sequence[Place], load: Load, *, rounds: int, at_least: float, name: str) -> list[list[Row]]:
+    """Both clients take turns, and in turns go first, and so do the kinds: whatever the server does meanwhile happens to all."""
     say(f"{load.title}: {rounds} rounds of {load.objects} objects, in turns with the bare client")
-    pairs = [await _pair(place, load, name=f"{name}-{number}", operator_first=bool(number % 2)) for number in range(rounds)]
-    ours, bare = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    pairs: list[list[Pair]] = [[] for _ in places]
+    for number in range(rounds):
+        order = list(enumerate(places))
+        for column, place in reversed(order) if number % 2 else order:
+            pairs[column].append(await _pair(place, load, name=f"{name}-{number}", operator_first=bool(number % 2)))
+    return [_rows(found, load, at_least=at_least) for found in pairs]
+
+
+def _rows(pairs: Sequence[Pair], load: Load, *, at_least: float) -> list[Row]:
+    rounds, ours, bare = len(pairs), [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     speed = median(one.per_second / other.per_second for one, other in pairs)
     cost = median(one.cpu_microseconds / other.cpu_microseconds for one, other in pairs)
     counted = f"{load.objects:,} objects, {rounds} rounds"
     return [
-        Row(f"{load.title}: the operator, {counted}", median(each.per_second for each in ours), "objects a second"),
+        Row(f"{load.title}: the operator, {counted}", median(each.per_second for each in ours), "objects a second", ratio_goal=_NO_SLOWER),
         Row(f"{load.title}: the bare client, {counted}", median(each.per_second for each in bare), "objects a second"),
         Row(f"{load.title}: the operator against the bare client", speed, "ratio", at_least=at_least),
-        Row(f"{load.title}: CPU of the operator an object", median(each.cpu_microseconds for each in ours), "µs of CPU"),
+        Row(
+            f"{load.title}: CPU of the operator an object",
+            median(each.cpu_microseconds for each in ours),
+            "µs of CPU",
+            ratio_goal=_NO_DEARER,
+        ),
         Row(f"{load.title}: CPU of the bare client an object", median(each.cpu_microseconds for each in bare), "µs of CPU"),
         Row(f"{load.title}: CPU of the operator against the bare client's", cost, "ratio", at_most=1.4),
         Row(f"{load.title}: statuses and events meanwhile", median(each.other_writes for each in ours) / load.jobs, "writes a job"),
     ]
 
 
-async def _pair(place: Place, load: Load, *, name: str, operator_first: bool) -> tuple[Speed, Speed]:
+async def _pair(place: Place, load: Load, *, name: str, operator_first: bool) -> Pair:
     if operator_first:
         ours = await operator_speed(place, load, name=name)
         bare = await bare_speed(place, load, name=name)
@@ -80,7 +99,7 @@ async def _pair(place: Place, load: Load, *, name: str, operator_first: bool) ->
         bare = await bare_speed(place, load, name=name)
         ours = await operator_speed(place, load, name=name)
     say(
-        f"  dlop {ours.per_second:.0f}/s at {ours.cpu_microseconds:.0f} µs of CPU, "
+        f"  {place.kind.title}: dlop {ours.per_second:.0f}/s at {ours.cpu_microseconds:.0f} µs of CPU, "
         f"bare {bare.per_second:.0f}/s at {bare.cpu_microseconds:.0f} µs"
     )
     return ours, bare
@@ -91,8 +110,9 @@ async def _pair(place: Place, load: Load, *, name: str, operator_first: bool) ->
 
 async def bare_speed(place: Place, load: Load, *, name: str) -> Speed:
     """How fast the bare client creates the same objects."""
-    namespace = await make_namespace(place.client, f"{name}-bare")
-    objects = [found for number, body in enumerate(load.bodies(namespace)) for found in objects_of(body, uid=_uid(number))]
+    namespace = await place.make_namespace(f"{name}-bare")
+    bodies = load.bodies(place.kind, namespace)
+    objects = [found for number, body in enumerate(bodies) for found in objects_of(place.kind, body, uid=_uid(number))]
     _demand_size(len(orjson.dumps(objects[-1][1])))
     items = [(resource.path(namespace=namespace), body) for resource, body in objects]
     path = place.folder / f"{namespace}.json"
@@ -139,29 +159,29 @@ def _demand_size(pod_bytes: int) -> None:
 
 async def operator_speed(place: Place, load: Load, *, name: str) -> Speed:
     """How fast the operator creates the objects of jobs, from when it is let go until the last one is there."""
-    namespace = await make_namespace(place.client, name)
+    namespace = await place.make_namespace(name)
     counts = Counts()
     async with (
-        running_operator(place.kubeconfig, namespace=namespace, folder=place.folder) as operator,
+        place.operator(namespace) as operator,
         Follower(place.client, namespace, {PODS: counts.told, SERVICES: counts.told}) as follower,
     ):
-        await warm_up(place.client, operator, follower, counts, namespace=namespace)
-        return await _released(place.client, operator, follower, counts, load=load, namespace=namespace)
+        await warm_up(place, operator, follower, counts, namespace=namespace)
+        return await _released(place, operator, follower, counts, load=load, namespace=namespace)
 
 
-async def warm_up(client: Client, operator: Operator, follower: Follower, counts: Counts, *, namespace: str) -> None:
+async def warm_up(place: Place, operator: Operator, follower: Follower, counts: Counts, *, namespace: str) -> None:
     """A few jobs: code is loaded and connections are open, as they are in an operator that has run for more than a second."""
     load = Load(_WARM_UP_JOBS, 3)
-    await create_jobs(client, [job_body(f"warm-up-{number}", namespace=namespace, pods=3) for number in range(load.jobs)])
+    await place.create_jobs([place.kind.body(f"warm-up-{number}", namespace=namespace, pods=3) for number in range(load.jobs)])
     await follower.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects to warm up with")
     await operator.wait_idle()
     counts.counts.clear()
 
 
-async def _released(client: Client, operator: Operator, follower: Follower, counts: Counts, *, load: Load, namespace: str) -> Speed:
+async def _released(place: Place, operator: Operator, follower: Follower, counts: Counts, *, load: Load, namespace: str) -> Speed:
     before = await operator.samples()
     operator.pause()
-    await create_jobs(client, load.bodies(namespace))
+    await place.create_jobs(load.bodies(place.kind, namespace))
     cpu_before, began = operator.cpu_seconds, time.perf_counter()
     operator.go_on()
     ended = await follower.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects of the operator")

@@ -6,13 +6,9 @@ import asyncio
 from typing import Any
 
 import msgspec
-from bench_operator_jobs import JOBS, job_body
 from bench_operator_life import Lives
-from bench_operator_load import Place, create_jobs, make_namespace, many
-from bench_operator_process import running_operator
+from bench_operator_load import Place, many
 from bench_rows import MeasureError, Row, say
-
-from dlop.kube.client import Client
 
 _SETTLE_SECONDS = 1.0
 
@@ -20,11 +16,11 @@ _SETTLE_SECONDS = 1.0
 async def finished_rows(place: Place, *, jobs: int, rest_seconds: float, name: str) -> list[Row]:
     """Jobs that an earlier operator has brought to their end, and an operator that is started then."""
     say(f"{jobs} finished jobs: making them")
-    namespace = await make_namespace(place.client, name)
+    namespace = await place.make_namespace(name)
     status = await _real_end(place, namespace=namespace)
-    await _make_finished(place.client, jobs - 1, status=status, namespace=namespace)
+    await _make_finished(place, jobs - 1, status=status, namespace=namespace)
     say(f"{jobs} finished jobs: an operator that starts, and {rest_seconds:g} seconds of rest")
-    async with running_operator(place.kubeconfig, namespace=namespace, folder=place.folder) as operator:
+    async with place.operator(namespace) as operator:
         seen_after_seconds = await operator.wait_passes(jobs)
         starting_cpu_seconds = operator.cpu_seconds
         await asyncio.sleep(_SETTLE_SECONDS)
@@ -48,27 +44,27 @@ async def finished_rows(place: Place, *, jobs: int, rest_seconds: float, name: s
 
 async def _real_end(place: Place, *, namespace: str) -> dict[str, Any]:
     """The status of a job that an operator has seen through, its pods cleared away."""
-    lives = Lives(place.client, namespace, cleanPodPolicy="All")
-    async with running_operator(place.kubeconfig, namespace=namespace, folder=place.folder) as operator, lives.follower:
+    lives = Lives(place, namespace, cleanPodPolicy="All")
+    async with place.operator(namespace) as operator, lives.follower:
         running = asyncio.create_task(lives.run_pods())
         await lives.live(["example"])
         await operator.wait_quiet()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    job = await place.client.get(JOBS, "example", namespace=namespace)
+    job = await place.client.get(place.kind.resource, "example", namespace=namespace)
     status: dict[str, Any] = job["status"]
     if not status.get("dlop"):
         raise MeasureError(f"the status of a finished job has no record: {status}")
     return status
 
 
-async def _make_finished(client: Client, jobs: int, *, status: dict[str, Any], namespace: str) -> None:
+async def _make_finished(place: Place, jobs: int, *, status: dict[str, Any], namespace: str) -> None:
     names = [f"finished-{number}" for number in range(jobs)]
-    await create_jobs(client, [job_body(name, namespace=namespace, pods=3, cleanPodPolicy="All") for name in names])
+    await place.create_jobs([place.kind.body(name, namespace=namespace, pods=3, cleanPodPolicy="All") for name in names])
     patch = msgspec.json.encode({"status": status})
 
     async def finish(name: str) -> None:
-        path = JOBS.path(namespace=namespace, name=name, subresource="status")
-        await client.call("PATCH", path, body=patch, content_type="application/merge-patch+json")
+        path = place.kind.resource.path(namespace=namespace, name=name, subresource="status")
+        await place.client.call("PATCH", path, body=patch, content_type="application/merge-patch+json")
 
     await many(names, finish)

@@ -1,4 +1,4 @@
-"""Jobs to measure the operator with: MXJobs whose pods are as large as those of real training jobs (about 2.5 KB of JSON)."""
+"""Jobs to measure the operator with: of any of these kinds, with pods as large as those of real training jobs (about 2.5 KB of JSON)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,72 @@ from typing import Any
 
 import msgspec
 
-from dlop.frameworks.fioravanzo_mxjob import MXJob
+from dlop.declaration import ContainerProperties
+from dlop.frameworks import fioravanzo_mxjob
+from dlop.frameworks.kubeflow import jaxjob, paddlejob, pytorchjob
+from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, reader
 from dlop.kube.resources import PODS, SERVICES, Resource
 
-JOBS = MXJob.job_type.resource
 JobBody = dict[str, Any]
 _read_job = reader(CustomObject)
+
+
+@dataclass(frozen=True)
+class MeasuredKind:
+    """A kind of jobs. Each has a leader, which decides, and workers; without a leader all workers decide."""
+
+    job: type[DLJob]
+    leader: str = ""
+
+    @property
+    def resource(self) -> Resource:
+        """Where its jobs are on the API server."""
+        return self.job.job_type.resource
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return self.job.job_type.kind
+
+    def is_leader(self, pod: str) -> bool:
+        """Whether a pod of this name decides."""
+        return bool(self.leader) and f"-{self.leader.lower()}-" in pod
+
+    def body(self, name: str, *, namespace: str, pods: int, **run_policy: Any) -> JobBody:
+        """A job of so many pods."""
+        return {
+            "apiVersion": self.resource.api_version,
+            "kind": self.resource.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {**self._replica_specs(pods), "runPolicy": run_policy},
+        }
+
+    def _replica_specs(self, pods: int) -> JobBody:
+        counts = {self.leader: 1, "Worker": pods - 1} if self.leader else {"Worker": pods}
+        found = {role: self._replica_spec(role, count) for role, count in counts.items() if count}
+        return {self.job.replica_specs_field: found}
+
+    def _replica_spec(self, role: str, count: int) -> JobBody:
+        return {"replicas": count, "restartPolicy": _restart_policy(role), "template": _template(self.job)}
+
+
+class ListShapedKind(MeasuredKind):
+    """A kind whose roles are a list, with the restart policy in the pods."""
+
+    def _replica_specs(self, pods: int) -> JobBody:
+        found: JobBody = super()._replica_specs(pods)[self.job.replica_specs_field]
+        return {"replicaSpecs": [_listed(role, spec) for role, spec in found.items()]}
+
+
+MXNET = ListShapedKind(fioravanzo_mxjob.MXJob, leader="Scheduler")
+"""The kind that the others are measured beside."""
+OTHER_KINDS = {
+    "pytorch": MeasuredKind(pytorchjob.PyTorchJob, leader="Master"),
+    "paddle": MeasuredKind(paddlejob.PaddleJob, leader="Master"),
+    "jax": MeasuredKind(jaxjob.JAXJob),
+}
+"""Kinds whose pods do not grow with the job, by the names of their frameworks."""
 
 
 @dataclass(frozen=True)
@@ -33,45 +92,39 @@ class Load:
         """For people."""
         return f"{self.jobs:,} jobs of {self.pods} pods" if self.jobs > 1 else f"one job of {self.pods:,} pods"
 
-    def bodies(self, namespace: str) -> list[JobBody]:
+    def bodies(self, kind: MeasuredKind, namespace: str) -> list[JobBody]:
         """The jobs. They are restarted as a whole."""
-        return [job_body(f"job-{number}", namespace=namespace, pods=self.pods, restartScope="Job") for number in range(self.jobs)]
+        return [kind.body(f"job-{number}", namespace=namespace, pods=self.pods, restartScope="Job") for number in range(self.jobs)]
 
 
-def job_body(name: str, *, namespace: str, pods: int, **run_policy: Any) -> JobBody:
-    """A job of so many pods: the scheduler, which decides, and workers."""
-    roles = [
-        {"mxReplicaType": "SCHEDULER", "replicas": 1, "template": _template("Never")},
-        {"mxReplicaType": "WORKER", "replicas": pods - 1, "template": _template("OnFailure")},
-    ]
-    spec = {"replicaSpecs": [role for role in roles if role["replicas"]], "runPolicy": run_policy}
-    return {
-        "apiVersion": JOBS.api_version,
-        "kind": JOBS.kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": spec,
-    }
-
-
-def objects_of(body: JobBody, *, uid: str) -> list[tuple[Resource, JobBody]]:
+def objects_of(kind: MeasuredKind, body: JobBody, *, uid: str) -> list[tuple[Resource, JobBody]]:
     """What the operator creates for a job, in its order: all services, then all pods."""
     found = _read_job(msgspec.json.encode({**body, "metadata": {**body["metadata"], "uid": uid}}))
-    job = MXJob(found)
+    job = kind.job(found)
     replicas = [(role, index) for role in job.spec.roles for index in range(role.replicas)]
     services = [job.make_service(role, index) for role, index in replicas]
     pods = [job.make_pod(role, index, attempt=0) for role, index in replicas]
     return [*((SERVICES, service) for service in services if service is not None), *((PODS, pod) for pod in pods)]
 
 
-def _template(restart_policy: str) -> JobBody:
+def _restart_policy(role: str) -> str:
+    return "OnFailure" if role == "Worker" else "Never"
+
+
+def _listed(role: str, spec: JobBody) -> JobBody:
+    template = spec["template"]
+    pod = {"restartPolicy": spec["restartPolicy"], **template["spec"]}
+    return {"mxReplicaType": role.upper(), "replicas": spec["replicas"], "template": {**template, "spec": pod}}
+
+
+def _template(job: type[DLJob]) -> JobBody:
     return {
         "metadata": {
             "labels": {"app.kubernetes.io/name": "resnet", "app.kubernetes.io/part-of": "vision", "team": "perception"},
             "annotations": {"sidecar.istio.io/inject": "false", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
         },
         "spec": {
-            "restartPolicy": restart_policy,
-            "containers": [_container()],
+            "containers": [_container(job.container_properties)],
             "nodeSelector": {"accelerator": "a100-80gb"},
             "priorityClassName": "",
             "imagePullSecrets": [{"name": "registry-credentials"}],
@@ -87,7 +140,7 @@ def _template(restart_policy: str) -> JobBody:
     }
 
 
-def _container() -> JobBody:
+def _container(properties: ContainerProperties) -> JobBody:
     variables = {
         "PYTHONUNBUFFERED": "1",
         "NCCL_DEBUG": "WARN",
@@ -99,7 +152,7 @@ def _container() -> JobBody:
     }
     options = ["--network=resnet", "--num-layers=50", "--batch-size=256", "--num-epochs=90", "--kv-store=dist_sync", "--lr=0.4"]
     return {
-        "name": "mxnet",
+        "name": properties.name,
         "image": "registry.example.org/perception/train-imagenet:2026-01",
         "imagePullPolicy": "IfNotPresent",
         "command": ["python", "/opt/train/train_imagenet.py"],
@@ -109,7 +162,7 @@ def _container() -> JobBody:
             *({"name": name, "value": value} for name, value in variables.items()),
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         ],
-        "ports": [{"name": "mx-port", "containerPort": 9000, "protocol": "TCP"}],
+        "ports": [{"name": properties.port_name, "containerPort": properties.port, "protocol": "TCP"}],
         "resources": {
             "requests": {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "1"},
             "limits": {"memory": "64Gi", "nvidia.com/gpu": "1"},

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Iterable
 from statistics import mean, median, quantiles
 
-from bench_operator_jobs import JOBS, job_body
-from bench_operator_load import Follower, Kubelet, Place, create_jobs, make_namespace, many
-from bench_operator_process import Operator, running_operator
+import msgspec
+from bench_operator_load import Follower, Kubelet, Place, many
+from bench_operator_process import Operator
 from bench_rows import MeasureError, Row, say
 
+from dlop.engine.outcome import Phase
+from dlop.engine.record import Record
 from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject, PartialObject, Pod, reader
 from dlop.kube.resources import EVENTS, PODS, SERVICES
@@ -27,16 +29,16 @@ _read_pod, _read_job, _read_partial = reader(Pod), reader(CustomObject), reader(
 class Lives:
     """What becomes of the jobs of a namespace. Their pods run as soon as they are there."""
 
-    def __init__(self, client: Client, namespace: str, **run_policy: str) -> None:
+    def __init__(self, place: Place, namespace: str, **run_policy: str) -> None:
         self.running_pods = 0
         """How many pods were said to run."""
         self.writes: Counter[str] = Counter()
         """How often each job was changed: how often its status was written, for nobody changes anything else."""
-        self.follower = Follower(client, namespace, {PODS: self._told_of_pod, JOBS: self._told_of_job})
-        self._client = client
+        self.follower = Follower(place.client, namespace, {PODS: self._told_of_pod, place.kind.resource: self._told_of_job})
+        self._place = place
         self._namespace = namespace
         self._run_policy = run_policy
-        self._kubelet = Kubelet(client)
+        self._kubelet = Kubelet(place.client)
         self._pods: dict[str, list[Pod]] = {}
         self._phases: dict[str, str] = {}
         self._new_pods: asyncio.Queue[Pod] = asyncio.Queue()
@@ -49,9 +51,9 @@ class Lives:
 
     async def begin(self, names: list[str]) -> None:
         """Create jobs and wait until they and all their pods run."""
-        bodies = [job_body(name, namespace=self._namespace, pods=_PODS, **self._run_policy) for name in names]
+        bodies = [self._place.kind.body(name, namespace=self._namespace, pods=_PODS, **self._run_policy) for name in names]
         wanted = self.running_pods + _PODS * len(names)
-        await create_jobs(self._client, bodies)
+        await self._place.create_jobs(bodies)
         await self.follower.until(lambda: self.running_pods == wanted, what=lambda: f"{self.running_pods} running pods, not {wanted}")
         await self._all_are("Running", names)
 
@@ -63,8 +65,8 @@ class Lives:
         return await self._all_are("Succeeded", names) - last
 
     async def _succeed(self, name: str) -> None:
-        """First the workers, then the scheduler, which decides."""
-        pods = sorted(self._pods[name], key=lambda pod: "-scheduler-" in pod.metadata.name)
+        """First the workers, then the one that decides."""
+        pods = sorted(self._pods[name], key=lambda pod: self._place.kind.is_leader(pod.metadata.name))
         if len(pods) != _PODS:
             raise MeasureError(f"the job {name} has {len(pods)} pods, not {_PODS}")
         for pod in pods:
@@ -93,13 +95,19 @@ class Lives:
         self._phases[job.metadata.name] = _phase(bytes(job.status))
 
 
+class _Status(msgspec.Struct):
+    dlop: Record = Record()
+
+
+_decode = msgspec.json.Decoder(_Status).decode
+
+
 def _phase(status: bytes) -> str:
-    if b'"state":"Failed"' in status:
+    """As the operator's own record tells it, which is the same for every kind."""
+    phase = _decode(status or b"{}").dlop.phase
+    if phase == Phase.FAILED:
         raise MeasureError(f"a job has failed: {status.decode()}")
-    return next((phase for phase in ("Succeeded", "Running") if _MARKS[phase] in status), "")
-
-
-_MARKS = {"Succeeded": b'"state":"Succeeded"', "Running": b'"phase":"Running"'}
+    return phase
 
 
 def _owner(found: Pod | PartialObject) -> str:
@@ -110,9 +118,9 @@ def _owner(found: Pod | PartialObject) -> str:
 async def life_rows(place: Place, *, jobs: int, name: str) -> list[Row]:
     """A few jobs alone, then many at once, from creation to success."""
     say(f"the life of {_LONE_JOBS} jobs one by one, and of {jobs} at once")
-    namespace = await make_namespace(place.client, name)
-    lives = Lives(place.client, namespace)
-    async with running_operator(place.kubeconfig, namespace=namespace, folder=place.folder) as operator, lives.follower:
+    namespace = await place.make_namespace(name)
+    lives = Lives(place, namespace)
+    async with place.operator(namespace) as operator, lives.follower:
         running = asyncio.create_task(lives.run_pods())
         try:
             lone = await _lone_rows(place.client, operator, lives, namespace=namespace)
@@ -159,19 +167,19 @@ async def _crowd_rows(operator: Operator, lives: Lives, *, jobs: int) -> list[Ro
 async def first_child_rows(place: Place, *, jobs: int, name: str) -> list[Row]:
     """Jobs that come one by one: how soon does the first object of each appear?"""
     say(f"{jobs} jobs at {_GENTLE_JOBS_A_SECOND:g} a second: how soon is the first object of each there?")
-    namespace = await make_namespace(place.client, name)
+    namespace = await place.make_namespace(name)
     first: dict[str, float] = {}
 
     def told(event: WatchEvent) -> None:
         first.setdefault(_owner(_read_partial(event.object)), time.perf_counter())
 
     async with (
-        running_operator(place.kubeconfig, namespace=namespace, folder=place.folder) as operator,
+        place.operator(namespace) as operator,
         Follower(place.client, namespace, {SERVICES: told}) as follower,
     ):
-        await create_jobs(place.client, [job_body("warm-up", namespace=namespace, pods=_PODS)])
+        await place.create_jobs([place.kind.body("warm-up", namespace=namespace, pods=_PODS)])
         await follower.until(lambda: "warm-up" in first, what=lambda: "no services")
-        answered = await _create_gently(place.client, (f"job-{number}" for number in range(jobs)), namespace=namespace)
+        answered = await _create_gently(place, (f"job-{number}" for number in range(jobs)), namespace=namespace)
         await follower.until(lambda: first.keys() >= answered.keys(), what=lambda: f"services of {len(first)} jobs, not of {jobs}")
         await operator.wait_idle()
     # The operator may be faster than the answer to whoever created the job.
@@ -183,13 +191,14 @@ async def first_child_rows(place: Place, *, jobs: int, name: str) -> list[Row]:
     ]
 
 
-async def _create_gently(client: Client, names: Iterable[str], *, namespace: str) -> dict[str, float]:
+async def _create_gently(place: Place, names: Iterable[str], *, namespace: str) -> dict[str, float]:
     """Create jobs at a steady pace; when each was answered."""
     answered: dict[str, float] = {}
     loop = asyncio.get_running_loop()
     began = loop.time()
     for number, name in enumerate(names):
         await asyncio.sleep(max(0.0, began + number / _GENTLE_JOBS_A_SECOND - loop.time()))
-        await client.call("POST", JOBS.path(namespace=namespace), body=job_body(name, namespace=namespace, pods=_PODS))
+        body = place.kind.body(name, namespace=namespace, pods=_PODS)
+        await place.client.call("POST", place.kind.resource.path(namespace=namespace), body=body)
         answered[name] = time.perf_counter()
     return answered

@@ -7,17 +7,18 @@ import contextlib
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import msgspec
-from bench_operator_jobs import JOBS, JobBody
+from bench_operator_jobs import JobBody, MeasuredKind
+from bench_operator_process import Operator, running_operator
 from bench_rows import MeasureError
 
 from dlop.api.crd import definitions
-from dlop.frameworks.fioravanzo_mxjob import MXJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.objects import PartialObject, Pod, reader
 from dlop.kube.resources import NAMESPACES, PODS, Resource
@@ -36,24 +37,36 @@ _read_partial = reader(PartialObject)
 
 @dataclass(frozen=True)
 class Place:
-    """Where everything happens."""
+    """Where everything happens, and to jobs of which kind."""
 
     client: Client
     kubeconfig: Path
     folder: Path
     bare: subprocess.Popen[str]
+    kind: MeasuredKind
 
+    async def install(self) -> None:
+        """Let the server know the kind."""
+        await apply(self.client, definitions([self.kind.job]), say=lambda _: None)
+        await self.client.list(self.kind.resource)  # for a moment a server asks everybody to come back later, and the client does
 
-async def install(client: Client) -> None:
-    """Let the server know the kind."""
-    await apply(client, definitions([MXJob]), say=lambda _: None)
-    await client.list(JOBS)  # for a moment a server asks everybody to come back later, and the client does
+    async def make_namespace(self, name: str) -> str:
+        """A new namespace, so that nothing of earlier rounds or of other kinds has to be cleared away."""
+        called = f"{self.kind.resource.plural}-{name}"
+        await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": called}})
+        return called
 
+    def operator(self, namespace: str) -> AbstractAsyncContextManager[Operator]:
+        """An operator that looks after jobs of the kind in one namespace."""
+        return running_operator(self.kubeconfig, kind=self.kind.resource.qualified_name, namespace=namespace, folder=self.folder)
 
-async def make_namespace(client: Client, name: str) -> str:
-    """A new namespace, so that nothing of earlier rounds has to be cleared away."""
-    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    return name
+    async def create_jobs(self, bodies: Iterable[JobBody]) -> None:
+        """Create jobs as fast as the server takes them."""
+
+        async def create(body: JobBody) -> None:
+            await self.client.call("POST", self.kind.resource.path(namespace=body["metadata"]["namespace"]), body=body)
+
+        await many(bodies, create)
 
 
 async def many(items: Iterable[Item], work: Callable[[Item], Awaitable[Any]]) -> None:
@@ -67,15 +80,6 @@ async def many(items: Iterable[Item], work: Callable[[Item], Awaitable[Any]]) ->
     async with asyncio.TaskGroup() as group:
         for _ in range(IN_FLIGHT):
             group.create_task(one_after_another())
-
-
-async def create_jobs(client: Client, bodies: Iterable[JobBody]) -> None:
-    """Create jobs as fast as the server takes them."""
-
-    async def create(body: JobBody) -> None:
-        await client.call("POST", JOBS.path(namespace=body["metadata"]["namespace"]), body=body)
-
-    await many(bodies, create)
 
 
 class Follower:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from bench_operator_life import Lives
-from bench_operator_load import IN_FLIGHT, install, make_namespace
-from bench_operator_process import running_operator
+from bench_operator_load import IN_FLIGHT, Place
 from bench_processes import serving
 from bench_rows import Row, say
 
@@ -23,25 +23,25 @@ _LIB = Path(__file__).parent
 _PODS = 3
 
 
-async def many_rows(folder: Path, *, jobs: int) -> list[Row]:
+async def many_rows(elsewhere: Place, *, jobs: int) -> list[Row]:
     """Everything over HTTPS, with the server in a process of its own."""
-    with serving([str(_LIB / "bench_embedded.py"), "tls"]) as (_, place):
-        kubeconfig = folder / "embedded.kubeconfig"
-        kubeconfig.write_text(json.dumps(json.loads(place)["kubeconfig"]))
+    with serving([str(_LIB / "bench_embedded.py"), "tls"]) as (_, said):
+        kubeconfig = elsewhere.folder / "embedded.kubeconfig"
+        kubeconfig.write_text(json.dumps(json.loads(said)["kubeconfig"]))
         client = Client(await connect(kubeconfig), limits=Limits(writes_in_flight=IN_FLIGHT))
         try:
-            await install(client)
-            namespace = await make_namespace(client, "many")
-            grown = await _grow(client, kubeconfig, folder, jobs=jobs, namespace=namespace)
-            return [*grown, *await _start_cold(kubeconfig, folder, jobs=jobs, namespace=namespace)]
+            place = replace(elsewhere, client=client, kubeconfig=kubeconfig)
+            await place.install()
+            namespace = await place.make_namespace("many")
+            return [*await _grow(place, jobs=jobs, namespace=namespace), *await _start_cold(place, jobs=jobs, namespace=namespace)]
         finally:
             await client.close()
 
 
-async def _grow(client: Client, kubeconfig: Path, folder: Path, *, jobs: int, namespace: str) -> list[Row]:
+async def _grow(place: Place, *, jobs: int, namespace: str) -> list[Row]:
     say(f"embedded server: {jobs} jobs of {_PODS} pods are made and run")
-    lives = Lives(client, namespace)
-    async with running_operator(kubeconfig, namespace=namespace, folder=folder) as operator, lives.follower:
+    lives = Lives(place, namespace)
+    async with place.operator(namespace) as operator, lives.follower:
         running = asyncio.create_task(lives.run_pods())
         await lives.begin([f"job-{number}" for number in range(jobs)])
         running.cancel()
@@ -55,9 +55,9 @@ async def _grow(client: Client, kubeconfig: Path, folder: Path, *, jobs: int, na
     ]
 
 
-async def _start_cold(kubeconfig: Path, folder: Path, *, jobs: int, namespace: str) -> list[Row]:
+async def _start_cold(place: Place, *, jobs: int, namespace: str) -> list[Row]:
     say(f"embedded server: a cold start with {jobs} jobs and {_PODS * jobs} pods")
-    async with running_operator(kubeconfig, namespace=namespace, folder=folder) as operator:
+    async with place.operator(namespace) as operator:
         seen_after_seconds = await operator.wait_passes(jobs)
         cpu_seconds = operator.cpu_seconds
         samples = await operator.wait_quiet()

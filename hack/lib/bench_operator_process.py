@@ -15,7 +15,6 @@ from pathlib import Path
 import aiohttp
 import bench_processes
 import processes
-from bench_operator_jobs import JOBS
 from bench_rows import MeasureError
 from prometheus_client.parser import text_string_to_metric_families
 from real_cluster import free_port
@@ -167,11 +166,11 @@ class Operator:
 
 
 @contextlib.asynccontextmanager
-async def running_operator(kubeconfig: Path, *, namespace: str, folder: Path) -> AsyncIterator[Operator]:
-    """An operator that looks after one namespace, from when its caches are complete."""
+async def running_operator(kubeconfig: Path, *, kind: str, namespace: str, folder: Path) -> AsyncIterator[Operator]:
+    """An operator that looks after jobs of one kind in one namespace, from when its caches are complete."""
     port, log = free_port(), folder / f"operator-{namespace}-{time.monotonic_ns()}.log"
     command = [sys.executable, *PROGRAM, "run", "--kubeconfig", str(kubeconfig), "--namespaces", namespace]
-    flags = ["--kinds", JOBS.qualified_name, "--bind-address", f"127.0.0.1:{port}", "--leader-election=false", "--log-format", "json"]
+    flags = ["--kinds", kind, "--bind-address", f"127.0.0.1:{port}", "--leader-election=false", "--log-format", "json"]
     watchdog = processes.Watchdog()
     try:
         process = processes.start([*command, *flags], log_path=log, group=watchdog.group)

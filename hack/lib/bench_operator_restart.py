@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 from bench_operator_jobs import Load
-from bench_operator_load import Follower, Kubelet, Place, create_jobs, make_namespace
-from bench_operator_process import running_operator
+from bench_operator_load import Follower, Kubelet, Place
 from bench_rows import MeasureError, Row, say
 
 from dlop.engine.names import ATTEMPT_LABEL
@@ -42,13 +41,13 @@ async def restart_rows(place: Place, *, pods: int, name: str) -> list[Row]:
     """One pod of a large job fails, and all are made anew."""
     load = Load(1, pods)
     say(f"restart of {load.title}")
-    namespace = await make_namespace(place.client, name)
+    namespace = await place.make_namespace(name)
     attempts = Attempts()
     async with (
-        running_operator(place.kubeconfig, namespace=namespace, folder=place.folder) as operator,
+        place.operator(namespace) as operator,
         Follower(place.client, namespace, {PODS: attempts.told}) as follower,
     ):
-        await create_jobs(place.client, load.bodies(namespace))
+        await place.create_jobs(load.bodies(place.kind, namespace))
         await follower.until(lambda: len(attempts.of(0)) == pods, what=lambda: f"{len(attempts.of(0))} pods before the restart")
         await operator.wait_quiet()
         cpu_before, began = operator.cpu_seconds, time.perf_counter()

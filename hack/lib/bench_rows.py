@@ -20,6 +20,28 @@ class MeasureError(Exception):
 
 
 @dataclass(frozen=True)
+class Goal:
+    """What a figure is to be: at most, or at least, or neither."""
+
+    at_most: float | None = None
+    at_least: float | None = None
+
+    def __str__(self) -> str:
+        """In a few characters; empty where there is none."""
+        if self.at_most is not None:
+            return f"<= {self.at_most:,g}"
+        return "" if self.at_least is None else f">= {self.at_least:,g}"
+
+    def met(self, value: float | None) -> bool | None:
+        """Whether it is met; None where there is no goal or no figure."""
+        if value is None:
+            return None
+        if self.at_most is not None:
+            return value <= self.at_most
+        return None if self.at_least is None else value >= self.at_least
+
+
+@dataclass(frozen=True)
 class Row:
     """One figure and its goal: at most, or at least."""
 
@@ -28,20 +50,25 @@ class Row:
     unit: str
     at_most: float | None = None
     at_least: float | None = None
+    ratio_goal: Goal = Goal()
+    """How the figure is to compare with the one beside it."""
+    beside: float | None = None
+    """The same figure of something else, measured in the same run."""
 
     @property
-    def goal(self) -> str:
-        """The goal in a few characters; empty where there is none."""
-        if self.at_most is not None:
-            return f"<= {self.at_most:,g}"
-        return "" if self.at_least is None else f">= {self.at_least:,g}"
+    def goal(self) -> Goal:
+        """What the figure itself is to be."""
+        return Goal(self.at_most, self.at_least)
 
     @property
     def met(self) -> bool | None:
         """Whether the goal is met; None where there is none."""
-        if self.at_most is not None:
-            return self.value <= self.at_most
-        return None if self.at_least is None else self.value >= self.at_least
+        return self.goal.met(self.value)
+
+    @property
+    def ratio(self) -> float | None:
+        """The figure against the one beside it; None where there is none, or nothing to divide by."""
+        return self.value / self.beside if self.beside else None
 
 
 def parser(name: str, description: str | None) -> argparse.ArgumentParser:
@@ -52,8 +79,11 @@ def parser(name: str, description: str | None) -> argparse.ArgumentParser:
     return made
 
 
-def tell(measure: Callable[[], list[Row]], *, json_path: Path | None, needs_control_plane: bool = True) -> int:
-    """Measure, print the table, write the figures where they are wanted, and return the exit code."""
+def tell(measure: Callable[[], list[Row]], *, json_path: Path | None, needs_control_plane: bool = True, beside: str = "") -> int:
+    """Measure, print the table, write the figures where they are wanted, and return the exit code.
+
+    `beside` says what the figures beside the figures are of.
+    """
     try:
         if needs_control_plane:
             ensure_assets()
@@ -61,26 +91,38 @@ def tell(measure: Callable[[], list[Row]], *, json_path: Path | None, needs_cont
     except (AssetsError, ClusterError, MeasureError) as error:
         print(f"hack/bench: {error}", file=sys.stderr)
         return 1
-    print(table(rows))
+    print(table(rows, beside=beside))
     if json_path is not None:
         json_path.write_text(json.dumps(report(rows), indent=2) + "\n")
     return 0
 
 
-def table(rows: Sequence[Row]) -> str:
-    """The figures for people."""
+def table(rows: Sequence[Row], *, beside: str = "") -> str:
+    """The figures for people; with those beside them, if something is."""
     width = max(62, *(len(row.name) + len(row.unit) + 5 for row in rows))
-    lines = [f"{'':{width}}{'measured':>10}  {'goal':>9}"]
+    more = f"  {'':6}  {beside:>10}  {'ratio':>7}  {'goal':>9}" if beside else ""
+    lines = [f"{'':{width}}{'measured':>10}  {'goal':>9}{more}"]
     for row in rows:
-        verdict = {True: "met", False: "MISSED", None: ""}[row.met]
-        lines.append(f"{f'{row.name} ({row.unit})':{width}}{row.value:>10,.4g}  {row.goal:>9}  {verdict}".rstrip())
+        verdict = _VERDICTS[row.met]
+        line = f"{f'{row.name} ({row.unit})':{width}}{row.value:>10,.4g}  {row.goal!s:>9}  {verdict:6}"
+        lines.append(f"{line}{_beside(row)}".rstrip())
     return "\n".join(lines)
+
+
+_VERDICTS = {True: "met", False: "MISSED", None: ""}
+
+
+def _beside(row: Row) -> str:
+    if row.beside is None:
+        return ""
+    ratio = "" if row.ratio is None else f"{row.ratio:.3f}"
+    return f"  {row.beside:>10,.4g}  {ratio:>7}  {row.ratio_goal!s:>9}  {_VERDICTS[row.ratio_goal.met(row.ratio)]}"
 
 
 def report(rows: Sequence[Row]) -> dict[str, object]:
     """The figures for programs."""
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "kubernetes": KUBERNETES_VERSION}
-    return {"machine": machine, "rows": [{**asdict(row), "met": row.met} for row in rows]}
+    return {"machine": machine, "rows": [{**asdict(row), "met": row.met, "ratio": row.ratio} for row in rows]}
 
 
 def say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""Writes the tables of the README that are made from the code: commands, settings, policies, and what a framework may say and finds.
+"""Writes the tables of the README that are made from the code: kinds, commands, settings, policies, what a framework may say and finds.
 
 Called as a program. With `--check` it writes nothing, and fails when a table is out of date.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,16 +16,46 @@ from dlop.api.models import RunPolicyModel
 from dlop.commands.table import COMMANDS
 from dlop.engine.truth import truth_table_markdown
 from dlop.job import DLJob
+from dlop.old_flags import FLAGS, VARIABLES
+from dlop.registry import load_registry
 from dlop.settings import table
 
 ATTRIBUTES = "What a framework may say otherwise: attributes"
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
+def kinds_markdown() -> str:
+    """One row a kind."""
+    rows = "\n".join(_kind_row(kind) for kind in load_registry([]))
+    return f"| kind | roles | container | port | what it is |\n|---|---|---|---|---|\n{rows}"
+
+
+def _kind_row(kind: type[DLJob]) -> str:
+    roles, container = ", ".join(role.name for role in kind.replica_types), kind.container_properties
+    named = f"`{container.name}`" if container.name else "the first"
+    meaning = " ".join((kind.__doc__ or "").split())
+    return f"| `{kind.job_type.api_version}` {kind.job_type.kind} | {roles} | {named} | {container.port or ''} | {meaning} |"
+
+
 def settings_markdown() -> str:
     """One row a setting."""
     rows = [f"| `{row.flag}` | `{row.variable}` | {row.default or ''} | {row.meaning} |" for row in table()]
     return "\n".join(["| flag | variable | default | meaning |", "|---|---|---|---|", *rows])
+
+
+def old_flags_markdown() -> str:
+    """What becomes of the flags and variables of Kubeflow's operator: one row for those that share an answer."""
+    answers: dict[str, list[str]] = {}
+    for flag in FLAGS:
+        answers.setdefault(f"is refused: it {flag.meaning}" if flag.is_refused else flag.meaning, []).append(f"`{flag.flag}`")
+    for variable in VARIABLES:
+        answers.setdefault(variable.meaning, []).append(f"`{variable.name}`")
+    rows = [f"| {', '.join(names)} | {_with_marked_flags(answer)} |" for answer, names in answers.items()]
+    return "\n".join(["| flag or variable | here |", "|---|---|", *rows])
+
+
+def _with_marked_flags(text: str) -> str:
+    return re.sub(r"--[a-z-]+(=[:a-zA-Z]+)?", lambda flag: f"`{flag[0]}`", text)
 
 
 def commands_markdown() -> str:
@@ -68,8 +99,10 @@ def _first_sentence(text: str) -> str:
 def with_tables(page: str) -> str:
     """The page with its tables as they are now."""
     tables = {
+        "kinds": kinds_markdown(),
         "commands": commands_markdown(),
         "settings": settings_markdown(),
+        "old flags": old_flags_markdown(),
         "run policy": run_policy_markdown(),
         "truth table": truth_table_markdown(),
         "what a framework says": framework_markdown("What a framework m"),

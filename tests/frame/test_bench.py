@@ -36,6 +36,20 @@ def test_the_operators_benchmark_prints_a_table_and_writes_every_figure_with_its
     assert all(row["name"] in answer.stdout for row in rows)
 
 
+@pytest.mark.timeout(240)
+def test_the_figures_of_another_kind_stand_beside_those_of_mxnet_with_their_ratio(tmp_path: Path) -> None:
+    require_assets()
+    words = ("operator", "--quick", "--kind", "pytorch", "--only", "jobs", "life", "--json", tmp_path / "figures.json")
+    answer = run("hack/bench", *words, timeout_seconds=230.0)
+    assert answer.returncode == 0, answer.stderr
+    rows = json.loads((tmp_path / "figures.json").read_text())["rows"]
+
+    assert answer.stdout.splitlines()[0].split() == ["measured", "goal", "MXJob", "ratio", "goal"]
+    assert [row["name"] for row in rows if row["ratio"] != row["value"] / row["beside"]] == []
+    compared = [row["ratio_goal"] for row in rows if any(row["ratio_goal"].values())]
+    assert compared == [{"at_most": None, "at_least": 0.95}, {"at_most": 1.05, "at_least": None}]
+
+
 def test_the_benchmark_of_dlop_local_prints_a_table_and_writes_every_figure_with_its_goal(tmp_path: Path) -> None:
     answer = run("hack/bench", "local", "--quick", "--json", tmp_path / "figures.json")
     assert answer.returncode == 0, answer.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dlop.addresses import Page, sites
 from dlop.manifests.deployment import PROBES_PORT, Deployed, deployment
 from dlop.settings import Settings
 from tests.frame.scripts import ROOT
@@ -25,7 +26,8 @@ def test_the_image_runs_as_the_user_that_the_deployment_asks_for() -> None:
 
 def test_the_image_serves_probes_where_the_deployment_looks() -> None:
     assert f"EXPOSE {PROBES_PORT}\n" in DOCKERFILE
-    assert Settings().address(in_cluster=True) == ("0.0.0.0", PROBES_PORT)
+    (site,) = sites(Settings(), in_cluster=True)
+    assert (site.host, site.port, site.pages) == ("0.0.0.0", PROBES_PORT, frozenset(Page))
 
 
 def test_everything_that_the_image_copies_is_sent_to_its_builder() -> None:
