@@ -63,14 +63,13 @@ class Connections:
         tls = self._context(tls)
         wire = self._take(tls) or await self._connect(tls, seconds=connect_seconds)
         try:
-            answer = await wire.exchange(data, deadline=deadline)
+            return await self._exchange(wire, data, deadline=deadline)
         except LostError as error:
             if error.was_answered or not again:
                 raise
-            wire = await self._connect(tls, seconds=connect_seconds)
-            answer = await wire.exchange(data, deadline=deadline)
-        self._keep(wire)
-        return answer
+        left = deadline - asyncio.get_running_loop().time()
+        wire = await self._connect(tls, seconds=min(connect_seconds, left))
+        return await self._exchange(wire, data, deadline=deadline)
 
     async def close(self) -> None:
         """Close every connection, also under a call."""
@@ -83,13 +82,20 @@ class Connections:
         if ending:
             await asyncio.wait([wire.ended for wire in ending], timeout=_CLOSE_SECONDS)
 
+    async def _exchange(self, wire: Wire, data: bytes, *, deadline: float) -> Response:
+        try:
+            return await wire.exchange(data, deadline=deadline)
+        finally:
+            # Also after a call that was given up just when its answer had come: nobody else would ever use or close it.
+            self._keep(wire)
+
     # --- keeping -----------------------------------------------------------------------------------------------------
 
     def _take(self, tls: ssl.SSLContext | None) -> Wire | None:
         """The one that was used last, if it is as good as new."""
         while self._idle:
             wire = self._idle.pop()
-            if wire.tls is tls and not self._is_old(wire):
+            if wire.is_usable and wire.tls is tls and not self._is_old(wire):
                 return wire
             wire.close()
         return None
@@ -113,7 +119,7 @@ class Connections:
             self._sweep = asyncio.get_running_loop().call_at(self._idle[0].idle_since + KEEPALIVE_SECONDS, self._close_old)
 
     def _is_old(self, wire: Wire) -> bool:
-        return asyncio.get_running_loop().time() - wire.idle_since >= KEEPALIVE_SECONDS
+        return asyncio.get_running_loop().time() >= wire.idle_since + KEEPALIVE_SECONDS
 
     def _lost(self, wire: Wire) -> None:
         self._open.discard(wire)
@@ -123,6 +129,8 @@ class Connections:
     # --- connecting --------------------------------------------------------------------------------------------------
 
     async def _connect(self, tls: ssl.SSLContext | None, *, seconds: float) -> Wire:
+        if self._is_closed:
+            raise UnreachableError("this client has been closed")
         try:
             async with asyncio.timeout(seconds):
                 return await self._connected(tls, addresses=await self._addresses())
@@ -130,21 +138,21 @@ class Connections:
             raise UnreachableError(NO_CONNECTION_IN_TIME) from error
         except ssl.SSLCertVerificationError as error:
             raise UnreachableError(untrusted(error), is_distrust=True) from error
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # the latter is what uvloop may raise
             raise UnreachableError(refused(self._host, self._port, error)) from error
 
     async def _addresses(self) -> list[Any]:
         loop = asyncio.get_running_loop()
         try:
             return await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        except socket.gaierror as error:
+        except (socket.gaierror, UnicodeError) as error:
             raise UnreachableError(unresolved(self._host, error)) from error
 
     async def _connected(self, tls: ssl.SSLContext | None, *, addresses: list[Any]) -> Wire:
+        name = self._name(tls) if tls is not None else None
         connected = await aiohappyeyeballs.start_connection(
             addresses, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS, socket_factory=socket_that_notices_dead_peers
         )
-        name = (self._tls_server_name or self._host) if tls is not None else None
         wire = Wire(tls=tls, on_lost=self._lost)
         try:
             await asyncio.get_running_loop().create_connection(lambda: wire, sock=connected, ssl=tls, server_hostname=name)
@@ -152,12 +160,21 @@ class Connections:
             # Not the socket, which is asyncio's by now: closed behind its back, the loop would go on listening to the number.
             wire.close()
             raise
-        self._open.add(wire)
-        if self._is_closed:
+        if self._is_closed or not wire.is_usable:
             wire.close()
-        if not wire.is_usable:
             raise ConnectionResetError(errno.ECONNRESET, "it was closed at once")
+        self._open.add(wire)
         return wire
+
+    def _name(self, tls: ssl.SSLContext) -> str:
+        """The name that the server's certificate is to have; there, none ends with a dot."""
+        name = (self._tls_server_name or self._host).rstrip(".")
+        try:
+            # A name that can be none is found here: later it would be found with a socket open that nobody closes.
+            tls.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=name)
+        except ValueError as error:
+            raise UnreachableError(f"{name!r} can be no server's name ({error}); check the address and tls-server-name") from error
+        return name
 
     def _context(self, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
         """What to open a connection with: that of the credentials, or else what this machine trusts."""

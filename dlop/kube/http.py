@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 from yarl import URL
@@ -226,7 +226,7 @@ class HttpTransport:
     def _failure(self, request: Request, error: Exception) -> TransportError | AmbiguousWriteError:
         if isinstance(error, aiohttp.ClientConnectorCertificateError) or (isinstance(error, UnreachableError) and error.is_distrust):
             self._access.doubt()  # the cluster's authority may have been replaced, and so may the file
-        what = f"{request.method} {request.path} at {self.connection.server} ({self.connection.origin})"
+        what = f"{request.method} {request.path} at {_without_password(self.connection.server)} ({self.connection.origin})"
         if _nothing_was_sent(error):
             return TransportError(f"{what} could not be sent: {_reason(error)}")
         if request.is_write:
@@ -246,6 +246,11 @@ async def _at_most_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientH
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _AnswerLostError(str(error)) from error
+
+
+def _without_password(server: str) -> str:
+    url = urlsplit(server)
+    return url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
 
 
 def _nothing_was_sent(error: Exception) -> bool:

@@ -44,6 +44,7 @@ class Wire(asyncio.Protocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Response] | None = None
+        self._is_head = False
         self._parser = httptools.HttpResponseParser(self)
         self._begin()
 
@@ -59,6 +60,7 @@ class Wire(asyncio.Protocol):
         waiting: asyncio.Future[Response] = loop.create_future()
         self._waiting = waiting
         timer = loop.call_at(deadline, self._fail, TimeoutError())
+        self._is_head = data.startswith(b"HEAD ")
         # Whatever ends this before the answer does, leaves an answer behind that nobody may take for the next one's.
         self.is_usable = False
         try:
@@ -84,20 +86,26 @@ class Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """A piece of the answer. A server that speaks unasked has something to say about an earlier time."""
-        if self._waiting is None:
+        if not self._is_waiting():
             self.close()
             return
         self._was_answered = True
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.is_usable = False
             self._fail(LostError(f"the answer is no HTTP ({error})", was_answered=True))
 
-    def connection_lost(self, error: Exception | None) -> None:
-        """It has ended, perhaps as the end of an answer without a length."""
+    def eof_received(self) -> None:
+        """The server says no more, perhaps as the end of an answer without a length. asyncio closes the connection then."""
         self.is_usable = False
         if self._is_in_body and not self._has_length:
             self._succeed()
+        self._fail(LostError("the connection was closed", was_answered=self._was_answered))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """It has ended, and with it an answer that was not whole."""
+        self.is_usable = False
         reason = str(error) if error is not None else "the connection was closed"
         self._fail(LostError(reason or type(error).__name__, was_answered=self._was_answered))
         if not self.ended.done():
@@ -105,6 +113,11 @@ class Wire(asyncio.Protocol):
         self._on_lost(self)
 
     # --- what httptools tells ----------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """The first byte of an answer. After the one that was asked for, its rest would be taken for that to the next request."""
+        if not self._is_waiting():
+            self.is_usable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
@@ -114,19 +127,20 @@ class Wire(asyncio.Protocol):
         """All of them."""
         self._is_in_body = True
         self._has_length = "content-length" in self._headers or "transfer-encoding" in self._headers
+        if self._is_head and self._parser.get_status_code() >= 200:
+            self._succeed()  # and close the connection: httptools waits for a body
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
         self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """The end of an answer, or of one that only says to go on. A second one would be taken for that to the next request."""
+        """The end of an answer, or of one that only says to go on."""
         if self._parser.get_status_code() < 200:
             self._begin()
-            return
-        is_first = self._waiting is not None and not self._waiting.done()
-        self.is_usable = is_first and self._parser.should_keep_alive()
-        self._succeed()
+        elif self._is_waiting():
+            self.is_usable = self._parser.should_keep_alive() and self._is_sent()
+            self._succeed()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -137,6 +151,13 @@ class Wire(asyncio.Protocol):
         self._is_in_body = False
         self._has_length = False
         self._was_answered = False
+
+    def _is_waiting(self) -> bool:
+        return self._waiting is not None and not self._waiting.done()
+
+    def _is_sent(self) -> bool:
+        """Whether nothing of the request is left. A server that answers before has no use for the rest, and may never read it."""
+        return self._transport is not None and self._transport.get_write_buffer_size() == 0
 
     def _succeed(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -167,7 +188,7 @@ def written(request: Request, *, server: str, authorization: str | None) -> byte
         headers["content-length"] = str(len(request.body))
     lines = [f"{request.method} {prefix}{request.path}{query} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     head = "\r\n".join(lines)
-    if " " in request.path or not head.isascii() or len(head.splitlines()) != len(lines):
+    if " " in request.path or not head.isascii() or head.splitlines() != lines:
         raise TransportError(
             f"{request.method} {request.path!r} was not sent: its path or headers have characters that are not allowed there"
         )

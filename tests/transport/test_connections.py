@@ -126,7 +126,7 @@ async def test_a_large_body_arrives_whole() -> None:
         assert server.exchanges[0].body == body
 
 
-@pytest.mark.parametrize("token", ["a\r\nx-admin: yes", "a\nb", "naïve"])
+@pytest.mark.parametrize("token", ["a\r\nx-admin: yes", "a\nb", "a\n", "a\r\n", "naïve"])
 async def test_a_token_that_is_more_than_a_token_is_not_sent(token: str) -> None:
     async with wire(answer(json=POD)) as server:
         connection = Connection(server=server.url, credentials=FixedCredentials(Access(authorization=f"Bearer {token}")), origin="the test")
