@@ -57,17 +57,25 @@ def _render(document: Document, registry: Registry, *, namespace: str) -> list[J
             raise CommandError(f"{document.place()}: {error}") from error
         lines = [f"{document.place(problem.path)}: {problem}" for problem in error.__cause__.problems]
         raise CommandError("\n  ".join([f"{document.name} asks for what cannot be run:", *lines])) from error
-    for path in _overlooked(document.content, registry):
+    overlooked, refusals = _judged(document.content, registry)
+    if refusals:
+        lines = [f"{document.place(path)}: {path}: {message}" for path, message in refusals]
+        raise CommandError("\n  ".join([f"{document.name} asks for what an API server refuses:", *lines]))
+    for path in overlooked:
         say(f"{document.place(path)}: {path}: the kind has no such field; it has no effect, and an API server refuses or drops it")
     return found
 
 
-def _overlooked(manifest: JsonObject, registry: Registry) -> list[str]:
-    """The fields of a job that its definition does not have: most likely they are misspelt, or stand in the wrong place."""
-    from dlop.local.apiserver.custom.schema import Node  # noqa: PLC0415
+def _judged(manifest: JsonObject, registry: Registry) -> tuple[list[str], list[tuple[str, str]]]:
+    """What the definition of its kind says to a job: the fields that it does not have, and what it refuses, each with its path.
+
+    Fields that it does not have are most likely misspelt, or stand in the wrong place.
+    """
+    from dlop.local.apiserver.custom.custom_resources import CustomResourceRules  # noqa: PLC0415
 
     (definition,) = definitions_of([registry.get(manifest["apiVersion"], manifest["kind"])])
-    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    unknown: list[str] = []
-    Node(schema).prune(manifest.get("spec"), "spec", unknown)
-    return unknown
+    rules = CustomResourceRules(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    overlooked: list[str] = []
+    known = rules.read(manifest, overlooked)
+    errors = rules.validate(known, None, subresource=None)
+    return overlooked, [(error.path, error.message) for error in errors if error.path != "<nil>"]

@@ -73,10 +73,10 @@ def all_run(view: JobView) -> bool:
 
 
 def counted(kit: OperatorKit, what: str, kind: type[DLJob]) -> float:
-    """What the metrics of all operators together say of jobs of a kind in the default namespace."""
-    labels = {"kind": kind.job_type.resource.qualified_name, "namespace": "default"}
+    """What the counters of Kubeflow's operator, of all operators together, say of jobs of a kind in the default namespace."""
+    labels = {"job_namespace": "default", "framework": kind.framework_label}
     registries = (running.operator.metrics.registry for running in kit.operators)
-    return sum(registry.get_sample_value(f"dlop_jobs_{what}_total", labels) or 0.0 for registry in registries)
+    return sum(registry.get_sample_value(f"training_operator_jobs_{what}_total", labels) or 0.0 for registry in registries)
 
 
 def message_of(view: JobView, condition: str) -> str:

@@ -1,13 +1,12 @@
 """Every recorded run of the Kubeflow operator, played again under dlop, on the embedded API server and on the real one.
 
-One of them, with all that is different, also where it is not expected to work yet:
+One of them:
 
-    pytest tests/compat/test_goldens.py -k "embedded and pytorch-master-worker" --runxfail
+    pytest tests/compat/test_goldens.py -k "embedded and pytorch-master-worker"
 """
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import time
 
@@ -19,8 +18,8 @@ from dlop.kube.http import connect
 from dlop.local.cluster import EmbeddedCluster
 from dlop.testing.times import LoopClock
 from dlop.testing.virtual_time import run
-from tests.compat.golden_differences import allowed_for
-from tests.compat.golden_kinds import NOT_YET, STILL_DIFFERENT, kind_of, not_yet
+from tests.compat.golden_differences import ALLOWED, allowed_for
+from tests.compat.golden_kinds import kind_of
 from tests.compat.golden_player import Golden, Report, goldens, play
 from tests.compat.golden_stage import ON_A_REAL_SERVER, ON_VIRTUAL_TIME, stage
 
@@ -32,9 +31,7 @@ def recordings(server: str) -> list[ParameterSet]:
 
 def recording(server: str, name: str) -> ParameterSet:
     bugs = "".join(f"-without-bug-{allowed.bug}" for allowed in allowed_for(name) if allowed.bug is not None)
-    reason = not_yet(server, name)
-    marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
-    return pytest.param(name, id=f"{server}-{name}{bugs}", marks=marks)
+    return pytest.param(name, id=f"{server}-{name}{bugs}")
 
 
 async def on_embedded(golden: Golden) -> Report:
@@ -81,16 +78,6 @@ def test_all_thirty_one_recordings_are_here() -> None:
     assert len(list(goldens())) == 31
 
 
-def test_whatever_is_said_to_be_impossible_yet_is_the_name_of_a_recording() -> None:
-    names = [f"{server}-{name}" for name in goldens() for server in ("embedded", "real")]
-    assert [pattern for pattern in NOT_YET if not fnmatch.filter(names, pattern)] == []
-
-
-def test_a_recording_that_cannot_be_played_yet_differs_only_where_it_is_said() -> None:
-    assert {name: [wrong.path for wrong in played(name).wrong] for name in STILL_DIFFERENT} == STILL_DIFFERENT
-
-
 def test_every_allowed_difference_is_found_somewhere() -> None:
-    ready = [name for name in goldens() if not_yet("embedded", name) is None]
-    used = {difference for name in ready for difference in played(name).used}
-    assert used == {allowed.name for name in ready for allowed in allowed_for(name)}
+    used = {difference for name in goldens() for difference in played(name).used}
+    assert used == {allowed.name for allowed in ALLOWED}

@@ -282,5 +282,5 @@ async def test_bug_12_metrics_count_everything_once_whatever_conflicts_and_resta
         await kit.operator.crash()
         await kit.start_operator()
         await asyncio.sleep(600)
-        found = {what: counted(kit, what, PyTorchJob) for what in ("created", "succeeded", "failed", "restarted")}
-        assert found == {"created": 3, "succeeded": 1, "failed": 2, "restarted": 2}
+        found = {what: counted(kit, what, PyTorchJob) for what in ("created", "successful", "failed", "restarted")}
+        assert found == {"created": 3, "successful": 1, "failed": 2, "restarted": 2}

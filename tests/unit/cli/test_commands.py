@@ -212,6 +212,19 @@ def test_a_misspelt_field_is_not_overlooked(manifest: Path, capsys: pytest.Captu
     assert [found["kind"] for found in objects(captured.out)]
 
 
+def test_what_the_definition_refuses_is_told_with_file_line_and_path(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    template = "{spec: {containers: [{name: pytorch, image: trainer:1}]}}"
+    roles = f"    Master: {{template: {template}}}\n    Worker: {{replicas: 0, template: {template}}}\n"
+    head = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata:\n  name: 1st\nspec:\n  pytorchReplicaSpecs:\n"
+    manifest.write_text(head + roles)
+    assert main(["render", str(manifest)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"{manifest}:4: metadata.name: Invalid value: " in captured.err
+    assert f"{manifest}:7: spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1" in captured.err
+    assert f"{manifest}:8: spec.pytorchReplicaSpecs[Worker].replicas: Forbidden: must be at least 1" in captured.err
+
+
 BAD_FILES = {
     "no YAML": ("a: [1\nb: 2\n", ":2: this is no YAML: "),
     "a tab": ("a:\n\tb: 1\n", ":2: this is no YAML: "),
