@@ -112,11 +112,16 @@ class Applier:
         if memory is None or not memory.refusals:
             return False
         places = {(each.resource, each.name) for each in plan.creations} | {(each.resource, each.name) for each in plan.changes}
-        if not places.isdisjoint(memory.refusals):
+        if not places.isdisjoint(memory.refusals) or self._is_end(plan):
             return False
         memory.forget_refusals()
         self.applied.worsen(Next.AT_ONCE, None)
         return True
+
+    def _is_end(self, plan: Plan) -> bool:
+        """Whether the job ends here. It may do so because of what was refused: made anew without that, it would not."""
+        phase = None if plan.status is None else self.job.phase_in(plan.status)
+        return phase is not None and phase.is_end
 
     # --- deleting ----------------------------------------------------------------------------------------------------
 
@@ -154,12 +159,19 @@ class Applier:
         if written.result is Result.REFUSED:
             self._refused(change, written)
             return False
-        if written.result is not Result.DONE:
+        if written.result not in (Result.DONE, Result.SAME):
             self.applied.worsen(Next.AFTER_A_WHILE, written.error)
             return False
-        self.applied.writes += 1
+        is_refused_no_more = self._forget_refusal(change)
+        self.applied.writes += 1 if written.result is Result.DONE or is_refused_no_more else 0
+        return True
+
+    def _forget_refusal(self, change: Change) -> bool:
+        """Says whether there was one: then the status still tells of it."""
         memory = self.memories.find(self.writer.uid)
-        if memory is not None and memory.refusals.pop((change.resource, change.name), None) is not None and not memory.refusals:
+        if memory is None or memory.refusals.pop((change.resource, change.name), None) is None:
+            return False
+        if not memory.refusals:
             memory.forget_refusals()
         return True
 

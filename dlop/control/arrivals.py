@@ -16,7 +16,7 @@ from dlop.control.memory import Memories
 from dlop.kube.cache import Change
 from dlop.kube.expectations import Child, Expectations
 from dlop.kube.handlers import Handler
-from dlop.kube.objects import CustomObject, KubeObject, ObjectMeta, Pod, PodGroup, PodStatus
+from dlop.kube.objects import CustomObject, KubeObject, ObjectMeta, PartialObject, Pod, PodGroup, PodStatus
 from dlop.kube.resources import Resource
 from dlop.kube.workqueue import WorkQueue
 
@@ -193,4 +193,5 @@ def _matters(old: KubeObject, new: KubeObject) -> bool:
     if isinstance(old, PodGroup) and isinstance(new, PodGroup):
         # A scheduler counts in the status what each pod does, and the pods tell that themselves.
         return old.status.phase != new.status.phase or old.spec != new.spec
-    return True
+    # An autoscaler has a new status every few seconds, and it is not kept.
+    return not isinstance(new, PartialObject) or not _differ_in_status_alone(before, after)

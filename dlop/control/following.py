@@ -132,7 +132,8 @@ class Following:
         refusals = {resource: await self._refusal(kind, resource) for resource in kind.all_others}
         missing = {resource: refusal for resource, refusal in refusals.items() if refusal is not None}
         for scope in self._machinery.scopes:
-            scope.note_unserved(resource for resource, refusal in missing.items() if isinstance(refusal, NotFoundError))
+            unserved = (resource for resource, refusal in missing.items() if isinstance(refusal, NotFoundError))
+            scope.note_unserved(unserved, of=refusals)
             for informer in scope.add_others(kind, without=missing):
                 self._spawn(informer.run(), name=f"informer of {informer.resource.plural}")
         for scope in self._machinery.scopes:

@@ -122,9 +122,9 @@ class Scope:
         informer = self._informers.get(resource)
         return informer is not None and informer.synced
 
-    def note_unserved(self, resources: Iterable[Resource]) -> None:
-        """The server says of these that it does not know them."""
-        self._unserved |= set(resources)
+    def note_unserved(self, resources: Iterable[Resource], *, of: Iterable[Resource]) -> None:
+        """The server says of these that it does not know them, and of the rest of those that were asked for that it does."""
+        self._unserved = (self._unserved - set(of)) | set(resources)
 
     def is_unserved(self, resource: Resource) -> bool:
         """Whether the server does not know a resource, as far as one can tell."""

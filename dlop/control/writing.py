@@ -48,6 +48,7 @@ class Result(Enum):
     """What has become of a write."""
 
     DONE = "done"
+    SAME = "the server has left the object as it was"
     REFUSED = "the server does not take the object"
     TAKEN = "the name belongs to another object"
     STALE = "the caches are behind: what was asked for is there, or gone, already"
@@ -120,21 +121,26 @@ class Writer:
         return DONE
 
     async def change(self, change: Change) -> Written:
-        """Change an object, if it is still the same. What the body does not name stays as it is."""
+        """Change an object, if it is still the same. What the body does not name stays as it is.
+
+        A definition may drop what is written, or a webhook put it back: then seeing it written would only lead to another try.
+        """
         made_of = {name: value for name, value in change.body.items() if name not in ("apiVersion", "kind")}
         metadata = {"uid": change.uid, "annotations": change.body["metadata"].get("annotations") or {}}
+        before = self.scope.child(change.resource, namespace=self.key.namespace, name=change.name)
         try:
-            await self._merge(change.resource, change.name, {**made_of, "metadata": metadata})
+            version = await self._merge(change.resource, change.name, {**made_of, "metadata": metadata})
         except (NotFoundError, ConflictError) as error:
             return Written(Result.STALE, error)
         except KubeError as error:
             return Written(Result.REFUSED if _is_refusal(error) else Result.UNKNOWN, error)
-        return DONE
+        return Written(Result.SAME) if before is not None and before.metadata.resource_version == version else DONE
 
-    async def _merge(self, resource: Resource, name: str, body: JsonObject) -> None:
+    async def _merge(self, resource: Resource, name: str, body: JsonObject) -> str:
+        """Says which version of the object it has become; empty when the server does not."""
         path = resource.path(namespace=self.key.namespace, name=name)
         answer = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
-        self._note(resource, answer.body)
+        return self._note(resource, answer.body)
 
     async def patch_status(self, patch: Mapping[str, Any], *, resource_version: str) -> None:
         """Change the job's status, if nobody has changed the job since.
@@ -201,13 +207,14 @@ class Writer:
         if self.scope.cache(child.resource) is not None:
             self.expectations.expect(self.uid, child)
 
-    def _note(self, resource: Resource, body: bytes) -> None:
+    def _note(self, resource: Resource, body: bytes) -> str:
         try:
             version = _read_partial(body).metadata.resource_version
         except msgspec.DecodeError:
             log.warning("the answer to a write is no object", resource=resource.qualified_name)
-            return
+            return ""
         self.scope.gate.wrote(self.uid, resource, version)
+        return version
 
 
 def _is_refusal(error: KubeError) -> bool:

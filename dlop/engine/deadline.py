@@ -13,6 +13,8 @@ from dlop.engine.times import earliest, read
 from dlop.engine.waiting import waiting_pods, why_waiting
 from dlop.kube.objects import Pod
 
+_NOT_STARTED = (ReplicaState.MISSING, ReplicaState.PENDING)
+
 
 def missed(case: Case, progress: Progress, *, started_at: float, blocked: Blocked | None) -> Verdict | None:
     """The end of a job whose time is up."""
@@ -48,8 +50,13 @@ def _start_deadlines(case: Case, progress: Progress, *, started_at: float, block
         yield max(started_at, created.timestamp() if created else started_at) + seconds, _described(pod)
     if any(each.state is ReplicaState.PENDING and each.pod is None for role in progress.roles for each in role.replicas):
         yield max(started_at, case.now) + seconds, "a pod that is created now"
-    if blocked is not None:
-        yield max(started_at, read(blocked.since) or started_at) + seconds, f"{blocked.message}; it"
+    if blocked is not None and any(role.count(*_NOT_STARTED) for role in progress.roles):
+        yield max(started_at, read(blocked.since) or started_at, _lost_last(case)) + seconds, f"{blocked.message}; it"
+
+
+def _lost_last(case: Case) -> float:
+    """When what was lost last could start again: before that, what is in the way may have been in nobody's."""
+    return max((read(retry.until) or 0.0 for retry in case.stored.record.retries.values()), default=0.0)
 
 
 def _described(pod: Pod) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dlop.engine.case import Case
 from dlop.engine.names import Reason
+from dlop.engine.progress import Progress, ReplicaState
 from dlop.engine.record import Blocked
 from dlop.engine.times import written
 from dlop.kube.objects import PodGroup
@@ -31,10 +32,10 @@ def is_yet_to_start(case: Case) -> bool:
     return case.stored.started_at is None and not case.pods and is_held(case)
 
 
-def waiting_for_group(case: Case) -> Blocked | None:
+def waiting_for_group(case: Case, progress: Progress) -> Blocked | None:
     """Why the pods of a job are not made, when it takes longer than usual. The words stay the same as long as it waits."""
     gang, group = case.job.gang, case.group
-    if gang is None or group is None or not is_held(case):
+    if gang is None or group is None or not _is_somebody_held(case, progress):
         return None
     what = f"podgroup {gang.name}"
     before = case.stored.record.blocked
@@ -46,12 +47,17 @@ def waiting_for_group(case: Case) -> Blocked | None:
     return Blocked(object=what, reason=Reason.NOT_LET_IN, message=message, since=written(case.now))
 
 
-def told_next(case: Case) -> float | None:
+def told_next(case: Case, progress: Progress) -> float | None:
     """When that is to be told."""
-    if case.group is None or not is_held(case):
+    if case.group is None or not _is_somebody_held(case, progress):
         return None
     moment = _told_at(case.group)
     return moment if case.now < moment else None
+
+
+def _is_somebody_held(case: Case, progress: Progress) -> bool:
+    """A job all of whose pods are there may get a group later on: the operator was told to only then, or somebody took the first away."""
+    return is_held(case) and any(role.count(ReplicaState.MISSING) for role in progress.roles)
 
 
 def _told_at(group: PodGroup) -> float:

@@ -103,7 +103,8 @@ def _begin_anew(case: Case, account: Account, *, since: float, size: str) -> Pla
     begin_anew(account.ledger)
     progress = restart.from_the_start(account.progress)
     outcome = resizing_of(case, progress, _closed(case, account), since=since, size=size)
-    told = (*events.of_losses(account), Event(EventType.NORMAL, outcome.reason, outcome.message))
+    begun_anew = Event(EventType.NORMAL, outcome.reason, outcome.message)
+    told = (*events.of_phase(case.stored.phase, outcome), *events.of_losses(account), begun_anew)
     return Plan(status=changed_status(case.job, outcome), events=told)
 
 
@@ -111,7 +112,7 @@ def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | Non
     progress = restart.started_again(account.progress, account.losses, scope=case.policy.restart_scope)
     resting = backoff.resting(account.ledger.retries, now=case.now)
     # What dlop itself waits for is told like anything in the way, but no deadline runs meanwhile.
-    told = blocked or nothing_to_run(case) or waiting_for_group(case) or backoff.explained(case, resting, account.ledger.retries)
+    told = blocked or nothing_to_run(case) or waiting_for_group(case, progress) or backoff.explained(case, resting, account.ledger.retries)
     pods = (*outdated_and_written_off(case), *surplus_pods(case))
     services = (*surplus_services(case), *services_outdated_by_edits(case))
     gone = deletions(pods, services) + overdue(case, case.snapshot.pods) + passed(case)
@@ -140,7 +141,7 @@ def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | Non
             next_deadline(case, then, started_at=since, blocked=blocked),
             *next_overdue(case, case.snapshot.pods),
             *resting.values(),
-            told_next(case),
+            told_next(case, progress),
         ),
         is_complete=nothing_is_left(case, account, then, gone + edited),
     )

@@ -6,22 +6,22 @@ So all of them are begun anew, as one attempt of the whole job. That is nobody's
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dlop.engine.case import Case
 from dlop.engine.ledger import Ledger
 from dlop.engine.names import SIZE_ANNOTATION
 from dlop.engine.progress import Progress, ReplicaState
+from dlop.engine.sight import has_begun
 from dlop.kube.objects import Pod
 
-_HAS_BEGUN = (ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
+_GOES_ON = (ReplicaState.PENDING, ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
 
 
 def former_size(case: Case, progress: Progress) -> str:
     """What replicas that have begun were told, if that is not true any more; else empty. Those that have not are made anew anyway."""
     size = case.job.size if case.is_edited else ""
-    if not size:
-        return ""
-    begun = (replica.pod for role in progress.roles for replica in role.replicas if replica.pod and replica.state in _HAS_BEGUN)
-    return next((told for told in map(_told, begun) if told not in ("", size)), "")
+    return next((told for told in map(_told, _begun(progress)) if told not in ("", size)), "") if size else ""
 
 
 def begin_anew(ledger: Ledger) -> None:
@@ -30,6 +30,14 @@ def begin_anew(ledger: Ledger) -> None:
     ledger.role_attempts.clear()
     ledger.retries.clear()
     ledger.forget_all()
+
+
+def _begun(progress: Progress) -> Iterator[Pod]:
+    """The pods that keep what they were made of: also those that only wait for another container."""
+    for role in progress.roles:
+        for replica in role.replicas:
+            if replica.pod is not None and replica.state in _GOES_ON and has_begun(replica.pod, role.spec):
+                yield replica.pod
 
 
 def _told(pod: Pod) -> str:

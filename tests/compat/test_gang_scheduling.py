@@ -238,6 +238,35 @@ async def test_a_definition_of_groups_that_goes_away_is_told_and_running_pods_ar
         assert (await groups.spec())["minMember"] == 2
 
 
+@virtual_time
+async def test_rights_that_are_missing_are_told_also_where_the_definition_was_missing_before() -> None:
+    async with OperatorKit([PyTorchJob], operator=False, options=BY_VOLCANO) as kit:
+        server = kit.new_server()
+        await kit.start_operator(server)
+        view = await kit.submit(job(PyTorchJob))
+        await kit.until(view, reached=lambda view: "does not serve" in message_of(view, "Blocked"), within_seconds=5)
+        server.faults.fail_before(FORBIDDEN, match=Match(plural="podgroups"), times=100_000)
+        await apply(kit.client, [definition(VOLCANO)], say=lambda _: None)
+        await kit.until(view, reached=lambda view: "dlop deploy --with gang" in message_of(view, "Blocked"), within_seconds=200)
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Inqueue"])
+@virtual_time
+async def test_a_definition_that_drops_a_field_of_the_group_makes_no_hot_loop(phase: str) -> None:
+    dropping = definition(VOLCANO)
+    del dropping["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["minResources"]
+    async with OperatorKit([PyTorchJob], operator=False, options=BY_VOLCANO) as kit:
+        await apply(kit.client, [dropping], say=lambda _: None)
+        await kit.start_operator()
+        view = await kit.submit(job(PyTorchJob, runPolicy={"schedulingPolicy": {"minResources": {"cpu": "2"}}}))
+        groups = Groups(kit.client, VOLCANO)
+        await until_grouped(kit, groups)
+        await groups.say(phase)
+        assert await kit.writes_at_rest() == []
+        assert len(view.pods) == (2 if phase == "Inqueue" else 0)
+        assert len(server_patches(kit)) < 10
+
+
 # --- crashes and stale caches --------------------------------------------------------------------------------------------
 
 
@@ -287,3 +316,33 @@ async def test_a_pod_that_is_lost_waits_for_volcano_like_any_other_and_the_other
         assert list(view.pods) == ["demo-master-0"]
         await groups.say("Inqueue")
         await kit.until(view, phase="Running", reached=lambda view: len(view.pods) == 2 and all_run(view), within_seconds=30)
+
+
+@virtual_time
+async def test_nothing_is_in_the_way_of_a_job_whose_pods_are_all_there_while_a_new_group_of_it_waits() -> None:
+    async with gang_kit(PyTorchJob) as (kit, groups):
+        view = await kit.submit(job(PyTorchJob))
+        await let_in(kit, groups)
+        await kit.until(view, phase="Running", reached=all_run)
+        await kit.client.delete(groups.resource, "demo", namespace="default")
+        await kit.until(view, reached=lambda _: created(kit, "podgroups") == ["demo", "demo"], within_seconds=5)
+        await groups.say("Pending")
+        await asyncio.sleep(120)
+        assert view.condition("Blocked") is None
+        await kit.client.delete(PODS, "demo-worker-0", namespace="default")
+        await kit.until(view, reached=lambda view: "has not let it in" in message_of(view, "Blocked"), within_seconds=120)
+
+
+@virtual_time
+async def test_a_job_that_runs_is_not_ended_for_want_of_a_group_and_one_that_has_lost_a_pod_has_its_full_time() -> None:
+    async with gang_kit(PyTorchJob, options=BY_PLUGINS) as (kit, groups):
+        view = await kit.submit(job(PyTorchJob, runPolicy={"startDeadlineSeconds": 60}))
+        await kit.until(view, phase="Running", reached=all_run)
+        await kit.client.delete(CUSTOM_RESOURCE_DEFINITIONS, groups.resource.qualified_name)
+        await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=60)
+        await asyncio.sleep(600)
+        assert (view.phase, all_run(view)) == ("Running", True)
+        await kit.client.delete(PODS, "demo-worker-0", namespace="default")
+        await asyncio.sleep(50)
+        assert (view.phase, list(view.pods)) == ("Running", ["demo-master-0"])
+        await kit.until(view, phase="Failed", within_seconds=60)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+
+from prometheus_client import generate_latest
 
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.kube.errors import JsonObject
+from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_manifests import manifest
@@ -65,3 +69,23 @@ async def test_bug_19_is_not_there_a_finished_job_has_no_autoscaler() -> None:
         await kit.until(job, phase="Running", reached=lambda _: len(autoscalers(kit)) == 1)
         await kit.until(job, phase="Succeeded", reached=lambda _: not autoscalers(kit))
         assert await kit.writes_at_rest() == []
+
+
+@virtual_time
+async def test_what_the_autoscaler_says_of_itself_every_few_seconds_is_nobodys_business() -> None:
+    async with OperatorKit(frameworks=[PyTorchJob]) as kit:
+        kit.script.when("*").run()
+        await kit.submit(elastic())
+        await kit.until("default/demo", phase="Running", reached=lambda _: len(autoscalers(kit)) == 1)
+        await asyncio.sleep(60)
+        before = passes(kit)
+        for current in range(10):
+            body = {"status": {"currentReplicas": current, "desiredReplicas": 2}}
+            await kit.client.patch(HORIZONTAL_POD_AUTOSCALERS, "demo", body, namespace="default", subresource="status")
+            await asyncio.sleep(15)
+        assert passes(kit) == before
+
+
+def passes(kit: OperatorKit) -> float:
+    text = generate_latest(kit.operator.operator.metrics.registry).decode()
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("controller_runtime_reconcile_total"))

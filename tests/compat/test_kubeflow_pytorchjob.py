@@ -11,6 +11,7 @@ from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.golden_player import Golden
+from tests.compat.kubeflow_jobs import all_run, env
 from tests.compat.kubeflow_manifests import environment, manifest, role, spec_of
 from tests.unit.job.jobs import make
 
@@ -38,6 +39,17 @@ def test_a_bound_that_is_left_out_is_the_other_one(policy: dict[str, int], nodes
     found = environment(job({"Worker": 2}, elasticPolicy=policy), "Worker")
     assert found["PET_NNODES"] == nodes
     assert (found["PET_RDZV_ENDPOINT"], found["PET_RDZV_BACKEND"]) == ("demo-worker-0:23456", "c10d")
+
+
+@pytest.mark.parametrize(("policy", "nodes"), [({}, {"3:3"}), ({"maxReplicas": 4}, {"4:4"})])
+@virtual_time
+async def test_workers_that_are_scaled_are_all_told_the_same_also_where_the_policy_has_no_bounds(policy: Any, nodes: set[str]) -> None:
+    async with OperatorKit([PyTorchJob]) as kit:
+        demo = await kit.submit(manifest(PyTorchJob, {"Worker": 2}, elasticPolicy=policy))
+        await kit.until(demo, phase="Running", reached=all_run)
+        await kit.edit(demo, {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 3}}}})
+        await kit.until(demo, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view))
+        assert {env(pod)["PET_NNODES"] for pod in demo.pods.values()} == nodes
 
 
 def test_bug_14_is_not_there_an_empty_list_of_settings_is_no_setting() -> None:

@@ -33,6 +33,7 @@ ELASTIC_RULES: tuple[JsonObject, ...] = (
     ),
 )
 """What a spec with such a policy has to keep to."""
+_BOUNDS = ("minReplicas", "maxReplicas")
 
 
 class RendezvousSetting(ApiModel):
@@ -80,6 +81,11 @@ def rendezvous(policy: Field, *, host: str, port: int, workers: int) -> dict[str
     }
 
 
+def has_bounds(policy: Field) -> bool:
+    """Whether workers are told a range, and not how many there are."""
+    return any(not policy.get(name).is_absent for name in _BOUNDS)
+
+
 def autoscalers(policy: Field, *, job: JsonObject, metadata: JsonObject, workers: int) -> tuple[Creation, ...]:
     """What scales the workers of a job by the metrics of the policy; nothing where there are none."""
     metrics = policy.get("metrics")
@@ -98,7 +104,7 @@ def autoscalers(policy: Field, *, job: JsonObject, metadata: JsonObject, workers
 
 def _bounds(policy: Field, workers: int) -> tuple[int, int]:
     """A bound that is left out is the other one; without any, there are as many workers as there are."""
-    least, most = (policy.get(name).optional_integer() for name in ("minReplicas", "maxReplicas"))
+    least, most = (policy.get(name).optional_integer() for name in _BOUNDS)
     at_least = least if least is not None else most if most is not None else workers
     return at_least, most if most is not None else at_least
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from dlop import ContainerProperties, Creation, Field, JobType, Progress, Replica, ReplicaState, ReplicaType
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.elastic import AUTOSCALER_RULES, ELASTIC_RULES, ElasticPolicyModel, autoscalers, rendezvous
+from dlop.frameworks.kubeflow.elastic import AUTOSCALER_RULES, ELASTIC_RULES, ElasticPolicyModel, autoscalers, has_bounds, rendezvous
 from dlop.frameworks.kubeflow.init_containers import init_containers
 from dlop.frameworks.kubeflow.models import KubeflowSpec, at_least_one, exactly_one, rules_of_spec, scaled_by_workers, with_roles
 from dlop.kube.errors import JsonObject
@@ -61,8 +61,8 @@ class PyTorchJob(KubeflowJob):
         return self.other_objects()
 
     def has_elastic_workers(self) -> bool:
-        """With an elastic policy."""
-        return not self._elastic.is_absent
+        """With an elastic policy that says how many there may be."""
+        return has_bounds(self._elastic)
 
     def is_done(self, progress: Progress) -> bool:
         """As soon as one elastic worker is: the others have nothing left to do."""

@@ -110,6 +110,27 @@ def test_pods_that_have_not_started_are_only_made_anew() -> None:
     assert (told(world), attempts(world), len(world.pods)) == ({"3"}, {"0"}, 3)
 
 
+def test_a_pod_that_waits_for_a_side_car_has_begun_all_the_same() -> None:
+    world = running()
+    for pod in world.pods.values():
+        pod["status"]["phase"] = "Pending"
+        pod["status"]["containerStatuses"].append({"name": "aside", "restartCount": 0, "state": {"waiting": {"reason": "ErrImagePull"}}})
+    world.scale(TRAINER, 3)
+    world.settle()
+    assert (told(world), attempts(world), len(world.pods)) == ({"3"}, {"1"}, 4)
+
+
+def test_a_job_that_is_resumed_with_another_size_before_its_pods_are_gone_says_both() -> None:
+    world = running()
+    world.edit(lambda spec: spec["runPolicy"].update(suspend=True))
+    world.carry_out(world.plan())
+    world.edit(lambda spec: spec["runPolicy"].update(suspend=False))
+    world.scale(TRAINER, 3)
+    world.settle()
+    assert (told(world), attempts(world)) == ({"3"}, {"1"})
+    assert [event.reason for event in world.events][-5:-2].count("Resumed") == 1
+
+
 def test_roles_that_were_started_again_before_are_all_part_of_the_new_attempt() -> None:
     world = running(restartScope="Role", policy="ExitCode")
     world.exit("ring-trainer-0", 137)
