@@ -46,7 +46,7 @@ async def apply(client: Client, objects: Iterable[JsonObject], *, say: Say, time
         KubeError: the cluster refused one; those before it are there.
     """
     for body in objects:
-        say(f"{_title(body)} {await _apply_one(client, body)}")
+        say(f"{_title(body)} {await _apply_one(client, body, timeout_seconds=timeout_seconds)}")
         if body["kind"] == CUSTOM_RESOURCE_DEFINITIONS.kind:
             await _wait(client, body, _is_established, timeout_seconds=timeout_seconds, goal="be served")
 
@@ -82,11 +82,12 @@ async def _is_foreign(client: Client, definition: JsonObject) -> bool:
 
 
 async def _there(client: Client, definition: JsonObject) -> JsonObject:
-    """The definition of that name as it is in the cluster; empty when there is none."""
+    """The definition of that name as it is in the cluster; empty when there is none, or one that is on its way out."""
     try:
-        return await client.get(CUSTOM_RESOURCE_DEFINITIONS, definition["metadata"]["name"])
+        found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, definition["metadata"]["name"])
     except NotFoundError:
         return {}
+    return {} if _is_leaving(found) else found
 
 
 async def ensure_namespace(client: Client, body: JsonObject, *, say: Say) -> None:
@@ -123,15 +124,24 @@ async def jobs_of(client: Client, definition: JsonObject) -> int:
         return 0
 
 
-async def _apply_one(client: Client, body: JsonObject) -> str:
+async def _apply_one(client: Client, body: JsonObject, *, timeout_seconds: float) -> str:
     resource, name, namespace = _address(body)
     try:
         await client.create(resource, body, namespace=namespace)
+        return "created"
     except AlreadyExistsError:
         before = await client.get(resource, name, namespace=namespace)
-        after = await client.patch(resource, name, body, namespace=namespace)
-        return "unchanged" if _version(before) == _version(after) else "changed"
-    return "created"
+    if _is_leaving(before):
+        await _wait(client, body, lambda _: False, timeout_seconds=timeout_seconds, goal="go away")
+        await client.create(resource, body, namespace=namespace)
+        return "created anew"
+    after = await client.patch(resource, name, body, namespace=namespace)
+    return "unchanged" if _version(before) == _version(after) else "changed"
+
+
+def _is_leaving(found: JsonObject) -> bool:
+    """Whatever would be written into it would go with it."""
+    return found["metadata"].get("deletionTimestamp") is not None
 
 
 async def _wait(client: Client, body: JsonObject, reached: Callable[[JsonObject], bool], *, timeout_seconds: float, goal: str) -> None:

@@ -132,6 +132,23 @@ async def test_a_definition_with_jobs_of_another_version_cannot_be_taken_over(pl
         await place.client.delete(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION)
 
 
+async def test_a_definition_that_is_on_its_way_out_is_waited_for_and_made_anew(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    leaving = definition(Plain)
+    leaving["metadata"] = {"name": DEFINITION, "finalizers": ["dlop.dev/held"]}
+    await place.client.create(CUSTOM_RESOURCE_DEFINITIONS, leaving)
+    await place.client.delete(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION)
+    installing = asyncio.create_task(place.dlop("install"))
+    await asyncio.wait({installing}, timeout=1)
+    assert not installing.done()
+    found = await place.client.get(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION)
+    others = [finalizer for finalizer in found["metadata"]["finalizers"] if finalizer != "dlop.dev/held"]
+    await place.client.patch(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION, {"metadata": {"finalizers": others}})
+    assert await installing == 0
+    assert capsys.readouterr().err == f"CustomResourceDefinition {DEFINITION} created anew\n"
+    assert (await place.client.get(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION))["metadata"]["uid"] != found["metadata"]["uid"]
+    assert await place.dlop("uninstall") == 0
+
+
 async def test_a_cluster_that_is_not_there_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert await asyncio.to_thread(main, ["install", "--kubeconfig", str(tmp_path / "none")]) == 1
     assert capsys.readouterr().err.startswith(f"dlop install: kubeconfig {tmp_path / 'none'} does not exist")

@@ -28,6 +28,11 @@ def _listening(answer: str) -> str:
     return f"trap '{answer}' TERM; touch /state/up; while :; do sleep 0.05; done"
 
 
+# Tells of a file, and leaves word that it has looked, or that it has found it.
+_LOOKS = ("sh", "-c", "test -e /state/there; found=$?; touch /state/looked; exit $found")
+_FINDS = ("sh", "-c", "test -e /state/there && touch /state/looked")
+_ONCE_LOOKED = "until [ -e /state/looked ]; do sleep 0.05; done"
+
 # Fails, but not before the container is ready for what comes of that.
 _FAILS = ("sh", "-c", "until [ -e /state/up ]; do sleep 0.05; done; echo sick; exit 1")
 
@@ -54,7 +59,7 @@ def _serving(port: int, code: int = 200, **fields: Any) -> JsonObject:
 CASES = (
     Case(
         "a container is ready once its readiness probe succeeds, and not before",
-        _keeping("sleep 0.5; touch /state/ready; sleep 60", readinessProbe=_probe("test", "-e", "/state/ready")),
+        _keeping(f"{_ONCE_LOOKED}; touch /state/there; sleep 60", readinessProbe=_probe(*_LOOKS)),
         (
             Sees({"phase": "Running", "conditions": [_UNREADY], **main(state=RUNNING, ready=False, started=True)}),
             Sees({"phase": "Running", "conditions": [_READY], **main(ready=True)}),
@@ -64,8 +69,8 @@ CASES = (
     Case(
         "a container whose readiness probe fails is not ready any more, and is not restarted",
         _keeping(
-            "touch /state/ready; sleep 1.5; rm /state/ready; sleep 60",
-            readinessProbe=_probe("test", "-e", "/state/ready", failureThreshold=1),
+            f"touch /state/there; {_ONCE_LOOKED}; rm /state/there; sleep 60",
+            readinessProbe=_probe(*_FINDS, failureThreshold=1),
             restartPolicy="Always",
         ),
         (
@@ -109,10 +114,10 @@ CASES = (
     Case(
         "until its startup probe has succeeded a container has not started, and is probed for nothing else",
         _keeping(
-            "sleep 0.6; touch /state/up; sleep 60",
-            startupProbe=_probe("test", "-e", "/state/up", failureThreshold=30),
-            livenessProbe=_probe("test", "-e", "/state/up", failureThreshold=1),
-            readinessProbe=_probe("test", "-e", "/state/up"),
+            f"{_ONCE_LOOKED}; touch /state/there; sleep 60",
+            startupProbe=_probe(*_LOOKS, failureThreshold=30),
+            livenessProbe=_probe("test", "-e", "/state/there", failureThreshold=1),
+            readinessProbe=_probe("test", "-e", "/state/there"),
         ),
         (
             Sees({"phase": "Running", "conditions": [_UNREADY], **main(state=RUNNING, started=False, ready=False)}),
