@@ -3,6 +3,9 @@
 `torchrun` starts it and tells it who the others are; the gradients are averaged over all processes by gloo.
 """
 
+import os
+import sys
+
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -11,7 +14,14 @@ STEPS, POINTS = 200, 64
 
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
-print(f"rank {rank}: one of {size} processes, with PyTorch {torch.__version__.partition('+')[0]}", flush=True)
+
+
+def say(text: str) -> None:
+    """A line at a time, and in one piece: the processes of a pod share its log."""
+    os.write(sys.stdout.fileno(), f"rank {rank}: {text}\n".encode())
+
+
+say(f"one of {size} processes, with PyTorch {torch.__version__.partition('+')[0]}")
 
 torch.manual_seed(rank)
 points = torch.zeros(POINTS, size)
@@ -28,5 +38,5 @@ for _ in range(STEPS):
 weights = ", ".join(f"{weight:.2f}" for weight in model.module.weight[0].tolist())
 together = torch.tensor(float((rank + 1) ** 2))
 dist.all_reduce(together)
-print(f"rank {rank}: learned w = ({weights}), and all together have {together:.0f}", flush=True)
+say(f"learned w = ({weights}), and all together have {together:.0f}")
 dist.destroy_process_group()
