@@ -7,7 +7,7 @@ taken up where it broke, and no line comes twice.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from random import Random
 
 from dlop.jobs.found import FoundJob
@@ -20,6 +20,8 @@ from dlop.kube.errors import BadRequestError, KubeError, NotFoundError, ServerEr
 from dlop.kube.objects import Pod
 
 _ENDED = ("Succeeded", "Failed")
+# How long news of a pod may take: far longer than they do.
+_NEWS_SECONDS = 2.0
 
 Lines = asyncio.Queue[LogLine | BaseException | None]
 """Where lines go; an error or None is the last of them."""
@@ -52,7 +54,7 @@ class PodLogReader:
         self._read_to = -1
         """The last run that was read to its end."""
         self._changed = asyncio.Event()
-        self._is_gone = False
+        self._gone = asyncio.Event()
         self._is_over = False
         self._complained_of: set[int] = set()
         """Runs that could not be read when they were to be."""
@@ -66,13 +68,17 @@ class PodLogReader:
 
     def pod_is_gone(self) -> None:
         """There will be nothing more."""
-        self._is_gone = True
+        self._gone.set()
         self._changed.set()
 
     def job_is_over(self) -> None:
         """What the pod writes from now on is of no interest, unless it is on its way out."""
         self._is_over = True
         self._changed.set()
+
+    @property
+    def _is_gone(self) -> bool:
+        return self._gone.is_set()
 
     async def run(self) -> None:
         """Read until there is nothing more to come."""
@@ -198,4 +204,12 @@ class PodLogReader:
         except NotFoundError:
             return
         except BadRequestError as error:
-            await self._queue.put(note(self._replica, f"its log cannot be read: {error}"))
+            if not await self._turns_out_gone():
+                await self._queue.put(note(self._replica, f"its log cannot be read: {error}"))
+
+    async def _turns_out_gone(self) -> bool:
+        """Whether news of the pod's end are on their way: a log is asked for by name, and another pod may have it by now."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_NEWS_SECONDS):
+                await self._gone.wait()
+        return self._is_gone
