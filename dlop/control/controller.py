@@ -43,6 +43,8 @@ class Surroundings:
     """What all passes share."""
 
     client: Client
+    telling: Client
+    """For statuses: lets creates and deletes go first."""
     queue: WorkQueue[JobKey]
     expectations: Expectations
     memories: Memories
@@ -155,7 +157,7 @@ class Controller:
         memory = around.memories.find(uid)
         if memory is not None:
             memory.begin_pass(generation=found.metadata.generation)
-        writer = Writer(around.client, around.expectations, scope, key, uid)
+        writer = Writer(around.client, around.telling, around.expectations, scope, key, uid)
         gathered = gather(scope, kind, found, memories=around.memories)
         if gathered.orphans and await adopt(writer, found, gathered.orphans):
             around.queue.add(key)

@@ -36,7 +36,7 @@ class Means:
     """For informers: goes on without leadership."""
     writing: Client
     telling: Client
-    """For events, with places of its own: real writes never wait for them."""
+    """For statuses and events: where the server is busy, what they tell of is done first."""
     clock: Callable[[], float]
     rng: Random
     identity: str
@@ -96,6 +96,7 @@ class Machinery:
     def _make_controller(self, settings: Settings, means: Means, counts: ControlMetrics) -> Controller:
         around = Surroundings(
             client=means.writing,
+            telling=means.telling,
             queue=self.queue,
             expectations=self._expectations,
             memories=self._memories,

@@ -71,6 +71,7 @@ class Writer:
     """Writes for one job."""
 
     client: Client
+    telling: Client
     expectations: Expectations
     scope: Scope
     key: JobKey
@@ -150,7 +151,7 @@ class Writer:
         """
         body = {"metadata": {"uid": self.uid, "resourceVersion": resource_version}, "status": patch}
         path = self.key.resource.path(namespace=self.key.namespace, name=self.key.name, subresource="status")
-        answer = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
+        answer = await self.telling.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
         self._note(self.key.resource, answer.body)
         has_record = self.scope.hindsight.wrote(self.uid, answer.body)
         if "dlop" in patch and not has_record:

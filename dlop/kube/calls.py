@@ -2,7 +2,8 @@
 
 Every call has a deadline, and everything counts against it: the wait for a free place, for credentials, for patience
 that the server asks for. In-flight calls are bounded, reads and writes apart, so that a storm of writes never keeps a
-read waiting. Before each write, and each retry of one, `may_write` is asked.
+read waiting; where places are short, a call that can wait lets others go first. Before each write, and each retry of one,
+`may_write` is asked.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dlop.kube.errors import (
     UnauthorizedError,
     error_from_response,
 )
+from dlop.kube.places import Places
 from dlop.kube.transport import Request, Response, Transport
 
 _MAX_RETRIES = 10
@@ -47,13 +49,20 @@ class Calls:
         self._transport = transport
         self._limits = limits
         self._may_write = may_write
-        self._reads = asyncio.Semaphore(limits.reads_in_flight)
-        self._writes = asyncio.Semaphore(limits.writes_in_flight)
+        self._can_wait = False
+        self._reads = Places(limits.reads_in_flight)
+        self._writes = Places(limits.writes_in_flight)
 
     def guarded(self, may_write: Callable[[], bool]) -> Calls:
         """The same places and connections, with another say over writes."""
         twin = copy.copy(self)
         twin._may_write = may_write
+        return twin
+
+    def patient(self) -> Calls:
+        """The same places and connections, for calls that let others go first."""
+        twin = copy.copy(self)
+        twin._can_wait = True
         return twin
 
     async def send(self, request: Request, *, timeout_seconds: float | None = None) -> Response:
@@ -97,7 +106,7 @@ class Calls:
 
     async def _attempt(self, request: Request, deadline: float) -> Response:
         places = self._writes if request.is_write else self._reads
-        await _take(places, deadline)
+        await _take(places, deadline, can_wait=self._can_wait)
         try:
             if request.is_write and self._may_write is not None and not self._may_write():
                 raise NotLeaderError(f"{request.method} {request.path} was held back: this process does not hold the lease")
@@ -106,7 +115,7 @@ class Calls:
                 raise TransportError(f"{request.method} {request.path} was not sent: its time was up")
             return await self._transport.send(request, timeout_seconds=left)
         finally:
-            places.release()
+            places.give_back()
 
 
 def refused_again(error: UnauthorizedError, origin: str) -> UnauthorizedError:
@@ -115,13 +124,13 @@ def refused_again(error: UnauthorizedError, origin: str) -> UnauthorizedError:
     return UnauthorizedError({**error.status, "message": message})
 
 
-async def _take(places: asyncio.Semaphore, deadline: float) -> None:
-    if not places.locked():
-        await places.acquire()  # does not wait, so it needs no timer
+async def _take(places: Places, deadline: float, *, can_wait: bool) -> None:
+    if not places.are_taken:
+        await places.take()  # does not wait, so it needs no timer
         return
     try:
         async with asyncio.timeout_at(deadline):
-            await places.acquire()
+            await places.take(can_wait=can_wait)
     except TimeoutError as error:
         raise TransportError("no free place among the calls in flight before the deadline: nothing was sent") from error
 

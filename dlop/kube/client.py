@@ -77,7 +77,7 @@ Decoded = TypeVar("Decoded")
 
 
 class Client:
-    """Calls one API server. Cheap to derive from: see `guarded`."""
+    """Calls one API server. Cheap to derive from: see `guarded` and `patient`."""
 
     def __init__(self, transport: Transport, *, limits: Limits = Limits(), may_write: Callable[[], bool] | None = None) -> None:  # noqa: B008
         self.transport = transport
@@ -88,6 +88,12 @@ class Client:
         """A client over the same connections and bounds whose writes are held back (NotLeaderError) while `may_write` says no."""
         twin = copy.copy(self)
         twin._calls = self._calls.guarded(may_write)
+        return twin
+
+    def patient(self) -> Client:
+        """A client over the same connections and bounds whose calls let others go first, where many are under way."""
+        twin = copy.copy(self)
+        twin._calls = self._calls.patient()
         return twin
 
     async def close(self) -> None:

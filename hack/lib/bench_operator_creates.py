@@ -185,8 +185,8 @@ async def _released(place: Place, operator: Operator, follower: Follower, counts
     cpu_before, began = operator.cpu_seconds, time.perf_counter()
     operator.go_on()
     ended = await follower.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects of the operator")
-    cpu_seconds = operator.cpu_seconds - cpu_before
     await operator.wait_idle()
+    cpu_seconds = operator.cpu_seconds - cpu_before  # with what it has put off meanwhile
     after = await operator.samples()
     refused = after.unanswered_or_refused - before.unanswered_or_refused
     if counts.added != load.objects or refused:

@@ -1,0 +1,59 @@
+"""Where the server can take only so much, pods come before what is told of them; and telling is not put off for long."""
+
+from __future__ import annotations
+
+from dlop.frameworks.kubeflow.tfjob import TFJob
+from dlop.kube.places import LONGEST_PATIENCE_SECONDS
+from dlop.testing.kit import OUTSIDE, OperatorKit
+from dlop.testing.script import Script
+from dlop.testing.virtual_time import virtual_time
+from dlop.testing.wire import Write
+from tests.compat.kubeflow_manifests import manifest
+
+JOBS, REPLICAS = 50, 3
+CREATES = JOBS * REPLICAS * 2
+# The last few jobs have to wait for those who have nothing left to do but to tell.
+WORKERS, PLACES = 40, 4
+
+
+def is_create(write: Write) -> bool:
+    return write.request.path.endswith(("/pods", "/services"))
+
+
+def is_status(write: Write) -> bool:
+    return write.request.path.endswith("/status")
+
+
+async def written_for_many_jobs(*, per_second: float) -> list[Write]:
+    """What an operator writes that finds all jobs at once, and has few places for writes, and may make so many calls."""
+    script = Script()
+    script.when().until_told()
+    async with OperatorKit([TFJob], script=script, operator=False) as kit:
+        for number in range(JOBS):
+            await kit.submit(manifest(TFJob, {"Worker": REPLICAS}, name=f"demo-{number}"))
+        already = len(kit.writes)
+        limits = {"workers": WORKERS, "writes_in_flight": PLACES, "kube_api_qps": per_second, "kube_api_burst": 1}
+        await kit.start_operator(settings=OUTSIDE.model_copy(update=limits))
+        for number in range(JOBS):
+            await kit.until(f"default/demo-{number}", phase="Created", within_seconds=3600)
+        return kit.writes[already:]
+
+
+@virtual_time
+async def test_where_places_are_short_pods_and_services_come_before_statuses() -> None:
+    writes = await written_for_many_jobs(per_second=CREATES / (LONGEST_PATIENCE_SECONDS * 0.9))
+    kinds = [is_create(write) for write in writes if is_create(write) or is_status(write)]
+    assert kinds.count(True) == CREATES
+    assert kinds.count(False) == JOBS
+    told_before_all_were_there = kinds[: CREATES + JOBS - kinds[::-1].index(True)].count(False)
+    assert told_before_all_were_there <= JOBS - WORKERS + PLACES
+
+
+@virtual_time
+async def test_however_slow_the_server_is_a_status_does_not_wait_for_the_pods_of_all_others() -> None:
+    per_second = 5.0
+    writes = await written_for_many_jobs(per_second=per_second)
+    first = next(write for write in writes if is_status(write))
+    job = first.request.path.split("/")[-2]
+    complete_at = max(write.at for write in writes if is_create(write) and f'"{job}-worker-'.encode() in (write.request.body or b""))
+    assert first.at - complete_at <= LONGEST_PATIENCE_SECONDS + PLACES / per_second
