@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 # So long others go first. After that, who can wait has waited enough: nobody waits for ever.
-LONGEST_PATIENCE_SECONDS = 2.0
+LONGEST_PATIENCE_SECONDS = 5.0
 
 _Line = deque[tuple[float, asyncio.Future[None]]]
 """Since when each one waits, and what for."""
