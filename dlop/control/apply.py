@@ -1,6 +1,6 @@
 """Carries out a plan: deletions, changes, what the pods need, the pods, one status write, events. In this order.
 
-Creates go out in growing batches. The first that is refused ends them, or the first few where each object was found
+Creates go out slowly at first. The first that is refused ends them, or the first few where each object was found
 invalid by itself: the refusals are remembered, the job is looked at again at once so that its status tells why, and
 creating is put off. When something could not be done, the status is left for the next pass, which knows more.
 """
@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 import structlog
 
-from dlop.control.batches import FIRST_BATCH, in_growing_batches
 from dlop.control.differences import merge_patch
 from dlop.control.events import EventRecorder
 from dlop.control.kinds import ManagedJob
 from dlop.control.memory import Memories
+from dlop.control.slow_start import AT_FIRST, slowly_at_first
 from dlop.control.writing import Result, Writer, Written
 from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL, Reason
 from dlop.engine.plan import Change, Creation, Deletion, Plan
 from dlop.engine.snapshot import Refusal
 from dlop.kube.client import Propagation
-from dlop.kube.errors import AmbiguousWriteError, InvalidError, KubeError, NotFoundError, StatusError
+from dlop.kube.errors import AmbiguousWriteError, InvalidError, KubeError, NotFoundError, OutdatedError, StatusError
 from dlop.kube.resources import Resource
 
 log = structlog.get_logger(__name__)
@@ -79,6 +79,8 @@ class Applier:
     memories: Memories
     events: EventRecorder
     parallel: int
+    has_news: Callable[[], bool]
+    """Whether something has happened to the job since the plan was made."""
     applied: Applied = field(default_factory=Applied)
 
     async def carry_out(self, plan: Plan) -> Applied:
@@ -92,7 +94,7 @@ class Applier:
         if plan.deletions or plan.creations:
             self.memories.of(self.writer.uid, self.writer.key)  # so that whoever resolves a doubt finds the job
         if plan.deletions:
-            await in_growing_batches(plan.deletions, self._delete, first=self.parallel, parallel=self.parallel)
+            await slowly_at_first(plan.deletions, self._delete, first=self.parallel, parallel=self.parallel)
         if plan.changes and not await self._change_all(plan.changes):
             return self.applied
         if plan.creations:
@@ -152,7 +154,7 @@ class Applier:
         if memory is not None and now < memory.try_again_at:
             self.applied.pause_seconds = memory.try_again_at - now
             changes = [change for change in changes if (change.resource, change.name) not in memory.refusals]
-        return await in_growing_batches(changes, self._change, first=self.parallel, parallel=self.parallel)
+        return await slowly_at_first(changes, self._change, first=self.parallel, parallel=self.parallel)
 
     async def _change(self, change: Change) -> bool:
         written = await self.writer.change(change)
@@ -185,7 +187,7 @@ class Applier:
             self.applied.pause_seconds = memory.try_again_at - now
             return
         # After a refusal, one create finds out whether anything has changed.
-        first = 1 if memory.refusals else FIRST_BATCH
+        first = 1 if memory.refusals else AT_FIRST
         for lot in (plan.others, plan.services, plan.pods):
             if not await self._create_lot(lot, first=first) or self.applied.left_out:
                 return
@@ -195,7 +197,7 @@ class Applier:
 
     async def _create_lot(self, lot: Sequence[Creation], *, first: int) -> bool:
         """Says whether the lot is complete."""
-        return await in_growing_batches(lot, self._create, first=first, parallel=self.parallel) and self.applied.pause_seconds is None
+        return await slowly_at_first(lot, self._create, first=first, parallel=self.parallel) and self.applied.pause_seconds is None
 
     async def _create(self, creation: Creation) -> bool:
         written = await self.writer.create(creation)
@@ -219,12 +221,12 @@ class Applier:
         error = written.error
         reason = error.status_reason if isinstance(error, StatusError) else ""
         log.warning("the server refuses an object", resource=wanted.resource.qualified_name, child=wanted.name, error=str(error))
-        if self.applied.pause_seconds is None:  # else another one of the same batch was refused before
+        if self.applied.pause_seconds is None:  # else another one that was under way with it was refused before
             memory.refusals.clear()
             self.applied.pause_seconds = memory.put_off(now=asyncio.get_running_loop().time())
         memory.refuse(Refusal(wanted.resource, wanted.name, reason, str(error)), generation=self.job.metadata.generation)
         self.applied.worsen(Next.AT_ONCE, None)
-        return isinstance(error, InvalidError) and len(memory.refusals) < FIRST_BATCH
+        return isinstance(error, InvalidError) and len(memory.refusals) < AT_FIRST
 
     def _taken(self, creation: Creation) -> bool:
         """Somebody else's object is in the way of this one, and not of the others."""
@@ -240,9 +242,21 @@ class Applier:
     # --- telling -----------------------------------------------------------------------------------------------------
 
     def _tell(self, plan: Plan) -> None:
+        """Tell what has happened: not of creates where some were left out, and of nothing else where the status was put off."""
         for event in plan.events:
-            if not (self.applied.left_out and event.reason in _ABOUT_CREATES):
+            is_untold = self.applied.left_out if event.reason in _ABOUT_CREATES else self.applied.next is Next.AT_ONCE
+            if not is_untold:
                 self.events.tell(self.writer.key, self.job.metadata, event)
+
+    def _can_be_put_off(self, plan: Plan) -> bool:
+        """Whether the status may let other writes go first, and leave it to a later one to tell what this one would have told."""
+        memory = self.memories.find(self.writer.uid)
+        return not (plan.deletions or plan.changes) and (memory is None or not memory.was_put_off)
+
+    def _put_off(self) -> None:
+        memory = self.memories.of(self.writer.uid, self.writer.key)
+        memory.was_put_off, memory.said = True, None
+        self.applied.worsen(Next.AT_ONCE, None)
 
     async def _write_status(self, plan: Plan) -> None:
         patch = merge_patch(self.job.stored_status, plan.status or {})
@@ -252,8 +266,14 @@ class Applier:
         if memory is not None and plan.is_complete:
             memory.said = plan.status
         try:
-            await self.writer.patch_status(patch, resource_version=self.job.metadata.resource_version)
+            await self.writer.patch_status(
+                patch, resource_version=self.job.metadata.resource_version, unless=self.has_news if self._can_be_put_off(plan) else None
+            )
             self.applied.writes += 1
+            if memory is not None:
+                memory.was_put_off = False
+        except OutdatedError:
+            self._put_off()
         except NotFoundError as error:
             if not error.details.get("name"):
                 log.error("the status cannot be written: has the custom resource definition no status subresource?", error=str(error))

@@ -43,8 +43,6 @@ class Surroundings:
     """What all passes share."""
 
     client: Client
-    telling: Client
-    """For statuses: lets creates and deletes go first."""
     queue: WorkQueue[JobKey]
     expectations: Expectations
     memories: Memories
@@ -157,7 +155,7 @@ class Controller:
         memory = around.memories.find(uid)
         if memory is not None:
             memory.begin_pass(generation=found.metadata.generation)
-        writer = Writer(around.client, around.telling, around.expectations, scope, key, uid)
+        writer = Writer(around.client, around.expectations, scope, key, uid)
         gathered = gather(scope, kind, found, memories=around.memories)
         if gathered.orphans and await adopt(writer, found, gathered.orphans):
             around.queue.add(key)
@@ -168,7 +166,7 @@ class Controller:
         if plan.pods or memory is not None:
             phases = [pod.status.phase for pod in gathered.snapshot.pods]
             around.memories.of(uid, key).take_stock(phases, created=len(plan.pods))
-        applier = Applier(writer, job, around.memories, around.events, around.parallel)
+        applier = Applier(writer, job, around.memories, around.events, around.parallel, has_news=lambda: around.queue.is_due_again(key))
         try:
             applied = await applier.carry_out(plan)
         finally:

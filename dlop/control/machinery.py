@@ -36,7 +36,7 @@ class Means:
     """For informers: goes on without leadership."""
     writing: Client
     telling: Client
-    """For statuses and events: where the server is busy, what they tell of is done first."""
+    """For events: where the server is busy, everything else goes first."""
     clock: Callable[[], float]
     rng: Random
     identity: str
@@ -96,7 +96,6 @@ class Machinery:
     def _make_controller(self, settings: Settings, means: Means, counts: ControlMetrics) -> Controller:
         around = Surroundings(
             client=means.writing,
-            telling=means.telling,
             queue=self.queue,
             expectations=self._expectations,
             memories=self._memories,

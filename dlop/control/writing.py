@@ -6,7 +6,7 @@ looks at the job before the caches show it. What the server answers is told as o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -71,7 +71,6 @@ class Writer:
     """Writes for one job."""
 
     client: Client
-    telling: Client
     expectations: Expectations
     scope: Scope
     key: JobKey
@@ -143,15 +142,19 @@ class Writer:
         answer = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
         return self._note(resource, answer.body)
 
-    async def patch_status(self, patch: Mapping[str, Any], *, resource_version: str) -> None:
+    async def patch_status(self, patch: Mapping[str, Any], *, resource_version: str, unless: Callable[[], bool] | None) -> None:
         """Change the job's status, if nobody has changed the job since.
 
+        With `unless` it lets others go first where writes are many, and is given up if `unless` then says yes.
+
         Raises:
+            OutdatedError: it was given up.
             KubeError: it was not changed, or nobody knows.
         """
+        client = self.client if unless is None else self.client.patient(unless=unless)
         body = {"metadata": {"uid": self.uid, "resourceVersion": resource_version}, "status": patch}
         path = self.key.resource.path(namespace=self.key.namespace, name=self.key.name, subresource="status")
-        answer = await self.telling.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
+        answer = await client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
         self._note(self.key.resource, answer.body)
         has_record = self.scope.hindsight.wrote(self.uid, answer.body)
         if "dlop" in patch and not has_record:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from dlop.kube.errors import (
     AmbiguousWriteError,
     NotLeaderError,
+    OutdatedError,
     StatusError,
     TransportError,
     UnauthorizedError,
@@ -50,6 +51,7 @@ class Calls:
         self._limits = limits
         self._may_write = may_write
         self._can_wait = False
+        self._unless: Callable[[], bool] | None = None
         self._reads = Places(limits.reads_in_flight)
         self._writes = Places(limits.writes_in_flight)
 
@@ -59,10 +61,11 @@ class Calls:
         twin._may_write = may_write
         return twin
 
-    def patient(self) -> Calls:
-        """The same places and connections, for calls that let others go first."""
+    def patient(self, *, unless: Callable[[], bool] | None) -> Calls:
+        """The same places and connections, for calls that let others go first. After a wait, `unless` is asked."""
         twin = copy.copy(self)
         twin._can_wait = True
+        twin._unless = unless
         return twin
 
     async def send(self, request: Request, *, timeout_seconds: float | None = None) -> Response:
@@ -73,6 +76,7 @@ class Calls:
             TransportError: no answer, and nothing has changed.
             AmbiguousWriteError: no answer to a write, or one that does not say whether it happened.
             NotLeaderError: a write without leadership; nothing was sent.
+            OutdatedError: nobody wanted it any more when its turn came; nothing was sent.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (timeout_seconds or self._limits.timeout_seconds)
@@ -106,8 +110,11 @@ class Calls:
 
     async def _attempt(self, request: Request, deadline: float) -> Response:
         places = self._writes if request.is_write else self._reads
+        has_waited = places.are_taken
         await _take(places, deadline, can_wait=self._can_wait)
         try:
+            if has_waited and self._unless is not None and self._unless():
+                raise OutdatedError(f"{request.method} {request.path} was not sent: it was outdated when its turn came")
             if request.is_write and self._may_write is not None and not self._may_write():
                 raise NotLeaderError(f"{request.method} {request.path} was held back: this process does not hold the lease")
             left = deadline - asyncio.get_running_loop().time()

@@ -90,10 +90,13 @@ class Client:
         twin._calls = self._calls.guarded(may_write)
         return twin
 
-    def patient(self) -> Client:
-        """A client over the same connections and bounds whose calls let others go first, where many are under way."""
+    def patient(self, *, unless: Callable[[], bool] | None = None) -> Client:
+        """A client over the same connections and bounds whose calls let others go first, where many are under way.
+
+        A call that had to wait is given up (OutdatedError) when `unless` then says yes.
+        """
         twin = copy.copy(self)
-        twin._calls = self._calls.patient()
+        twin._calls = self._calls.patient(unless=unless)
         return twin
 
     async def close(self) -> None:

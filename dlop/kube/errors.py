@@ -36,6 +36,10 @@ class NotLeaderError(KubeError):
     """A write was held back because this process no longer holds the lease. Nothing was sent."""
 
 
+class OutdatedError(KubeError):
+    """A write that had let others go first was not wanted any more when its turn came. Nothing was sent."""
+
+
 class TransportError(KubeError):
     """The server could not be reached, or a read was cut off. Nothing has changed; trying again is safe."""
 

@@ -190,6 +190,11 @@ class WorkQueue(Generic[K]):
         """How many keys of one priority are ready to be handed out."""
         return len(self._initial if initial else self._live)
 
+    def is_due_again(self, key: K) -> bool:
+        """Whether a key that is being worked on will come again as soon as it is done."""
+        item = self._working.get(key)
+        return item is not None and item.ready
+
     def working_seconds(self) -> list[float]:
         """For how long each key that is being worked on has been in work."""
         now = self._loop.time()
