@@ -83,30 +83,32 @@ class Applier:
     """Whether something has happened to the job since the plan was made."""
     applied: Applied = field(default_factory=Applied)
 
-    async def carry_out(self, plan: Plan) -> Applied:
-        """Do what the plan says.
-
-        Raises:
-            KubeError: the status could not be written, or the job not deleted.
-        """
+    async def carry_out(self, plan: Plan) -> None:
+        """Do what the plan says, apart from telling."""
         if self._is_refused_no_more(plan):
-            return self.applied
+            return
         if plan.deletions or plan.creations:
             self.memories.of(self.writer.uid, self.writer.key)  # so that whoever resolves a doubt finds the job
         if plan.deletions:
             await slowly_at_first(plan.deletions, self._delete, first=self.parallel, parallel=self.parallel)
         if plan.changes and not await self._change_all(plan.changes):
-            return self.applied
+            return
         if plan.creations:
             await self._create_all(plan)
+
+    async def tell(self, plan: Plan) -> None:
+        """Write the status and tell the events of a plan, if all went well so far.
+
+        Raises:
+            KubeError: the status could not be written, or the job not deleted.
+        """
         if self.applied.next is not Next.WHEN_SOMETHING_HAPPENS:
-            return self.applied
+            return
         if plan.delete_job:
             await self._delete_job()
         elif plan.status is not None:
             await self._write_status(plan)
-        self._tell(plan)
-        return self.applied
+        self._tell_events(plan)
 
     def _is_refused_no_more(self, plan: Plan) -> bool:
         """Whether nothing is asked for any more of what was refused: then the plan is to be made anew, without that."""
@@ -241,7 +243,7 @@ class Applier:
 
     # --- telling -----------------------------------------------------------------------------------------------------
 
-    def _tell(self, plan: Plan) -> None:
+    def _tell_events(self, plan: Plan) -> None:
         """Tell what has happened: not of creates where some were left out, and of nothing else where the status was put off."""
         for event in plan.events:
             is_untold = self.applied.left_out if event.reason in _ABOUT_CREATES else self.applied.next is Next.AT_ONCE

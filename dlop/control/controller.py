@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -36,6 +37,14 @@ log = structlog.get_logger(__name__)
 
 # A moment that has passed already, by the rounding of a clock, must not make a hot loop.
 _SOONEST_SECONDS = 0.05
+# A job that has all it needs, and waits for its status to be written, keeps no other from being worked on: for each job
+# that is worked on there may be so many of them besides.
+_TOLD_BESIDES = 7
+
+
+def passes_at_once(workers: int) -> int:
+    """How many passes may be under way when so many jobs may be worked on at once."""
+    return workers * (1 + _TOLD_BESIDES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +65,35 @@ class Surroundings:
     """How many writes one job may have under way."""
 
 
+class Desk:
+    """Where a job is worked on. It is left to the next job as soon as all is done that the job needs: telling needs no desk."""
+
+    def __init__(self, desks: asyncio.Semaphore) -> None:
+        self._desks = desks
+        self._is_taken = False
+
+    async def __aenter__(self) -> Self:
+        await self._desks.acquire()
+        self._is_taken = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave the desk, if that has not happened yet."""
+        if self._is_taken:
+            self._is_taken = False
+            self._desks.release()
+
+
 class Controller:
     """The workers and their passes."""
 
     def __init__(self, around: Surroundings, *, workers: int) -> None:
         self._around = around
-        self._workers = workers
+        self._passes = passes_at_once(workers)
+        self._desks = asyncio.Semaphore(workers)
         self._scopes: dict[str | None, Scope] = {}
         self._is_stopping = False
         self._is_working = False
@@ -75,7 +107,7 @@ class Controller:
         self._is_working = True
         try:
             async with asyncio.TaskGroup() as group:
-                for number in range(self._workers):
+                for number in range(self._passes):
                     group.create_task(self._work(), name=f"worker {number}")
         finally:
             self._is_working = False
@@ -97,24 +129,25 @@ class Controller:
         queue, metrics = self._around.queue, self._around.metrics
         loop = asyncio.get_running_loop()
         while True:
-            try:
-                key = await queue.get()
-            except QueueShutDownError:
-                return
-            began = loop.time()
-            metrics.active += 1
-            try:
-                if not self._is_stopping:
-                    result = await self._safely(key)
-                    metrics.passed(key.resource, result, seconds=loop.time() - began)
-            finally:
-                metrics.active -= 1
-                queue.done(key)
+            async with Desk(self._desks) as desk:
+                try:
+                    key = await queue.get()
+                except QueueShutDownError:
+                    return
+                began = loop.time()
+                metrics.active += 1
+                try:
+                    if not self._is_stopping:
+                        result = await self._safely(key, desk)
+                        metrics.passed(key.resource, result, seconds=loop.time() - began)
+                finally:
+                    metrics.active -= 1
+                    queue.done(key)
 
-    async def _safely(self, key: JobKey) -> str:
+    async def _safely(self, key: JobKey, desk: Desk) -> str:
         with bound_contextvars(kind=key.resource.kind, namespace=key.namespace, job=key.name):
             try:
-                return await self._pass(key)
+                return await self._pass(key, desk)
             except NotLeaderError:
                 return Next.AT_ONCE.value  # whoever leads now will see to it
             except NotFoundError as error:
@@ -130,7 +163,7 @@ class Controller:
 
     # --- one pass ----------------------------------------------------------------------------------------------------
 
-    async def _pass(self, key: JobKey) -> str:
+    async def _pass(self, key: JobKey, desk: Desk) -> str:
         scope, kind, found = self._find(key)
         if scope is None or kind is None or found is None:
             self._around.queue.forget(key)
@@ -144,13 +177,13 @@ class Controller:
         if not scope.hindsight.ready(found, wake=lambda: around.queue.add(key)):
             return "success"
         try:
-            return await self._look_at(key, scope, kind, found)
+            return await self._look_at(key, scope, kind, found, desk)
         finally:
             # Who was told that the job is gone did not know of what was still being asked for.
             if not _is_there(scope, key, uid):
                 around.forget(uid)
 
-    async def _look_at(self, key: JobKey, scope: Scope, kind: Kind, found: CustomObject) -> str:
+    async def _look_at(self, key: JobKey, scope: Scope, kind: Kind, found: CustomObject, desk: Desk) -> str:
         around, uid = self._around, found.metadata.uid
         memory = around.memories.find(uid)
         if memory is not None:
@@ -168,10 +201,13 @@ class Controller:
             around.memories.of(uid, key).take_stock(phases, created=len(plan.pods))
         applier = Applier(writer, job, around.memories, around.events, around.parallel, has_news=lambda: around.queue.is_due_again(key))
         try:
-            applied = await applier.carry_out(plan)
+            await applier.carry_out(plan)
         finally:
             around.metrics.objects(applier.applied.objects)
-        return self._after(key, job, gathered.snapshot, plan, applied, now)
+        plan = plan.without_creations()  # whole pods are nothing to hold on to until the status has its turn
+        desk.leave()
+        await applier.tell(plan)
+        return self._after(key, job, gathered.snapshot, plan, applier.applied, now)
 
     def _find(self, key: JobKey) -> tuple[Scope | None, Kind | None, CustomObject | None]:
         scope = self._scopes.get(key.namespace) or self._scopes.get(None)

@@ -41,7 +41,8 @@ class _Telling:
     """One event, however often it was told."""
 
     key: JobKey
-    job: ObjectMeta
+    uid: str
+    resource_version: str
     event: Event
     name: str
     first_at: float
@@ -139,7 +140,7 @@ class EventRecorder:
     def _new(self, key: JobKey, job: ObjectMeta, event: Event, now: float) -> _Telling:
         moment = self._clock()
         name = f"{job.name[:_MAX_NAME_STEM]}.{self._rng.getrandbits(64):016x}"
-        return _Telling(key, job, event, name, first_at=moment, last_at=moment, heard_at=now, is_waiting=False)
+        return _Telling(key, job.uid, job.resource_version, event, name, first_at=moment, last_at=moment, heard_at=now, is_waiting=False)
 
     def _line_up(self, telling: _Telling) -> None:
         if telling.is_waiting:
@@ -173,11 +174,11 @@ class EventRecorder:
             await self._client.create(EVENTS, self._body(telling), namespace=telling.key.namespace)
 
     def _body(self, telling: _Telling) -> JsonObject:
-        resource, job, event = telling.key.resource, telling.job, telling.event
+        key, event = telling.key, telling.event
         body: JsonObject = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {"name": telling.name, "namespace": telling.key.namespace},
+            "metadata": {"name": telling.name, "namespace": key.namespace},
             "eventTime": to_the_microsecond(telling.first_at),
             "reportingController": MANAGER,
             "reportingInstance": self._instance,
@@ -186,12 +187,12 @@ class EventRecorder:
             "type": event.type.value,
             "note": _shortened(event.message),
             "regarding": {
-                "apiVersion": resource.api_version,
-                "kind": resource.kind,
-                "namespace": job.namespace,
-                "name": job.name,
-                "uid": job.uid,
-                "resourceVersion": job.resource_version,
+                "apiVersion": key.resource.api_version,
+                "kind": key.resource.kind,
+                "namespace": key.namespace,
+                "name": key.name,
+                "uid": telling.uid,
+                "resourceVersion": telling.resource_version,
             },
         }
         return body if telling.count == 1 else {**body, "series": _series(telling)}

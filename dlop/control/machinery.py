@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from dlop.control.arrivals import Arrivals
-from dlop.control.controller import Controller, Surroundings
+from dlop.control.controller import Controller, Surroundings, passes_at_once
 from dlop.control.events import EventRecorder
 from dlop.control.kinds import JobKey, Kinds
 from dlop.control.kubeflow_metrics import KubeflowMetrics
@@ -54,7 +54,7 @@ class Machinery:
         self._memories = Memories()
         self._expectations = Expectations(look=self._look, on_resolved=self._resolved)
         self._events = EventRecorder(means.telling, instance=means.identity, clock=means.clock, rng=means.rng)
-        counts = ControlMetrics(workers=settings.workers, dropped_events=lambda: self._events.counts.dropped)
+        counts = ControlMetrics(workers=passes_at_once(settings.workers), dropped_events=lambda: self._events.counts.dropped)
         means.metrics.registry.register(counts)
         means.metrics.registry.register(KubeflowMetrics(counts, framework_labels=self.kinds.framework_labels))
         self.controller = self._make_controller(settings, means, counts)
@@ -104,8 +104,7 @@ class Machinery:
             metrics=counts,
             clock=means.clock,
             forget=self.forget,
-            # One large job leaves places for the others.
-            parallel=max(1, settings.writes_in_flight // 2),
+            parallel=settings.writes_in_flight,
         )
         return Controller(around, workers=settings.workers)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from dlop.kube.errors import JsonObject
@@ -95,3 +95,7 @@ class Plan:
     def creations(self) -> tuple[Creation, ...]:
         """All that is created, in the order in which it is."""
         return self.others + self.services + self.pods
+
+    def without_creations(self) -> Plan:
+        """What is left when all is created."""
+        return replace(self, others=(), services=(), pods=())
