@@ -33,6 +33,7 @@ from dlop.settings import Settings
 
 log = structlog.get_logger(__name__)
 
+_EVENT_LIMITS = Limits(timeout_seconds=10.0, writes_in_flight=1, reads_in_flight=1)
 # The part of the time between the end of leadership and the end of the lease after which patience is over.
 _LAST_RESORT = 0.8
 _LEADERSHIP_LOST = 1
@@ -73,11 +74,10 @@ class Operator:
             self.metrics.leadership(settings.lease_name, self._elector.is_leader)
         transport = _paced(transport, settings)
         reading = Client(transport, limits=Limits(writes_in_flight=settings.writes_in_flight, reads_in_flight=settings.reads_in_flight))
-        writing = self._guarded(reading)
         means = Means(
             reading=reading,
-            writing=writing,
-            telling=writing.patient(),
+            writing=self._guarded(reading),
+            telling=self._guarded(Client(transport, limits=_EVENT_LIMITS)),
             clock=clock,
             rng=rng,
             identity=identity,

@@ -2,16 +2,18 @@
 
 Creates go out slowly at first. The first that is refused ends them, or the first few where each object was found
 invalid by itself: the refusals are remembered, the job is looked at again at once so that its status tells why, and
-creating is put off. When something could not be done, the status is left for the next pass, which knows more.
+creating is put off. When something could not be done, the status is left for the next pass, which knows more; so is that of a
+job that has just begun, when it had to let others go first and is outdated.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
 
 import structlog
 
@@ -29,6 +31,8 @@ from dlop.kube.errors import AmbiguousWriteError, InvalidError, KubeError, NotFo
 from dlop.kube.resources import Resource
 
 log = structlog.get_logger(__name__)
+
+Item = TypeVar("Item")
 
 # Labels that differ from one life of a job to the next.
 _PASSING_LABELS = (ATTEMPT_LABEL, JOB_UID_LABEL)
@@ -79,8 +83,8 @@ class Applier:
     memories: Memories
     events: EventRecorder
     parallel: int
-    has_news: Callable[[], bool]
-    """Whether something has happened to the job since the plan was made."""
+    is_outdated: Callable[[], bool] | None
+    """Whether something has happened to the job since the plan was made; None: whatever happens, its status is to be written."""
     applied: Applied = field(default_factory=Applied)
 
     async def carry_out(self, plan: Plan) -> None:
@@ -90,7 +94,7 @@ class Applier:
         if plan.deletions or plan.creations:
             self.memories.of(self.writer.uid, self.writer.key)  # so that whoever resolves a doubt finds the job
         if plan.deletions:
-            await slowly_at_first(plan.deletions, self._delete, first=self.parallel, parallel=self.parallel)
+            await self._call_for(plan.deletions, self._delete)
         if plan.changes and not await self._change_all(plan.changes):
             return
         if plan.creations:
@@ -109,6 +113,13 @@ class Applier:
         elif plan.status is not None:
             await self._write_status(plan)
         self._tell_events(plan)
+
+    async def _call_for(self, items: Sequence[Item], call: Callable[[Item], Awaitable[bool]], *, first: int = AT_FIRST) -> bool:
+        return await slowly_at_first(items, call, first=first, parallel=self.parallel, may_grow=self._may_grow)
+
+    def _may_grow(self) -> bool:
+        """Whether more at once would be sent at once, and nothing was refused yet."""
+        return self.applied.pause_seconds is None and self.writer.client.has_room_for_writes
 
     def _is_refused_no_more(self, plan: Plan) -> bool:
         """Whether nothing is asked for any more of what was refused: then the plan is to be made anew, without that."""
@@ -156,7 +167,7 @@ class Applier:
         if memory is not None and now < memory.try_again_at:
             self.applied.pause_seconds = memory.try_again_at - now
             changes = [change for change in changes if (change.resource, change.name) not in memory.refusals]
-        return await slowly_at_first(changes, self._change, first=self.parallel, parallel=self.parallel)
+        return await self._call_for(changes, self._change)
 
     async def _change(self, change: Change) -> bool:
         written = await self.writer.change(change)
@@ -199,7 +210,7 @@ class Applier:
 
     async def _create_lot(self, lot: Sequence[Creation], *, first: int) -> bool:
         """Says whether the lot is complete."""
-        return await slowly_at_first(lot, self._create, first=first, parallel=self.parallel) and self.applied.pause_seconds is None
+        return await self._call_for(lot, self._create, first=first) and self.applied.pause_seconds is None
 
     async def _create(self, creation: Creation) -> bool:
         written = await self.writer.create(creation)
@@ -250,16 +261,6 @@ class Applier:
             if not is_untold:
                 self.events.tell(self.writer.key, self.job.metadata, event)
 
-    def _can_be_put_off(self, plan: Plan) -> bool:
-        """Whether the status may let other writes go first, and leave it to a later one to tell what this one would have told."""
-        memory = self.memories.find(self.writer.uid)
-        return not (plan.deletions or plan.changes) and (memory is None or not memory.was_put_off)
-
-    def _put_off(self) -> None:
-        memory = self.memories.of(self.writer.uid, self.writer.key)
-        memory.was_put_off, memory.said = True, None
-        self.applied.worsen(Next.AT_ONCE, None)
-
     async def _write_status(self, plan: Plan) -> None:
         patch = merge_patch(self.job.stored_status, plan.status or {})
         if not patch:
@@ -268,14 +269,12 @@ class Applier:
         if memory is not None and plan.is_complete:
             memory.said = plan.status
         try:
-            await self.writer.patch_status(
-                patch, resource_version=self.job.metadata.resource_version, unless=self.has_news if self._can_be_put_off(plan) else None
-            )
+            await self.writer.patch_status(patch, resource_version=self.job.metadata.resource_version, unless=self.is_outdated)
             self.applied.writes += 1
-            if memory is not None:
-                memory.was_put_off = False
         except OutdatedError:
-            self._put_off()
+            if memory is not None:
+                memory.said = None
+            self.applied.worsen(Next.AT_ONCE, None)
         except NotFoundError as error:
             if not error.details.get("name"):
                 log.error("the status cannot be written: has the custom resource definition no status subresource?", error=str(error))

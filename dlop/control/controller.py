@@ -199,7 +199,8 @@ class Controller:
         if plan.pods or memory is not None:
             phases = [pod.status.phase for pod in gathered.snapshot.pods]
             around.memories.of(uid, key).take_stock(phases, created=len(plan.pods))
-        applier = Applier(writer, job, around.memories, around.events, around.parallel, has_news=lambda: around.queue.is_due_again(key))
+        is_outdated = self._outdated(key) if _can_be_put_off(job, gathered.snapshot, plan) else None
+        applier = Applier(writer, job, around.memories, around.events, around.parallel, is_outdated)
         try:
             await applier.carry_out(plan)
         finally:
@@ -208,6 +209,9 @@ class Controller:
         desk.leave()
         await applier.tell(plan)
         return self._after(key, job, gathered.snapshot, plan, applier.applied, now)
+
+    def _outdated(self, key: JobKey) -> Callable[[], bool]:
+        return lambda: not self._is_stopping and self._around.queue.is_due_again(key)
 
     def _find(self, key: JobKey) -> tuple[Scope | None, Kind | None, CustomObject | None]:
         scope = self._scopes.get(key.namespace) or self._scopes.get(None)
@@ -229,7 +233,7 @@ class Controller:
             self._follow_up(key, job.metadata.uid)
         note_milestones(around.metrics, around.memories, key=key, job=job, snapshot=snapshot, plan=plan, now=now)
         self._forget_if_ended(job)
-        waits = [] if plan.look_again_at is None else [max(_SOONEST_SECONDS, plan.look_again_at - now)]
+        waits = [] if plan.look_again_at is None else [max(_SOONEST_SECONDS, plan.look_again_at - around.clock())]
         waits += [] if applied.pause_seconds is None else [applied.pause_seconds]
         if not waits:
             return applied.next.value
@@ -252,6 +256,15 @@ class Controller:
         phase = job.phase_in(job.stored_status)
         if phase is not None and phase.is_end and self._around.expectations.are_met(job.metadata.uid):
             self._around.memories.forget(job.metadata.uid)
+
+
+def _can_be_put_off(job: ManagedJob, snapshot: Snapshot, plan: Plan) -> bool:
+    """Whether the status only tells that a job has begun: others may go first, and a later one may tell it with what follows.
+
+    Of a job that had pods already, a status may be the only witness of what has become of them.
+    """
+    has_begun = bool(snapshot.pods) or job.phase_in(job.stored_status) is not None
+    return bool(plan.pods) and not (has_begun or plan.others or plan.deletions or plan.changes)
 
 
 def _is_there(scope: Scope, key: JobKey, uid: str) -> bool:

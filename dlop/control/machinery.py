@@ -36,7 +36,7 @@ class Means:
     """For informers: goes on without leadership."""
     writing: Client
     telling: Client
-    """For events: where the server is busy, everything else goes first."""
+    """For events, with places of its own: real writes never wait for them."""
     clock: Callable[[], float]
     rng: Random
     identity: str

@@ -38,8 +38,6 @@ class JobMemory:
     """The status that is being written, when seeing it stored calls for nothing."""
     uncounted: JsonObject | None = None
     """The status before a write of which nobody knows whether it happened: what has changed since is still to be counted."""
-    was_put_off: bool = False
-    """Its status let others go first, and was outdated when its turn came: the next one is not put off again."""
     pods: int = 0
     """How many pods it had when it was looked at last, or got then: what a pass costs."""
     running: int = 0

@@ -39,7 +39,7 @@ class ControlMetrics(Collector):
         self._workers = workers
         self._dropped_events = dropped_events
         self.active = 0
-        """How many workers have a job in hand."""
+        """How many passes are under way."""
         self._results: Counter[tuple[str, str]] = Counter()
         self._times: dict[str, Tally] = {}
         self._jobs: Counter[tuple[str, str, str]] = Counter()
@@ -97,8 +97,12 @@ class ControlMetrics(Collector):
         yield total
         yield errors
         yield _histogram("controller_runtime_reconcile_time_seconds", "How long passes took.", self._times, "controller")
-        most = GaugeMetricFamily("controller_runtime_max_concurrent_reconciles", "How many workers there are.", labels=["controller"])
-        active = GaugeMetricFamily("controller_runtime_active_workers", "How many workers have a job in hand.", labels=["controller"])
+        most = GaugeMetricFamily(
+            "controller_runtime_max_concurrent_reconciles",
+            "How many passes may be under way, with those that only wait to write a status.",
+            labels=["controller"],
+        )
+        active = GaugeMetricFamily("controller_runtime_active_workers", "How many passes are under way.", labels=["controller"])
         most.add_metric(["dlop"], self._workers)
         active.add_metric(["dlop"], self.active)
         yield most

@@ -11,9 +11,12 @@ Item = TypeVar("Item")
 AT_FIRST = 8
 
 
-async def slowly_at_first(items: Sequence[Item], call: Callable[[Item], Awaitable[bool]], *, first: int = AT_FIRST, parallel: int) -> bool:
+async def slowly_at_first(
+    items: Sequence[Item], call: Callable[[Item], Awaitable[bool]], *, first: int = AT_FIRST, parallel: int, may_grow: Callable[[], bool]
+) -> bool:
     """Call for every item: a few at once first, and one more with each call that went well, `parallel` at once at most.
 
+    More at once are begun only while `may_grow`: where all have to wait, those who wait keep others from getting a place.
     A call says whether to go on. After one that says no, those under way are awaited and no more are begun. Returns
     whether all went well. What a call raises ends everything.
     """
@@ -34,7 +37,7 @@ async def slowly_at_first(items: Sequence[Item], call: Callable[[Item], Awaitabl
             if not is_well:
                 for _ in waiting:
                     pass  # nobody begins another one
-            elif hands < most:
+            elif hands < most and may_grow():
                 begin()
 
     async with asyncio.TaskGroup() as group:

@@ -60,7 +60,10 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to tell the people who look at the job. Told after the status that it explains has been written."""
+    """Something to tell the people who look at the job, after the status that it explains has been written.
+
+    What was created is told also when that status comes later.
+    """
 
     type: EventType
     reason: str

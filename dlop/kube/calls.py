@@ -68,6 +68,11 @@ class Calls:
         twin._unless = unless
         return twin
 
+    @property
+    def has_room_for_writes(self) -> bool:
+        """Whether a write would be sent at once."""
+        return not self._writes.are_taken
+
     async def send(self, request: Request, *, timeout_seconds: float | None = None) -> Response:
         """Send a request until it has a final answer. Returns only 2xx answers.
 
@@ -76,7 +81,7 @@ class Calls:
             TransportError: no answer, and nothing has changed.
             AmbiguousWriteError: no answer to a write, or one that does not say whether it happened.
             NotLeaderError: a write without leadership; nothing was sent.
-            OutdatedError: nobody wanted it any more when its turn came; nothing was sent.
+            OutdatedError: nobody wanted it any more when its turn came; nothing has changed.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (timeout_seconds or self._limits.timeout_seconds)

@@ -99,6 +99,11 @@ class Client:
         twin._calls = self._calls.patient(unless=unless)
         return twin
 
+    @property
+    def has_room_for_writes(self) -> bool:
+        """Whether a write would be sent at once, and not wait for others."""
+        return self._calls.has_room_for_writes
+
     async def close(self) -> None:
         """Release every connection."""
         await self.transport.close()
@@ -342,6 +347,7 @@ class Client:
             TransportError: no answer, and nothing has changed.
             AmbiguousWriteError: no answer to a write, or one that does not say whether it happened.
             NotLeaderError: a write without leadership; nothing was sent.
+            OutdatedError: of a patient client, nobody wanted it any more when its turn came.
         """
         headers = {"accept": accept}
         if body is not None:

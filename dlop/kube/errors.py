@@ -37,7 +37,7 @@ class NotLeaderError(KubeError):
 
 
 class OutdatedError(KubeError):
-    """A write that had let others go first was not wanted any more when its turn came. Nothing was sent."""
+    """A write that had let others go first was not wanted any more when its turn came. Nothing has changed."""
 
 
 class TransportError(KubeError):

@@ -19,6 +19,8 @@ class Places:
         self._free = count
         self._first_line: _Line = deque()
         self._second_line: _Line = deque()
+        self._was_overdue = False
+        """Whether the last place went to one who had waited long enough."""
 
     @property
     def are_taken(self) -> bool:
@@ -51,6 +53,7 @@ class Places:
 
     def _next_line(self) -> _Line:
         patient = self._second_line
-        if patient and patient[0][0] + LONGEST_PATIENCE_SECONDS <= asyncio.get_running_loop().time():
-            return patient
-        return self._first_line or patient
+        is_overdue = bool(patient) and patient[0][0] + LONGEST_PATIENCE_SECONDS <= asyncio.get_running_loop().time()
+        # In turns: many who have waited long enough keep nobody else waiting.
+        self._was_overdue = is_overdue and not self._was_overdue
+        return patient if self._was_overdue else self._first_line or patient

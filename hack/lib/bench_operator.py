@@ -40,7 +40,7 @@ class Scale:
 
     jobs: int = 300
     large_job_pods: int = 1_000
-    rounds: int = 4
+    rounds: int = 6
     gentle_jobs: int = 200
     finished_jobs: int = 5_000
     rest_seconds: float = 20.0

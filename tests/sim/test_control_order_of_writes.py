@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.kube.places import LONGEST_PATIENCE_SECONDS
+from dlop.kube.resources import PODS
 from dlop.testing.kit import OUTSIDE, OperatorKit
 from dlop.testing.script import Script
 from dlop.testing.virtual_time import virtual_time
@@ -73,3 +76,26 @@ async def test_a_status_that_is_outdated_when_its_turn_comes_is_left_to_the_next
     put_off = [told for told in statuses.values() if b'"phase":"Created"' not in told[0]]
     assert put_off, "no job was told of late"
     assert all(b'"type":"Created"' in told[0] for told in put_off), "what was put off is told as well"
+
+
+@virtual_time
+async def test_an_end_that_was_decided_is_written_whatever_becomes_of_the_pods_meanwhile() -> None:
+    script = Script()
+    script.when("*", times=1).after(1).run().until_told().succeed()
+    jobs = [f"demo-{number}" for number in range(20)]
+    async with OperatorKit([TFJob], script=script, operator=False) as kit:
+        limits = {"writes_in_flight": 2, "kube_api_qps": 10.0, "kube_api_burst": 1}
+        await kit.start_operator(settings=OUTSIDE.model_copy(update=limits))
+        for job in jobs:
+            await kit.submit(manifest(TFJob, {"Worker": 1}, name=job))
+        for job in jobs:
+            await kit.until(f"default/{job}", phase="Running", within_seconds=3600)
+        await asyncio.sleep(60)
+        for job in jobs:
+            kit.kubelet.tell(f"default/{job}-worker-0")
+        await asyncio.sleep(1.5)  # all ends are decided, and most wait to be written
+        assert {kit.job(f"default/{job}").phase for job in jobs} == {"Running", "Succeeded"}
+        for job in jobs:
+            await kit.client.delete(PODS, f"{job}-worker-0", namespace="default", grace_seconds=0)
+        await asyncio.sleep(60)
+        assert {kit.job(f"default/{job}").phase for job in jobs} == {"Succeeded"}

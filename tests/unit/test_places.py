@@ -79,6 +79,19 @@ async def test_who_has_waited_long_enough_goes_first() -> None:
     assert line.seated == ["pod-a", "status", "pod-b"]
 
 
+@virtual_time
+async def test_many_who_have_waited_long_enough_keep_nobody_else_waiting() -> None:
+    _, line = await _full()
+    for number in range(5):
+        await line.comes(f"status-{number}", can_wait=True)
+    await asyncio.sleep(LONGEST_PATIENCE_SECONDS)
+    await line.comes("pod-a")
+    await line.comes("pod-b")
+    for _ in range(4):
+        await line.one_leaves()
+    assert line.seated == ["status-0", "pod-a", "status-1", "pod-b"]
+
+
 async def test_who_gives_up_leaves_the_place_to_the_next() -> None:
     places, line = await _full()
     for name in "abc":

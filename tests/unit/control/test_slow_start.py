@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
-from dlop.control.slow_start import slowly_at_first
+from dlop.control.slow_start import slowly_at_first as slowly_while_there_is_room
 from tests.virtual_time import virtual_time
+
+
+async def slowly_at_first(
+    items: Sequence[int], call: Callable[[int], Awaitable[bool]], *, first: int = 8, parallel: int, has_room: bool = True
+) -> bool:
+    return await slowly_while_there_is_room(items, call, first=first, parallel=parallel, may_grow=lambda: has_room)
 
 
 class Server:
@@ -83,3 +90,11 @@ async def test_a_slow_call_keeps_no_other_waiting() -> None:
 @virtual_time
 async def test_nothing_to_do_is_done_well() -> None:
     assert await slowly_at_first([], Server().call, parallel=4)
+
+
+@virtual_time
+async def test_where_there_is_no_room_for_more_the_first_few_go_on_alone() -> None:
+    server = Server()
+    assert await slowly_at_first(range(100), server.call, first=8, parallel=64, has_room=False)
+    assert server.calls == list(range(100))
+    assert server.most_at_once == 8
