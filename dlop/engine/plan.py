@@ -101,4 +101,4 @@ class Plan:
 
     def without_creations(self) -> Plan:
         """What is left when all is created."""
-        return replace(self, others=(), services=(), pods=())
+        return replace(self, others=(), services=(), pods=()) if self.creations else self

@@ -50,7 +50,6 @@ class Calls:
         self._transport = transport
         self._limits = limits
         self._may_write = may_write
-        self._can_wait = False
         self._unless: Callable[[], bool] | None = None
         self._reads = Places(limits.reads_in_flight)
         self._writes = Places(limits.writes_in_flight)
@@ -61,10 +60,9 @@ class Calls:
         twin._may_write = may_write
         return twin
 
-    def patient(self, *, unless: Callable[[], bool] | None) -> Calls:
+    def patient(self, *, unless: Callable[[], bool]) -> Calls:
         """The same places and connections, for calls that let others go first. After a wait, `unless` is asked."""
         twin = copy.copy(self)
-        twin._can_wait = True
         twin._unless = unless
         return twin
 
@@ -116,7 +114,7 @@ class Calls:
     async def _attempt(self, request: Request, deadline: float) -> Response:
         places = self._writes if request.is_write else self._reads
         has_waited = places.are_taken
-        await _take(places, deadline, can_wait=self._can_wait)
+        await _take(places, deadline, can_wait=self._unless is not None)
         try:
             if has_waited and self._unless is not None and self._unless():
                 raise OutdatedError(f"{request.method} {request.path} was not sent: it was outdated when its turn came")

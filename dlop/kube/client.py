@@ -90,7 +90,7 @@ class Client:
         twin._calls = self._calls.guarded(may_write)
         return twin
 
-    def patient(self, *, unless: Callable[[], bool] | None = None) -> Client:
+    def patient(self, *, unless: Callable[[], bool]) -> Client:
         """A client over the same connections and bounds whose calls let others go first, where many are under way.
 
         A call that had to wait is given up (OutdatedError) when `unless` then says yes.

@@ -87,7 +87,7 @@ class Slow:
 async def test_a_patient_call_lets_others_go_first() -> None:
     transport = Slow()
     client = Client(transport, limits=Limits(writes_in_flight=1))
-    calls = [client.call("POST", "/a"), client.patient().call("POST", "/status"), client.call("POST", "/b")]
+    calls = [client.call("POST", "/a"), client.patient(unless=lambda: False).call("POST", "/status"), client.call("POST", "/b")]
     async with asyncio.TaskGroup() as group:
         for call in calls:
             group.create_task(call)
