@@ -63,7 +63,7 @@ class Settings(BaseModel):
     frameworks: tuple[str, ...] = Field(
         default=(), description="further frameworks, as module:Class; installed ones are found by themselves"
     )
-    workers: int = Field(default=32, ge=1, description="how many jobs are worked on at once")
+    workers: int = Field(default=128, ge=1, description="how many jobs are worked on at once")
     writes_in_flight: int = Field(default=64, ge=2, description="how many writes the API server gets at once")
     reads_in_flight: int = Field(default=16, ge=1, description="how many reads the API server gets at once")
     kube_api_qps: float = Field(

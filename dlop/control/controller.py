@@ -38,8 +38,8 @@ log = structlog.get_logger(__name__)
 # A moment that has passed already, by the rounding of a clock, must not make a hot loop.
 _SOONEST_SECONDS = 0.05
 # A job that has all it needs, and waits for its status to be written, keeps no other from being worked on: for each job
-# that is worked on there may be so many of them besides.
-_TOLD_BESIDES = 7
+# that is worked on there may be three of them besides.
+_TOLD_BESIDES = 3
 
 
 def passes_at_once(workers: int) -> int:

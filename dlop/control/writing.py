@@ -38,7 +38,19 @@ from dlop.kube.resources import PODS, SERVICES, Resource
 
 log = structlog.get_logger(__name__)
 
+
+class _Version(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    resource_version: str = ""
+
+
+class _Answer(msgspec.Struct, frozen=True, gc=False):
+    """All that is of interest in the answer to a write that went well."""
+
+    metadata: _Version = _Version()
+
+
 _read_partial = reader(PartialObject)
+_read_version = msgspec.json.Decoder(_Answer).decode
 _QUERY = (("fieldManager", FIELD_MANAGER),)
 _MERGE_PATCH = "application/merge-patch+json"
 _REFUSALS = (BadRequestError, ForbiddenError, InvalidError, RequestTooLargeError)
@@ -213,7 +225,7 @@ class Writer:
 
     def _note(self, resource: Resource, body: bytes) -> str:
         try:
-            version = _read_partial(body).metadata.resource_version
+            version = _read_version(body).metadata.resource_version
         except msgspec.DecodeError:
             log.warning("the answer to a write is no object", resource=resource.qualified_name)
             return ""

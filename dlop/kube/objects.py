@@ -1,7 +1,8 @@
 """What is kept of an object: only the fields that a job operator reads.
 
 Decoding into these structs *is* the slimming: everything that they do not name (managedFields above all) is skipped
-while the bytes are read and never becomes a Python object. All of them are read-only, so they are shared freely.
+while the bytes are read and never becomes a Python object. All of them are read-only, so they are shared freely, and
+their parts are: what an object has in common with others is kept once.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from dlop.kube.errors import JsonObject
+from dlop.kube.sharing import Shared
 
 Buffer = bytes | msgspec.Raw
+
+_shared = Shared()
+_set = msgspec.structs.force_setattr
 
 
 class _Slim(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -46,6 +51,13 @@ class ObjectMeta(_Slim, frozen=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        labels = self.labels
+        for name, value in labels.items():
+            labels[name] = _shared.one(value)
+        _set(self, "namespace", _shared.one(self.namespace))
+        _set(self, "owner_references", _shared.one(self.owner_references))
 
     @property
     def controller(self) -> OwnerReference | None:
@@ -89,19 +101,10 @@ class CustomObject(_Slim, frozen=True):
         return data
 
 
-class ContainerPort(_Slim, frozen=True):
-    """A port that a container listens on."""
-
-    name: str = ""
-    container_port: int = 0
-    host_port: int = 0
-
-
 class Container(_Slim, frozen=True):
     """A container as the pod asks for it."""
 
     name: str = ""
-    ports: tuple[ContainerPort, ...] = ()
 
 
 class SchedulingGate(_Slim, frozen=True):
@@ -115,10 +118,8 @@ class PodSpec(_Slim, frozen=True):
 
     node_name: str = ""
     restart_policy: str = ""
-    host_network: bool = False
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
 
 
 class Waiting(_Slim, frozen=True):
@@ -179,7 +180,6 @@ class PodStatus(_Slim, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    host_ip: str = msgspec.field(default="", name="hostIP")
     pod_ip: str = msgspec.field(default="", name="podIP")
     start_time: datetime | None = None
     conditions: tuple[Condition, ...] = ()
@@ -187,9 +187,10 @@ class PodStatus(_Slim, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
     def __post_init__(self) -> None:
+        _set(self, "phase", _shared.one(self.phase))
         # Every pod has half a dozen conditions that tell what the rest of its status tells: a quarter of its size.
         if self.conditions:
-            msgspec.structs.force_setattr(self, "conditions", tuple(filter(_tells_more, self.conditions)))
+            _set(self, "conditions", tuple(filter(_tells_more, self.conditions)))
 
 
 def _tells_more(condition: Condition) -> bool:
@@ -204,22 +205,20 @@ class Pod(_Slim, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
+    def __post_init__(self) -> None:
+        _set(self, "spec", _shared.one(self.spec))
+
 
 class ServicePort(_Slim, frozen=True):
     """A port of a service."""
 
     name: str = ""
     port: int = 0
-    target_port: int | str | None = None
 
 
 class ServiceSpec(_Slim, frozen=True):
     """What a service leads to."""
 
-    type: str = ""
-    cluster_ip: str = msgspec.field(default="", name="clusterIP")
-    publish_not_ready_addresses: bool = False
-    selector: dict[str, str] = {}
     ports: tuple[ServicePort, ...] = ()
 
 
@@ -228,6 +227,9 @@ class Service(_Slim, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
+
+    def __post_init__(self) -> None:
+        _set(self, "spec", _shared.one(self.spec))
 
 
 class PodGroupStatus(_Slim, frozen=True):

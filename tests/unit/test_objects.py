@@ -130,7 +130,7 @@ def test_a_custom_object_without_spec_and_status_has_empty_ones() -> None:
 
 def test_a_service_and_a_partial_object_are_read() -> None:
     service = reader(Service)(
-        b'{"metadata":{"name":"s"},"spec":{"clusterIP":"None","ports":[{"port":80,"targetPort":"http"}],"selector":{"a":"b"}}}'
+        b'{"metadata":{"name":"s"},"spec":{"clusterIP":"None","ports":[{"name":"web","port":80,"targetPort":"http"}],"selector":{"a":"b"}}}'
     )
-    assert (service.spec.cluster_ip, service.spec.ports[0].target_port, service.spec.selector) == ("None", "http", {"a": "b"})
+    assert [(port.name, port.port) for port in service.spec.ports] == [("web", 80)]
     assert reader(PartialObject)(b'{"metadata":{"name":"s"}}').metadata.name == "s"
