@@ -28,6 +28,8 @@ _RUNNING_SECONDS = 2.0
 _BRISK_SECONDS = 0.02
 # How long a pod that has finished waits for its peers: they tend to finish together, and then the job is done.
 _FINISHED_SECONDS = 0.3
+# How long the second one waits, and each after it: where pods finish one by one, the job is told of them in lots.
+_ALSO_FINISHED_SECONDS = 1.0
 # How much longer for each pod: a pass over a thousand pods takes a while, and a thousand pods have a thousand changes.
 _SECONDS_A_POD = 0.0002
 _NEW_POD = PodStatus(phase="Pending")
@@ -161,7 +163,9 @@ class Arrivals:
         has_turned = not isinstance(old, Pod) or old.status.phase != phase
         if phase == "Failed" or (memory is not None and has_turned and memory.has_turned(phase)):
             return _BRISK_SECONDS
-        return {"Running": _RUNNING_SECONDS, "Succeeded": _FINISHED_SECONDS}.get(phase, _CALM_SECONDS)
+        if phase == "Succeeded":
+            return _FINISHED_SECONDS if memory is None or memory.succeeded <= 1 else _ALSO_FINISHED_SECONDS
+        return _RUNNING_SECONDS if phase == "Running" else _CALM_SECONDS
 
     def _is_echo(self, old: CustomObject, new: CustomObject) -> bool:
         """Whether all that is new of a job is the status that was just written for it, and nobody waits to see it there."""

@@ -164,3 +164,18 @@ async def test_pods_that_come_to_run_one_by_one_are_told_of_together() -> None:
             await a_while(0.6)
         assert len(w.writes(method="PATCH", plural="ringjobs")) == 1
         assert "Running" in await w.conditions()
+
+
+@virtual_time
+async def test_pods_that_succeed_one_by_one_are_told_of_in_lots_and_the_last_one_at_once() -> None:
+    async with world() as w, w.operating():
+        await w.submit(ring(workers=4))
+        await a_while()
+        await w.report("Running")
+        await a_while()
+        w.forget_requests()
+        for name in await w.pod_names():
+            await w.report_one("Succeeded", name)
+            await a_while(0.7)
+        assert "Succeeded" in await w.conditions()
+        assert len(w.writes(method="PATCH", plural="ringjobs")) == 3
