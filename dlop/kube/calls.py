@@ -2,7 +2,7 @@
 
 Every call has a deadline, and everything counts against it: the wait for a free place, for credentials, for patience
 that the server asks for. In-flight calls are bounded, reads and writes apart, so that a storm of writes never keeps a
-read waiting; where places are short, a call that can wait lets others go first. Before each write, and each retry of one,
+read waiting; a call that can wait lets others go first, and leaves most places to them. Before each write, and each retry of one,
 `may_write` is asked.
 """
 
@@ -69,7 +69,7 @@ class Calls:
     @property
     def has_room_for_writes(self) -> bool:
         """Whether a write would be sent at once."""
-        return not self._writes.are_taken
+        return self._writes.are_free()
 
     async def send(self, request: Request, *, timeout_seconds: float | None = None) -> Response:
         """Send a request until it has a final answer. Returns only 2xx answers.
@@ -112,9 +112,9 @@ class Calls:
             raise TransportError("the server refused the credentials and new ones could not be read before the deadline") from error
 
     async def _attempt(self, request: Request, deadline: float) -> Response:
-        places = self._writes if request.is_write else self._reads
-        has_waited = places.are_taken
-        await _take(places, deadline, can_wait=self._unless is not None)
+        places, can_wait = self._writes if request.is_write else self._reads, self._unless is not None
+        has_waited = not places.are_free(can_wait=can_wait)
+        await _take(places, deadline, can_wait=can_wait)
         try:
             if has_waited and self._unless is not None and self._unless():
                 raise OutdatedError(f"{request.method} {request.path} was not sent: it was outdated when its turn came")
@@ -135,8 +135,8 @@ def refused_again(error: UnauthorizedError, origin: str) -> UnauthorizedError:
 
 
 async def _take(places: Places, deadline: float, *, can_wait: bool) -> None:
-    if not places.are_taken:
-        await places.take()  # does not wait, so it needs no timer
+    if places.are_free(can_wait=can_wait):
+        await places.take(can_wait=can_wait)  # does not wait, so it needs no timer
         return
     try:
         async with asyncio.timeout_at(deadline):

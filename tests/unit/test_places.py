@@ -49,11 +49,11 @@ async def _full(count: int = 1) -> tuple[Places, Line]:
 async def test_there_are_as_many_places_as_were_asked_for() -> None:
     places = Places(2)
     await places.take()
-    are_taken = [places.are_taken]
-    await places.take(can_wait=True)
-    are_taken.append(places.are_taken)
+    are_free = [places.are_free()]
+    await places.take()
+    are_free.append(places.are_free())
     places.give_back()
-    assert [*are_taken, places.are_taken] == [False, True, False]
+    assert [*are_free, places.are_free()] == [True, False, True]
 
 
 async def test_who_cannot_wait_goes_before_who_can_and_each_line_keeps_its_order() -> None:
@@ -63,6 +63,40 @@ async def test_who_cannot_wait_goes_before_who_can_and_each_line_keeps_its_order
     for _ in range(4):
         await line.one_leaves()
     assert line.seated == ["pod-a", "pod-b", "status-a", "status-b"]
+
+
+async def test_who_can_wait_comes_in_when_only_a_few_others_are_left() -> None:
+    _, line = await _full(16)
+    await line.comes("status-a", can_wait=True)
+    await line.comes("status-b", can_wait=True)
+    for _ in range(14):
+        await line.one_leaves()
+    assert line.seated == []
+    await line.one_leaves()
+    assert line.seated == ["status-a"]
+
+
+async def test_those_who_can_wait_leave_most_places_to_others() -> None:
+    places = Places(16)
+    for _ in range(2):
+        await places.take(can_wait=True)
+    assert not places.are_free(can_wait=True)
+    for _ in range(14):
+        assert places.are_free()
+        await places.take()
+    assert not places.are_free()
+
+
+@virtual_time
+async def test_who_can_wait_waits_only_for_so_long_beside_free_places() -> None:
+    _, line = await _full(16)
+    await line.comes("status", can_wait=True)
+    for _ in range(8):
+        await line.one_leaves()
+    await asyncio.sleep(LONGEST_PATIENCE_SECONDS * 0.99)
+    assert line.seated == []
+    await asyncio.sleep(LONGEST_PATIENCE_SECONDS * 0.02)
+    assert line.seated == ["status"]
 
 
 @virtual_time
@@ -101,7 +135,7 @@ async def test_who_gives_up_leaves_the_place_to_the_next() -> None:
     await line.one_leaves()
     assert line.seated == ["b", "c"]
     await line.one_leaves()
-    assert not places.are_taken
+    assert places.are_free()
 
 
 async def test_a_place_given_to_who_has_just_given_up_is_not_lost() -> None:
@@ -140,6 +174,6 @@ async def test_whatever_happens_no_place_is_lost_and_none_is_given_twice(seed: i
     results = await asyncio.gather(*visits, return_exceptions=True)
     assert {type(result) for result in results} <= {type(None), asyncio.CancelledError}
     for _ in range(count):
-        assert not places.are_taken
+        assert places.are_free()
         await places.take()
-    assert places.are_taken
+    assert not places.are_free()
