@@ -81,7 +81,7 @@ class EventRecorder:
         instance: str,
         clock: Callable[[], float],
         rng: Random,
-        budget: EventBudget = EventBudget(),  # noqa: B008
+        budget: EventBudget = EventBudget(),
     ) -> None:
         self.counts = EventCounts()
         self._client = client

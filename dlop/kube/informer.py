@@ -71,7 +71,7 @@ class Informer(Generic[T]):
         labels: Iterable[str] = (),
         handlers: Iterable[Handler[T]] = (),
         relisted: Callable[[Resource], None] = lambda _: None,
-        pace: Pace = Pace(),  # noqa: B008
+        pace: Pace = Pace(),
     ) -> None:
         """`relisted` is called after each list but the first, when the handlers have been told of all that it shows."""
         self.resource = resource

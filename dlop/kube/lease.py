@@ -81,7 +81,7 @@ class Elector:
         name: str,
         identity: str,
         rng: Random,
-        timing: LeaseTiming = LeaseTiming(),  # noqa: B008
+        timing: LeaseTiming = LeaseTiming(),
         wall_clock: Callable[[], float] = time.time,
         on_new_leader: Callable[[str], None] | None = None,
     ) -> None:

@@ -64,7 +64,7 @@ class WorkQueue(Generic[K]):
         self,
         *,
         rng: Random,
-        retry_delays: RetryDelays = RetryDelays(),  # noqa: B008
+        retry_delays: RetryDelays = RetryDelays(),
         namespace_of: Callable[[K], str] = namespace_of_key,
         observer: QueueObserver = NO_OBSERVER,
     ) -> None:

@@ -2,8 +2,8 @@
 
 Prints a table; with `--json FILE` also writes the figures. The exit code is 0 whatever the figures are, and 1 only if
 something could not be measured or the counts do not add up. The operator runs as people run it, as `python -m dlop run`
-in a process of its own; its CPU time and memory are read from /proc: it needs Linux. With `--kind`, jobs of that kind are
-measured, in turns with those of MXNet, which stand beside them.
+in a process of its own; how its CPU time and memory are read needs Linux. With `--kind`, jobs of that kind are measured, in
+turns with those of MXNet, which stand beside them, and the two are compared.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import uvloop
 from bench_operator_creates import bare_speed, create_rows
 from bench_operator_finished import finished_rows
 from bench_operator_jobs import MXNET, OTHER_KINDS, Load, MeasuredKind
+from bench_operator_kinds import kind_rows
 from bench_operator_life import first_child_rows, life_rows
 from bench_operator_load import IN_FLIGHT, Place
 from bench_operator_many import many_rows
@@ -41,13 +42,15 @@ class Scale:
     jobs: int = 300
     large_job_pods: int = 1_000
     rounds: int = 6
+    pairs: int = 40
+    pair_jobs: int = 100
     gentle_jobs: int = 200
     finished_jobs: int = 5_000
     rest_seconds: float = 20.0
     cold_jobs: int = 2_000
 
 
-QUICK = Scale(jobs=20, large_job_pods=50, rounds=1, gentle_jobs=10, finished_jobs=50, rest_seconds=2.0, cold_jobs=20)
+QUICK = Scale(jobs=20, large_job_pods=50, rounds=1, pairs=2, pair_jobs=10, gentle_jobs=10, finished_jobs=50, rest_seconds=2.0, cold_jobs=20)
 """Only to see that everything can be measured: the figures mean little."""
 
 Scenario = Callable[[Sequence[Place], Scale], Awaitable[list[list[Row]]]]
@@ -60,6 +63,10 @@ async def _jobs(places: Sequence[Place], scale: Scale) -> list[list[Row]]:
 
 async def _large_job(places: Sequence[Place], scale: Scale) -> list[list[Row]]:
     return await create_rows(places, Load(1, scale.large_job_pods), rounds=scale.rounds, at_least=0.85, name="large-job")
+
+
+async def _kinds(places: Sequence[Place], scale: Scale) -> list[list[Row]]:
+    return [await kind_rows(places, Load(scale.pair_jobs, 3), pairs=scale.pairs, name="kinds")]
 
 
 async def _restart(places: Sequence[Place], scale: Scale) -> list[list[Row]]:
@@ -85,6 +92,7 @@ async def _cold_start(places: Sequence[Place], scale: Scale) -> list[list[Row]]:
 SCENARIOS: Mapping[str, Scenario] = {
     "jobs": _jobs,
     "large-job": _large_job,
+    "kinds": _kinds,
     "restart": _restart,
     "life": _life,
     "first-child": _first_child,

@@ -92,9 +92,9 @@ class Load:
         """For people."""
         return f"{self.jobs:,} jobs of {self.pods} pods" if self.jobs > 1 else f"one job of {self.pods:,} pods"
 
-    def bodies(self, kind: MeasuredKind, namespace: str) -> list[JobBody]:
+    def bodies(self, kind: MeasuredKind, namespace: str, *, name: str = "job") -> list[JobBody]:
         """The jobs. They are restarted as a whole."""
-        return [kind.body(f"job-{number}", namespace=namespace, pods=self.pods, restartScope="Job") for number in range(self.jobs)]
+        return [kind.body(f"{name}-{number}", namespace=namespace, pods=self.pods, restartScope="Job") for number in range(self.jobs)]
 
 
 def objects_of(kind: MeasuredKind, body: JobBody, *, uid: str) -> list[tuple[Resource, JobBody]]:

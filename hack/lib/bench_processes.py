@@ -1,11 +1,11 @@
-"""Other processes, as benchmarks see them: servers to start, CPU time and memory to read from /proc."""
+"""Other processes, as benchmarks see them: servers to start, CPU time and memory to read."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,9 +14,8 @@ from bench_rows import MeasureError
 
 def cpu_seconds(pid: int) -> float:
     """The CPU time that a process has used so far."""
-    # The name of the program comes second, in brackets, and may contain anything; user and system time are 12 and 13 words after it.
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    # Linux has a clock for each process, by its number: finer than the hundredths of a second in /proc.
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def resident_megabytes(pid: int, *, peak: bool = False) -> float:

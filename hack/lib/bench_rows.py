@@ -50,8 +50,6 @@ class Row:
     unit: str
     at_most: float | None = None
     at_least: float | None = None
-    ratio_goal: Goal = Goal()
-    """How the figure is to compare with the one beside it."""
     beside: float | None = None
     """The same figure of something else, measured in the same run."""
 
@@ -100,7 +98,7 @@ def tell(measure: Callable[[], list[Row]], *, json_path: Path | None, needs_cont
 def table(rows: Sequence[Row], *, beside: str = "") -> str:
     """The figures for people; with those beside them, if something is."""
     width = max(62, *(len(row.name) + len(row.unit) + 5 for row in rows))
-    more = f"  {'':6}  {beside:>10}  {'ratio':>7}  {'goal':>9}" if beside else ""
+    more = f"  {'':6}  {beside:>10}  {'ratio':>7}" if beside else ""
     lines = [f"{'':{width}}{'measured':>10}  {'goal':>9}{more}"]
     for row in rows:
         verdict = _VERDICTS[row.met]
@@ -116,7 +114,7 @@ def _beside(row: Row) -> str:
     if row.beside is None:
         return ""
     ratio = "" if row.ratio is None else f"{row.ratio:.3f}"
-    return f"  {row.beside:>10,.4g}  {ratio:>7}  {row.ratio_goal!s:>9}  {_VERDICTS[row.ratio_goal.met(row.ratio)]}"
+    return f"  {row.beside:>10,.4g}  {ratio:>7}"
 
 
 def report(rows: Sequence[Row]) -> dict[str, object]:

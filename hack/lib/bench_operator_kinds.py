@@ -1,0 +1,90 @@
+"""Whether one kind of jobs is slower than another: both in one operator, in many short turns, each turn beside one of the other kind.
+
+What the machine and the server do meanwhile comes and goes more than the kinds differ. So neighbours are compared, and
+the median of all pairs is told with the bounds between which it lies with 95 % certainty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb
+from statistics import median
+
+from bench_operator_creates import Counts, Speed, released, warm_up
+from bench_operator_jobs import Load
+from bench_operator_load import Follower, Place
+from bench_operator_process import running_operator
+from bench_rows import Row, say
+
+from dlop.kube.resources import PODS, SERVICES
+
+_CERTAINTY = 0.95
+# No slower and no dearer, as far as such a run can tell.
+_NO_SLOWER, _NO_DEARER = 0.95, 1.05
+_QUIET_SECONDS = 0.3
+
+Turns = tuple[Speed, Speed]
+"""A turn of each kind, one right after the other."""
+
+
+async def kind_rows(places: Sequence[Place], load: Load, *, pairs: int, name: str) -> list[Row]:
+    """The first kind against the second; nothing where there is only one."""
+    if len(places) == 1:
+        return []
+    one, other = places
+    title = f"{one.kind.title} against {other.kind.title}, {pairs} pairs of {load.title} in turns"
+    say(title)
+    found = await _in_turns(one, other, load, pairs=pairs, name=name)
+    speeds = [first.per_second / second.per_second for first, second in found]
+    costs = [first.cpu_microseconds / second.cpu_microseconds for first, second in found]
+    return [
+        Row(f"{title}: objects a second, {_between(speeds)}", median(speeds), "ratio", at_least=_NO_SLOWER),
+        Row(f"{title}: CPU an object, {_between(costs)}", median(costs), "ratio", at_most=_NO_DEARER),
+    ]
+
+
+async def _in_turns(one: Place, other: Place, load: Load, *, pairs: int, name: str) -> list[Turns]:
+    namespace = await one.make_namespace(name)
+    counts, kinds = Counts(), ",".join(place.kind.resource.qualified_name for place in (one, other))
+    async with (
+        running_operator(one.kubeconfig, kind=kinds, namespace=namespace, folder=one.folder) as operator,
+        Follower(one.client, namespace, {PODS: counts.told, SERVICES: counts.told}) as follower,
+    ):
+
+        async def turn(place: Place, number: int) -> Speed:
+            await operator.wait_quiet(seconds=_QUIET_SECONDS)  # or the events of the other kind would count as this one's
+            counts.counts.clear()
+            bodies = load.bodies(place.kind, namespace, name=f"{place.kind.title.lower()}-{number}")
+            return await released(place, operator, follower, counts, bodies=bodies, load=load)
+
+        for place in (one, other):
+            await warm_up(place, operator, follower, counts, namespace=namespace)
+        found: list[Turns] = []
+        for number in range(pairs):
+            second = await turn(other, number) if number % 2 else None
+            first = await turn(one, number)
+            found.append((first, second or await turn(other, number)))
+            say(f"  {number + 1}: {_told(one, found[-1][0])}, {_told(other, found[-1][1])}")
+        return found
+
+
+def _told(place: Place, speed: Speed) -> str:
+    return f"{place.kind.title} {speed.per_second:.0f}/s at {speed.cpu_microseconds:.0f} µs of CPU"
+
+
+def _between(ratios: Sequence[float]) -> str:
+    found = bounds(ratios)
+    return "too few to be certain" if found is None else f"{found[0]:.2f} to {found[1]:.2f}"
+
+
+def bounds(ratios: Sequence[float]) -> tuple[float, float] | None:
+    """Between which of the ratios the true median lies, with 95 % certainty; None where they are too few to say.
+
+    Each ratio is as often below the true median as above it. So it is rare that nearly all of them are on one side.
+    """
+    ordered, count = sorted(ratios), len(ratios)
+    outside, chance = 0, 1 / 2**count
+    while 2 * chance <= 1 - _CERTAINTY:
+        outside += 1
+        chance += comb(count, outside) / 2**count
+    return (ordered[outside - 1], ordered[-outside]) if outside else None
