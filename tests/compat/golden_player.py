@@ -14,24 +14,39 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from dlop.kube.client import PatchType
 from dlop.kube.errors import ConflictError, JsonObject, NotFoundError, StatusError
-from dlop.kube.resources import CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
+from dlop.kube.resources import (
+    CONFIG_MAPS,
+    HORIZONTAL_POD_AUTOSCALERS,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SCHEDULER_PLUGINS_POD_GROUPS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    VOLCANO_POD_GROUPS,
+    Resource,
+)
 from dlop.testing.steps import Step
-from tests.compat.golden_comparison import Difference, as_recorded, differences, status_as_recorded
-from tests.compat.golden_differences import Allowed, allowed_for
+from tests.compat.golden_comparison import as_recorded, status_as_recorded
+from tests.compat.golden_judge import Comparison, Judge, Objects, Report
 from tests.compat.golden_kubelet import Ended, Started
 from tests.compat.golden_stage import Stage
 
 GOLDENS = Path(__file__).parent / "goldens"
 _AT_FIRST = "at first"
-OBJECTS = (CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES)
+OBJECTS = (CONFIG_MAPS, HORIZONTAL_POD_AUTOSCALERS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES)
+"""What jobs have on every server."""
+_GROUPS = (SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS)
+# Every namespace has them, from a moment after its creation on.
+_NAMESPACES_OWN = {(CONFIG_MAPS, "kube-root-ca.crt"), (SERVICE_ACCOUNTS, "default")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +73,11 @@ def goldens() -> Iterator[str]:
     return iter(sorted(path.stem for path in GOLDENS.glob("*.json")))
 
 
-@dataclass(slots=True)
-class Report:
-    """What came of it: what is wrong, and which of the allowed differences there were."""
-
-    wrong: list[Difference] = field(default_factory=list)
-    used: set[str] = field(default_factory=set)
-
-    def __str__(self) -> str:
-        return "\n".join(str(difference) for difference in self.wrong)
-
-
 async def play(golden: Golden, there: Stage) -> Report:
     """Everything from the creation of the job to the last step."""
     player = _Player(golden, there)
     await player.play()
-    return player.report
+    return player.judge.report
 
 
 async def go_on(golden: Golden, there: Stage, *, job_uid: str, after: int, settled: Callable[[], Awaitable[None]]) -> Report:
@@ -82,22 +86,21 @@ async def go_on(golden: Golden, there: Stage, *, job_uid: str, after: int, settl
     await player.look(after)
     await settled()
     await player.play_steps(after=after)
-    return player.report
+    return player.judge.report
 
 
 class _Player:
     def __init__(self, golden: Golden, there: Stage, *, job_uid: str = "") -> None:
-        self.report = Report()
+        self.judge = Judge(golden.name, golden.body)
         self._body = golden.body
         self._there = there
         self._job_name: str = golden.manifest["metadata"]["name"]
         self._job_uid = job_uid
-        self._allowed = allowed_for(golden.name)
 
     async def play(self) -> None:
         moment = _AT_FIRST
         await self._settle(moment, await self._create(), self._body["create"] | {"view": self._body["settled"]})
-        self._keep(differences(self._body["objects"], await self._objects(), moment=moment, path="objects"))
+        self.judge.compare_objects(moment, _by_path(self._body["objects"]), await self._objects())
         await self.play_steps()
 
     async def look(self, done: int) -> None:
@@ -112,8 +115,11 @@ class _Player:
             moment = "after " + " ".join(str(word) for word in step["do"])
             answer = await self._do(step["then"], *step["do"])
             await self._settle(moment, answer, {key: step[key] for key in ("http", "message") if key in step} | {"view": step["then"]})
+            if self.judge.awaits_objects:
+                self.judge.compare_awaited(moment, await self._objects())
         if "objects_after" in self._body:
-            self._keep(differences(self._body["objects_after"], await self._objects(), moment=moment, path="objects"))
+            self.judge.compare_objects(moment, _by_path(self._body["objects_after"]), await self._objects())
+        self.judge.close()
 
     # --- doing -------------------------------------------------------------------------------------------------------
 
@@ -201,11 +207,11 @@ class _Player:
         deadline, since = loop.time() + patience.reached_within, loop.time()
         while True:
             self._there.operator.demand()
-            found = list(differences(recorded, answer | {"view": await self._view()}, moment=moment))
+            found = Comparison(moment, "", recorded, answer | {"view": await self._view()})
             now = loop.time()
-            since = now if self._wrong(found) else since
+            since = now if self.judge.wrong(found) else since
             if now >= deadline or now - since >= patience.unchanged_for:
-                return self._keep(found)
+                return self.judge.keep(found)
             await asyncio.sleep(patience.between_looks)
 
     async def _view(self) -> JsonObject:
@@ -213,33 +219,24 @@ class _Player:
         status = None if job is None else status_as_recorded(job.get("status", {}), namespace=self._there.namespace)
         return {"job": status, "pods": {name: _phase(pod) for name, pod in pods.items()}, "services": list(services)}
 
-    async def _objects(self) -> JsonObject:
-        """Every object that belongs to the job, by type and name."""
-        made = {}
-        for resource in OBJECTS:
-            owned = {name: body for name, body in (await self._there.all(resource)).items() if body["metadata"].get("ownerReferences")}
-            if owned:
-                made[resource.plural] = {name: self._plain(body) for name, body in owned.items()}
-        return made
+    async def _objects(self) -> Objects:
+        """Every object in the namespace, whosever it is: before the job there were none."""
+        found: JsonObject = {resource.plural: await self._all(resource) for resource in OBJECTS}
+        for resource in _GROUPS:
+            with suppress(NotFoundError):  # few servers have a definition of them
+                found.setdefault(resource.plural, {}).update(await self._all(resource))
+        return _by_path(found)
+
+    async def _all(self, resource: Resource) -> JsonObject:
+        found = await self._there.all(resource)
+        return {name: self._plain(body) for name, body in found.items() if (resource, name) not in _NAMESPACES_OWN}
 
     def _plain(self, body: JsonObject) -> JsonObject:
         return as_recorded(body, namespace=self._there.namespace, owner_uid=self._job_uid)
 
-    # --- judging -----------------------------------------------------------------------------------------------------
 
-    def _keep(self, found: Iterable[Difference]) -> None:
-        for difference in found:
-            reason = self._reason(difference)
-            if reason is None:
-                self.report.wrong.append(difference)
-            else:
-                self.report.used.add(reason.name)
-
-    def _wrong(self, found: Iterable[Difference]) -> list[Difference]:
-        return [difference for difference in found if self._reason(difference) is None]
-
-    def _reason(self, difference: Difference) -> Allowed | None:
-        return next((allowed for allowed in self._allowed if allowed.covers(difference)), None)
+def _by_path(objects: JsonObject) -> Objects:
+    return {f"objects.{plural}[{name}]": body for plural, named in objects.items() for name, body in named.items()}
 
 
 def _matches(name: str, patterns: str) -> bool:

@@ -111,7 +111,15 @@ def test_a_difference_can_be_read_by_people() -> None:
 )
 def test_no_allowed_difference_covers_what_jobs_depend_on(path: str) -> None:
     (difference,) = differences("1", "2", path=path)
-    assert not any(allowed.covers(difference) for allowed in ALLOWED)
+    assert not any(allowed.covers(difference, {}) for allowed in ALLOWED)
+
+
+@pytest.mark.parametrize(("ours", "is_meant"), [("a=1", True), ("a=2", False), ("", False)])
+def test_a_selector_that_stays_has_to_be_the_one_that_was_there_before(ours: str, is_meant: bool) -> None:
+    before, after = ({"job": {"replicaStatuses": {"Worker": worker}}} for worker in ({"selector": "a=1"}, {"succeeded": 1}))
+    recording = {"settled": before, "steps": [{"then": after}]}
+    (difference,) = differences(ABSENT, ours, moment="after succeed *", path="view.job.replicaStatuses.Worker.selector")
+    assert any(allowed.covers(difference, recording) for allowed in ALLOWED) is is_meant
 
 
 def test_every_allowed_difference_has_a_name_and_a_reason_of_its_own() -> None:

@@ -19,8 +19,9 @@ from dlop.local.cluster import EmbeddedCluster
 from dlop.testing.times import LoopClock
 from dlop.testing.virtual_time import run
 from tests.compat.golden_differences import ALLOWED, allowed_for
+from tests.compat.golden_judge import Report
 from tests.compat.golden_kinds import kind_of
-from tests.compat.golden_player import Golden, Report, goldens, play
+from tests.compat.golden_player import Golden, goldens, play
 from tests.compat.golden_stage import ON_A_REAL_SERVER, ON_VIRTUAL_TIME, stage
 
 

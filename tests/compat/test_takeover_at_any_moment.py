@@ -14,8 +14,9 @@ from dlop.kube.resources import PODS
 from dlop.local.cluster import EmbeddedCluster
 from dlop.testing.times import LoopClock
 from dlop.testing.virtual_time import run
+from tests.compat.golden_judge import Report
 from tests.compat.golden_kinds import kind_of
-from tests.compat.golden_player import Report, go_on
+from tests.compat.golden_player import go_on
 from tests.compat.golden_stage import ON_VIRTUAL_TIME, Stage, stage
 from tests.compat.old_moments import Stop, bring_back, stops
 from tests.compat.old_operator import LONG_AGO
