@@ -129,6 +129,7 @@ class _Player:
         except StatusError as error:
             return {"http": error.status_code, "message": str(error)}
         self._job_uid = made["metadata"]["uid"]
+        await self._there.until_looked_at()  # else one that has not heard of it yet could pass for one that leaves it alone
         return {"http": 201}
 
     async def _do(self, then: JsonObject, deed: str, what: Any, exit_code: int = 0, restarts: int = 0) -> JsonObject:

@@ -58,6 +58,21 @@ class Stage:
         async with asyncio.timeout(self.patience.synced_within):
             await self.operator.operator.wait_synced()
 
+    async def until_looked_at(self) -> None:
+        """Wait until the operator has looked at the only job there is, and done what it found to do.
+
+        Raises:
+            AssertionError: it has not within the time that it has for what was recorded.
+        """
+        passes, kind = self.operator.operator.metrics.registry, self.resource.qualified_name
+        try:
+            async with asyncio.timeout(self.patience.reached_within):
+                while not passes.get_sample_value("controller_runtime_reconcile_time_seconds_count", {"controller": kind}):
+                    self.operator.demand()
+                    await asyncio.sleep(self.patience.between_looks)
+        except TimeoutError:
+            raise AssertionError("the operator has not looked at the job") from None
+
     async def job(self, name: str) -> JsonObject | None:
         """The job, if it is there."""
         with suppress(NotFoundError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import pytest
 from dlop.engine.gang import VOLCANO
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, HORIZONTAL_POD_AUTOSCALERS, ROLES, SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS, Resource
+from dlop.local.apiserver.faults import Match
 from dlop.local.cluster import EmbeddedCluster
 from dlop.manifests.applying import apply
 from dlop.testing.times import LoopClock
@@ -18,7 +20,7 @@ from dlop.testing.virtual_time import run
 from tests.compat.golden_judge import IN_THE_END, Judge, Report
 from tests.compat.golden_kinds import kind_of
 from tests.compat.golden_player import Golden, goldens, play
-from tests.compat.golden_stage import ON_VIRTUAL_TIME, Patience, Stage, stage
+from tests.compat.golden_stage import ON_A_REAL_SERVER, ON_VIRTUAL_TIME, Patience, Stage, stage
 from tests.compat.pod_groups import PLUGINS, definition
 from tests.compat.test_goldens import on_embedded, played
 
@@ -228,3 +230,35 @@ async def beside(golden: Golden, stray: Resource) -> Report:
 def test_an_object_that_nobody_owns_and_nobody_has_recorded_is_found(stray: Resource) -> None:
     report = run(beside(Golden.read("tf-single"), stray))
     assert [(wrong.moment, wrong.path) for wrong in report.wrong] == [(AT_FIRST, f"objects.{stray.plural}[stray]")]
+
+
+# --- an operator that does nothing -------------------------------------------------------------------------------------
+
+
+async def late(golden: Golden) -> Report:
+    """Played for an operator that hears of the job later than the world has to stay unchanged."""
+    async with embedded_stage(golden, ON_A_REAL_SERVER) as (cluster, there):
+        hold = cluster.faults.hold_watches(match=Match(plural=there.resource.plural))
+        asyncio.get_running_loop().call_later(3 * ON_A_REAL_SERVER.unchanged_for, hold.release)
+        return await play(golden, there)
+
+
+def test_an_operator_that_has_not_looked_yet_does_not_pass_for_one_that_leaves_a_job_alone() -> None:
+    golden = Golden.read("pytorch-managed-elsewhere")
+    del golden.manifest["spec"]["runPolicy"]
+    assert "view.pods[demo-master-0]" in [wrong.path for wrong in run(late(golden)).wrong]
+
+
+def test_an_operator_that_has_looked_and_leaves_a_job_alone_is_right() -> None:
+    assert not run(late(Golden.read("pytorch-managed-elsewhere"))).wrong
+
+
+async def deaf(golden: Golden) -> Report:
+    async with embedded_stage(golden) as (cluster, there):
+        cluster.faults.hold_watches(match=Match(plural=there.resource.plural))
+        return await play(golden, there)
+
+
+def test_an_operator_that_never_looks_at_the_job_is_told_from_one_that_leaves_it_alone() -> None:
+    with pytest.raises(AssertionError, match="has not looked at the job"):
+        run(deaf(Golden.read("pytorch-managed-elsewhere")))
