@@ -15,7 +15,7 @@ from dlop.testing.kubelet import Kubelet
 from dlop.testing.steps import Step
 from tests.compat.golden_kubelet import Ended, Started
 from tests.compat.golden_player import OBJECTS, Golden, goldens
-from tests.compat.old_operator import make_all, renamed
+from tests.compat.old_operator import make_all, objects_while_running, renamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ class Stop:
 
     def known(self, plural: str) -> JsonObject:
         """The objects of a type that were recorded whole, at first or in the end, by name."""
-        first, last = (self.golden.body.get(key, {}).get(plural, {}) for key in ("objects", "objects_after"))
+        at_first = objects_while_running(self.golden) if self.lives else self.golden.body["objects"]
+        first, last = (objects.get(plural, {}) for objects in (at_first, self.golden.body.get("objects_after", {})))
         return {**first, **last} if self.steps_done == len(self.golden.body["steps"]) else {**last, **first}
 
     @property

@@ -1,4 +1,4 @@
-"""Every example renders, and its page says only what is so."""
+"""Every example renders, by the commands that are on its page. What its page says comes of running it is checked by running it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kubeflow's operator may be stopped at any moment of a job's life: dlop changes nothing that is there, and goes on from it.
+"""Kubeflow's operator may be stopped at nearly any moment of a job's life: dlop changes nothing that is there, and goes on from it.
 
-Each recording is brought back as it was after each of its steps. dlop is started, has to leave everything as it finds it, and then
-plays the rest of the recording.
+Each recording is brought back as it was after nearly each of its steps: those are left out whose pods were not recorded whole. dlop is
+started, has to leave the status and every object as it finds them, its own marks apart, and then plays the rest of the recording.
 """
 
 from __future__ import annotations
@@ -10,22 +10,17 @@ from datetime import datetime
 
 import pytest
 
-from dlop.kube.resources import PODS
 from dlop.local.cluster import EmbeddedCluster
 from dlop.testing.times import LoopClock
 from dlop.testing.virtual_time import run
 from tests.compat.golden_judge import Report
 from tests.compat.golden_kinds import kind_of
 from tests.compat.golden_player import go_on
-from tests.compat.golden_stage import ON_VIRTUAL_TIME, Stage, stage
+from tests.compat.golden_stage import ON_VIRTUAL_TIME, stage
 from tests.compat.old_moments import Stop, bring_back, stops
-from tests.compat.old_operator import LONG_AGO
+from tests.compat.old_operator import LONG_AGO, belongings
 
 STOPS = list(stops())
-
-
-async def uids(there: Stage) -> dict[str, str]:
-    return {name: body["metadata"]["uid"] for name, body in (await there.all(PODS)).items()}
 
 
 async def hand_over(stop: Stop) -> Report:
@@ -35,13 +30,13 @@ async def hand_over(stop: Stop) -> Report:
         stage(cluster.transport(), kind, clock=clock, patience=ON_VIRTUAL_TIME, begun=False) as there,
     ):
         uid = await bring_back(stop, there.client, there.kubelet, there.resource, namespace=there.namespace)
-        before = await uids(there)
+        before = await belongings(there.client, there.namespace)
         await there.begin()
 
-        async def demand_same_pods() -> None:
-            assert await uids(there) == before
+        async def demand_same_objects() -> None:
+            assert await belongings(there.client, there.namespace) == before
 
-        return await go_on(stop.golden, there, job_uid=uid, after=stop.steps_done, settled=demand_same_pods)
+        return await go_on(stop.golden, there, job_uid=uid, after=stop.steps_done, settled=demand_same_objects)
 
 
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.title)
