@@ -7,23 +7,24 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import yaml
 from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
 from dlop.kube.client import Client
 from dlop.kube.errors import InvalidError
 from dlop.kube.http import connect
-from dlop.kube.resources import PODS, SERVICES
+from dlop.kube.resources import CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
 from dlop.local.cluster import EmbeddedCluster
 from dlop.manifests.applying import apply
 from dlop.registry import Registry, load_registry
 from dlop.rendering import render
-from tests.compat.manifests import example
+from tests.compat.manifests import EXAMPLES
 from tests.compat.test_custom_framework import RingJob
 
 REGISTRY = Registry([*load_registry(), RingJob])
-NAMES = ["01-mxnet-linear", "02-mxnet-poc", "03-recovery", "04-custom-framework", "05-mxnet-cifar-gpu"]
-RESOURCES = {"Pod": PODS, "Service": SERVICES}
+NAMES = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/*.yaml"))
+RESOURCES = {each.kind: each for each in (CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES)}
 
 
 @asynccontextmanager
@@ -45,7 +46,7 @@ async def on_real(cluster: RealCluster) -> AsyncIterator[Client]:
 
 
 async def check_taken(client: Client, name: str) -> None:
-    manifest = example(name)
+    manifest = yaml.safe_load((EXAMPLES / name).read_text())
     job = REGISTRY.get(manifest["apiVersion"], manifest["kind"])
     taken = await client.create(job.job_type.resource, manifest, namespace="default", dry_run=True, field_validation="Strict")
     assert taken["spec"] == manifest["spec"]
