@@ -6,12 +6,12 @@ import pytest
 from terminal_picture import drawing, recorded, screen
 
 from tests.frame.scripts import ROOT
-from tests.local.test_examples_for_real import require_mxnet
+from tests.local.example_needs import require_mxnet
 
 
 @pytest.mark.timeout(420)
 def test_the_demo_trains_a_model_at_a_terminal() -> None:
-    require_mxnet()
+    require_mxnet("01-mxnet-linear")
     output, code = recorded([str(ROOT / "hack" / "demo")])
     shown = screen(output.decode())
     assert code == 0, "\n".join(shown)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import shutil
+import sys
 from typing import Any
 
 import pytest
@@ -39,9 +41,24 @@ def require_mpi(name: str) -> None:
         return
     missing = "" if shutil.which("mpirun") else "there is no mpirun: install OpenMPI, on Debian and Ubuntu the package openmpi-bin"
     chosen = asyncio.run(choose())
-    if isinstance(chosen.runtime, PlainRuntime):
-        missing = chosen.reason
-    if missing and os.environ.get("DLOP_REQUIRE_MPI") == "1":
+    _demand(chosen.reason if isinstance(chosen.runtime, PlainRuntime) else missing, "DLOP_REQUIRE_MPI")
+
+
+def require_mxnet(name: str) -> None:
+    """MXNet is at its end: there are packages for some machines only, and no NumPy of its time for a younger Python."""
+    if not ("mxnet" in name.partition("/")[0] or name.startswith("03-")):
+        return
+    machine, missing = (platform.system(), platform.machine()), ""
+    if sys.version_info[:2] != (3, 11) and shutil.which("python3.11") is None:
+        missing = "MXNet 1.9.1 needs Python 3.11, and there is none on the PATH"
+    if machine not in {("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "x86_64")}:
+        missing = f"there is no MXNet 1.9.1 for {machine}"
+    _demand(missing, "DLOP_REQUIRE_MXNET")
+
+
+def _demand(missing: str, variable: str) -> None:
+    """Where something is missing the test is skipped; where the variable says that it is required, it fails."""
+    if missing and os.environ.get(variable) == "1":
         pytest.fail(missing)
     if missing:
         pytest.skip(missing)

@@ -6,9 +6,7 @@ Pages are compared by what replicas say and by the verdict; times, addresses and
 from __future__ import annotations
 
 import os
-import platform
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -20,7 +18,7 @@ import pytest
 
 from dlop.local.node.images import read_images
 from tests.compat.manifests import EXAMPLES
-from tests.local.example_needs import parameter, patience_seconds, require_mpi
+from tests.local.example_needs import parameter, patience_seconds, require_mpi, require_mxnet
 from tests.local.example_numbers import NUMBERS
 
 # The first one that needs a framework installs it.
@@ -60,23 +58,9 @@ def shown() -> Iterator[Shown]:
 SHOWN = {each.name: each for each in shown()}
 
 
-def needs_mxnet(name: str) -> bool:
-    return "mxnet" in name.partition("/")[0] or name.startswith("03-")
-
-
-def require_mxnet() -> None:
-    """MXNet is at its end: there are packages for some machines only, and no NumPy of its time for a younger Python."""
-    machine = (platform.system(), platform.machine())
-    if machine not in {("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "x86_64")}:
-        pytest.skip(f"there is no MXNet 1.9.1 for {machine}")
-    if sys.version_info[:2] != (3, 11) and shutil.which("python3.11") is None:
-        pytest.skip("MXNet 1.9.1 needs Python 3.11, and there is none on the PATH")
-
-
 def run(case: Shown, *more: str) -> subprocess.CompletedProcess[str]:
     """Run the command of a page as a person would."""
-    if needs_mxnet(case.name):
-        require_mxnet()
+    require_mxnet(case.name)
     require_mpi(case.name)
     # A job that hangs is to say what it waits for.
     limit = [] if "--timeout" in case.command else ["--timeout", f"{patience_seconds(case.name) - 40:.0f}s"]
