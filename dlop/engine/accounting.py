@@ -10,7 +10,7 @@ from dlop.engine.names import Reason
 from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.engine.record import LastFailure
 from dlop.engine.restart import Loss, after_failure
-from dlop.engine.sight import Sight, failure_of, look_at, restarts_of
+from dlop.engine.sight import Sight, failure_of, look_at, own_failure_of, restarts_of
 from dlop.engine.times import written
 from dlop.kube.objects import Pod
 
@@ -103,9 +103,11 @@ class _Accountant:
         return self._lost(replica, ReplicaState.DISRUPTED, pod, self._failure(replica, pod))
 
     def _after_failure(self, replica: ReplicaId, pod: Pod) -> ReplicaProgress:
+        """The main container alone decides what is done; whatever tells most is what is told."""
         failure = self._failure(replica, pod)
-        is_final = self._case.job.is_final_failure(replica.role, replica.index, failure)
-        if after_failure(replica.role.restart_policy, failure, is_final=is_final) is ReplicaState.RESTARTING:
+        own = own_failure_of(pod, replica.role, replica.index, now=self._case.now)
+        is_final = self._case.job.is_final_failure(replica.role, replica.index, own)
+        if after_failure(replica.role.restart_policy, own, is_final=is_final) is ReplicaState.RESTARTING:
             return self._lost(replica, ReplicaState.RESTARTING, pod, failure)
         self._ledger.started[replica.role.name].discard(replica.index)
         self._ledger.failed[replica.role.name].add(replica.index)

@@ -144,7 +144,10 @@ class Job(Protocol):
         ...
 
     def is_final_failure(self, role: RoleSpec, index: int, failure: LastFailure) -> bool | None:
-        """Whether a replica that failed (not: was disrupted) is not tried again; None: as its restart policy says."""
+        """Whether a replica that failed (not: was disrupted) is not tried again; None: as its restart policy says.
+
+        The failure is that of its main container: without an exit code where that has none.
+        """
         ...
 
     def is_running(self, progress: Progress) -> bool:

@@ -72,8 +72,17 @@ def restarts_of(pod: Pod) -> int:
 
 
 def failure_of(pod: Pod, role: RoleSpec, index: int, *, now: float) -> LastFailure:
-    """How a pod failed, or went, as far as it can tell."""
-    ended = _worst_end(pod, role)
+    """How a pod failed, or went, as far as anything of it can tell."""
+    return _failure(pod, role, index, _worst_end(pod, role), now=now)
+
+
+def own_failure_of(pod: Pod, role: RoleSpec, index: int, *, now: float) -> LastFailure:
+    """The same as far as its main container tells: what became of the others says nothing about the program."""
+    main = main_container(pod, role)
+    return _failure(pod, role, index, main.state.terminated if main else None, now=now)
+
+
+def _failure(pod: Pod, role: RoleSpec, index: int, ended: Terminated | None, *, now: float) -> LastFailure:
     finished_at = ended.finished_at.timestamp() if ended and ended.finished_at else now
     return LastFailure(
         pod=pod.metadata.name,

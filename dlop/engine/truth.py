@@ -20,7 +20,7 @@ class Cause(StrEnum):
     EXIT_0 = "its program ends with exit code 0"
     EXIT_1_TO_127 = "its program ends with an exit code from 1 to 127"
     EXIT_128_TO_255 = "its program ends with an exit code from 128 to 255"
-    FAILED = "its pod fails and no exit code is known"
+    FAILED = "its pod fails and its program has no exit code, as when an init container fails"
     EVICTED = "its pod is evicted, preempted, or shut down with its node"
     DELETED = "its pod is deleted by somebody"
     VANISHED = "its pod is gone"

@@ -12,6 +12,7 @@ from dlop.frameworks.fioravanzo_mxjob import MXJob
 from dlop.registry import Registry
 from dlop.rendering import NO_UID, render
 from dlop.testing.kit import OperatorKit
+from dlop.testing.steps import Hand
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.manifests import by_name, example, variables
 from tests.unit.job.jobs import make
@@ -244,6 +245,25 @@ async def test_a_permanent_error_of_the_scheduler_ends_the_job_and_says_so() -> 
 async def test_a_retryable_error_of_the_scheduler_is_tried_again() -> None:
     async with OperatorKit(frameworks=[MXJob]) as kit:
         kit.script.when("*-scheduler-*", times=1).run().after(5).fail(exit_code=137)
+        kit.script.when("*-scheduler-*").run().after(5).succeed()
+        retried = await kit.submit(linear())
+        await kit.until(retried, phase="Succeeded")
+        assert retried.status["dlop"]["restarts"] == {"SCHEDULER": 1}
+
+
+class FailingInitContainer:
+    """The pod fails before its program has begun."""
+
+    async def perform(self, hand: Hand) -> None:
+        fetch = {"name": "fetch", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+        await hand.bind()
+        await hand.report({"phase": "Failed", "initContainerStatuses": [{**fetch, "state": {"terminated": {"exitCode": 1}}}]})
+
+
+@virtual_time
+async def test_a_scheduler_whose_init_container_fails_is_tried_again() -> None:
+    async with OperatorKit(frameworks=[MXJob]) as kit:
+        kit.script.when("*-scheduler-*", times=1).then(FailingInitContainer())
         kit.script.when("*-scheduler-*").run().after(5).succeed()
         retried = await kit.submit(linear())
         await kit.until(retried, phase="Succeeded")

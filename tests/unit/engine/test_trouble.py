@@ -197,6 +197,31 @@ def test_the_exit_code_told_is_that_of_the_main_container_else_of_another_that_f
     assert failure_of(pod(status=only_init), ROLE, 0, now=0).exit_code == 7
 
 
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param(
+            {
+                "initContainerStatuses": [{"name": "fetch", "state": {"terminated": {"exitCode": 1}}}],
+                "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}],
+            },
+            id="an init container",
+        ),
+        pytest.param(
+            {"containerStatuses": [{"name": "main", "state": {}}, {"name": "proxy", "state": {"terminated": {"exitCode": 1}}}]},
+            id="a side-car",
+        ),
+    ],
+)
+@pytest.mark.parametrize(("policy", "phase"), [("ExitCode", "Restarting"), ("OnFailure", "Restarting"), ("Never", "Failed")])
+def test_the_exit_code_of_another_container_is_told_and_decides_nothing(status: JsonObject, policy: str, phase: str) -> None:
+    world = World(ring(policy=policy))
+    world.settle()
+    world.pods["ring-trainer-0"]["status"] = {"phase": "Failed", **status}
+    world.carry_out(world.plan())
+    assert (world.phase, world.record["lastFailure"]["exitCode"]) == (phase, 1)
+
+
 plain_values = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
     lambda inner: (
