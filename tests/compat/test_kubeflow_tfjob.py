@@ -46,6 +46,7 @@ def test_a_replica_of_a_cluster_that_changes_knows_itself_and_the_servers(name: 
 
 def test_dynamic_workers_without_servers_are_told_that_there_are_none() -> None:
     assert config(job({"Worker": 2}, enableDynamicWorker=True), "Worker")["cluster"]["ps"] is None
+    assert config(job({"PS": 0, "Worker": 2}, enableDynamicWorker=True), "Worker")["cluster"]["ps"] == []
 
 
 def test_only_the_container_of_tensorflow_is_told() -> None:
@@ -108,3 +109,15 @@ async def test_a_dynamic_worker_may_fail_as_long_as_another_one_is_left() -> Non
         failed = found.condition("Failed")
         assert failed is not None
         assert failed["message"] == "TFJob default/demo has failed because 2 Worker replica(s) failed."
+
+
+@virtual_time
+async def test_all_dynamic_workers_may_fail_while_a_chief_leads_the_job() -> None:
+    async with OperatorKit(frameworks=[TFJob]) as kit:
+        kit.script.when("*-worker-*").run().after(60).fail(exit_code=1)
+        kit.script.when("*-chief-0").run().after(600).succeed()
+        found = await kit.submit(manifest(TFJob, {"Chief": 1, "PS": 1, "Worker": 2}, enableDynamicWorker=True))
+        await kit.until(found, reached=lambda view: view.status.get("replicaStatuses", {}).get("Worker", {}).get("failed") == 2)
+        assert found.phase == "Running"
+        await kit.until(found, phase="Succeeded")
+        assert found.condition("Failed") is None

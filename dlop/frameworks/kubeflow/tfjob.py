@@ -79,9 +79,9 @@ class TFJob(KubeflowJob):
         return super().is_done(progress)
 
     def is_lost(self, role: RoleProgress) -> bool:
-        """Workers that come and go may fail, as long as one is left."""
+        """Workers that come and go may fail: all of them where somebody else leads, else as long as one is left."""
         if self._is_dynamic and role.spec.name == "Worker":
-            return role.count(ReplicaState.FAILED) > 0 and not role.count(*_GOING_ON)
+            return self.leading_role == "Worker" and role.count(ReplicaState.FAILED) > 0 and not role.count(*_GOING_ON)
         return super().is_lost(role)
 
     def names_namespace(self) -> bool:
@@ -107,7 +107,7 @@ class TFJob(KubeflowJob):
             return {"worker": {}, "ps": [servers[replica.index]]}
         if replica.role == "Worker":
             own = self.addresses("Worker")[replica.index]
-            return {"worker": {str(replica.index): own}, "ps": servers or None}
+            return {"worker": {str(replica.index): own}, "ps": servers if self.spec.role("PS") is not None else None}
         return {"worker": {}, "ps": []}
 
 
