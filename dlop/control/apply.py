@@ -224,6 +224,9 @@ class Applier:
                 return self._refused(creation, written)
             case Result.TAKEN:
                 return self._taken(creation)
+            case Result.LENT:
+                self.memories.of(self.writer.uid, self.writer.key).lent.add((creation.resource, creation.name))
+                return True
             case _:
                 self.applied.worsen(Next.AFTER_A_WHILE, written.error)
                 return False

@@ -50,6 +50,7 @@ def gather(scope: Scope, kind: Kind, found: CustomObject, *, memories: Memories)
         unserved=tuple(resource for resource in kind.other_resources if scope.is_unserved(resource)),
         priorities=_priorities(scope, kind),
         foreign=foreign,
+        lent=frozenset() if memory is None else frozenset(memory.lent),
         refusals=() if memory is None else tuple(memory.refusals.values()),
     )
     return Gathered(snapshot, (*orphans, *_labelled_orphans(scope, kind, found)))
@@ -101,7 +102,7 @@ def _taken_names(
             memories.is_free(found.metadata.uid, resource, name)
         elif owner is None and _is_ownerless(child) and _bears(child, labels):
             orphans.append(Orphan(resource, child))
-        elif owner is None or not _is_predecessor(owner, found):
+        elif owner is None or not memory.key.is_named_by(owner):  # else the garbage collector is about to fetch it
             foreign.append(Foreign(resource, name, _described(owner)))
     return tuple(foreign), tuple(orphans)
 
@@ -112,15 +113,6 @@ def _is_ownerless(child: KubeObject) -> bool:
 
 def _bears(child: KubeObject, labels: Mapping[str, str]) -> bool:
     return bool(labels) and all(child.metadata.labels.get(name) == value for name, value in labels.items())
-
-
-def _is_predecessor(owner: OwnerReference, found: CustomObject) -> bool:
-    """Whether the object is left over from a deleted job of the same name: the garbage collector is about to fetch it."""
-    return (owner.kind, owner.name) == (found.kind, found.metadata.name) and _group(owner.api_version) == _group(found.api_version)
-
-
-def _group(api_version: str) -> str:
-    return api_version.rpartition("/")[0]
 
 
 def _described(owner: OwnerReference | None) -> str:

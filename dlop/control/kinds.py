@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from dlop.engine.outcome import Job
 from dlop.engine.plan import Plan
 from dlop.engine.snapshot import Snapshot
-from dlop.kube.objects import CustomObject
+from dlop.kube.objects import CustomObject, OwnerReference
 from dlop.kube.resources import Resource
 
 
@@ -27,6 +27,11 @@ class JobKey(NamedTuple):
     resource: Resource
     namespace: str
     name: str
+
+    def is_named_by(self, owner: OwnerReference) -> bool:
+        """Whether an owner reference names this job, or one that had its name before."""
+        group = owner.api_version.rpartition("/")[0]
+        return (group, owner.kind, owner.name) == (self.resource.group, self.resource.kind, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,8 @@ class JobMemory:
     """Creates that the server refused last time."""
     taken: dict[tuple[Resource, str], Mapping[str, str]] = field(default_factory=dict)
     """Names that somebody else's object has, with the labels by which an orphan of this job would be known."""
+    lent: set[tuple[Resource, str]] = field(default_factory=set)
+    """Objects of somebody else that it uses."""
     generation: int = 0
     """Of the spec that was refused."""
     refused_times: int = 0
@@ -72,8 +74,9 @@ class JobMemory:
         return False
 
     def refuse(self, refusal: Refusal, *, generation: int) -> None:
-        """The server does not take an object."""
+        """The server does not take an object. Perhaps one that it needs, and that was somebody else's, is gone."""
         self.refusals[refusal.resource, refusal.name] = refusal
+        self.lent.clear()
         self.generation = generation
 
     def put_off(self, *, now: float) -> float:

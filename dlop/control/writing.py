@@ -33,7 +33,7 @@ from dlop.kube.errors import (
     RequestTooLargeError,
 )
 from dlop.kube.expectations import Child, Expectations
-from dlop.kube.objects import PartialObject, reader
+from dlop.kube.objects import ObjectMeta, PartialObject, reader
 from dlop.kube.resources import PODS, SERVICES, Resource
 
 log = structlog.get_logger(__name__)
@@ -63,6 +63,7 @@ class Result(Enum):
     SAME = "the server has left the object as it was"
     REFUSED = "the server does not take the object"
     TAKEN = "the name belongs to another object"
+    LENT = "the name belongs to another object, which will do"
     STALE = "the caches are behind: what was asked for is there, or gone, already"
     UNKNOWN = "the server has trouble, or its answer was lost"
 
@@ -91,8 +92,9 @@ class Writer:
     async def create(self, creation: Creation) -> Written:
         """Create an object, unless the cache shows that its name is taken."""
         child = Child(creation.resource, self.key.namespace, creation.name)
-        if self.scope.child(creation.resource, namespace=self.key.namespace, name=creation.name) is not None:
-            return Written(Result.TAKEN)
+        found = self.scope.child(creation.resource, namespace=self.key.namespace, name=creation.name)
+        if found is not None:
+            return Written(Result.LENT if self._will_do(creation, found.metadata) else Result.TAKEN)
         self._expect(child)
         try:
             path = creation.resource.path(namespace=self.key.namespace)
@@ -190,12 +192,20 @@ class Writer:
             return Written(Result.STALE, error)
         except KubeError as error:
             return Written(Result.UNKNOWN, error)
-        owner = _read_partial(answer.body).metadata.controller
-        is_own = owner is not None and owner.uid == self.uid
+        found = _read_partial(answer.body).metadata
+        if self._will_do(creation, found):
+            return Written(Result.LENT)
+        is_own = found.controller is not None and found.controller.uid == self.uid
         if not self.scope.sees_all(creation.resource):  # then no cache will ever show who has the name
             return await self._show(creation) if is_own else Written(Result.REFUSED, conflict)
         self._note(creation.resource, answer.body)
         return Written(Result.STALE if is_own else Result.TAKEN)
+
+    def _will_do(self, creation: Creation, found: ObjectMeta) -> bool:
+        """Whether somebody else's object takes the place of one's own. That of a former job of this name is about to go."""
+        owner = found.controller
+        stays = found.deletion_timestamp is None and not (owner is not None and self.key.is_named_by(owner))
+        return creation.is_shareable and stays
 
     async def _show(self, creation: Creation) -> Written:
         """Give an object of the job the label that it lacks: another operator may have made it."""

@@ -6,6 +6,7 @@ What they were made of is noted on them as a hash. So nobody has to keep their c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from dlop.engine.case import Case
 from dlop.engine.names import RENDERED_ANNOTATION
@@ -39,7 +40,7 @@ def to_change(case: Case, progress: Progress) -> tuple[Change, ...]:
 def _current(case: Case, progress: Progress) -> Iterator[Creation]:
     generation = case.job.metadata.generation
     for each in case.job.changing_objects(progress):
-        yield Creation(each.resource, stamped_object(each.body, generation=generation))
+        yield replace(each, body=stamped_object(each.body, generation=generation))
 
 
 def _is_outdated(found: ObjectMeta, body: JsonObject) -> bool:

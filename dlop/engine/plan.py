@@ -22,6 +22,8 @@ class Creation:
 
     resource: Resource
     body: JsonObject
+    is_shareable: bool = False
+    """Whether somebody else's object of this name will do as well: it is then used, and left as it is."""
 
     @property
     def name(self) -> str:

@@ -31,12 +31,14 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The children of one job as the caches show them. Everything here belongs to the job by uid, save `foreign`."""
+    """The children of one job as the caches show them. Everything here belongs to the job by uid, save what is `foreign` or `lent`."""
 
     pods: tuple[Pod, ...] = ()
     services: tuple[Service, ...] = ()
     others: tuple[tuple[Resource, PartialObject], ...] = ()
     foreign: tuple[Foreign, ...] = ()
+    lent: frozenset[tuple[Resource, str]] = frozenset()
+    """Objects of somebody else that the job uses."""
     refusals: tuple[Refusal, ...] = ()
     unreadable: tuple[Resource, ...] = ()
     """What the operator cannot read: nobody knows whether the job has such objects."""

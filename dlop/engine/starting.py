@@ -43,7 +43,7 @@ def to_create(case: Case, progress: Progress, *, resting: Container[str] = ()) -
 
 def _is_free(case: Case, creation: Creation) -> bool:
     place = (creation.resource, creation.name)
-    return not case.is_there(*place) and place not in case.taken
+    return not case.is_there(*place) and place not in case.taken and place not in case.snapshot.lent
 
 
 def _services(case: Case) -> tuple[Creation, ...]:

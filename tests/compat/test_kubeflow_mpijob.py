@@ -11,7 +11,8 @@ from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.kube.client import PatchType
 from dlop.kube.errors import JsonObject
-from dlop.kube.resources import CONFIG_MAPS, ROLES, SERVICE_ACCOUNTS
+from dlop.kube.resources import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from dlop.local.apiserver.faults import Match
 from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
@@ -80,7 +81,7 @@ def test_what_the_user_says_to_intel_mpi_stands() -> None:
 def test_an_account_of_the_user_is_taken_and_gets_the_rights() -> None:
     found = make(MPIJob, spec(role(1, serviceAccountName="mine")), name="demo")
     bodies = {each.resource.kind: each.body for each in found.other_objects()}
-    assert "ServiceAccount" not in bodies
+    assert bodies["ServiceAccount"]["metadata"]["name"] == "mine"
     assert bodies["RoleBinding"]["subjects"][0]["name"] == "mine"
     assert pod(found, "Launcher")["serviceAccountName"] == "mine"
 
@@ -242,6 +243,100 @@ async def test_an_object_of_somebody_else_with_a_name_that_is_needed_is_told_and
         assert (await kit.client.get(CONFIG_MAPS, "demo-config", namespace="default"))["data"] == {"mine": "yes"}
         await kit.client.delete(CONFIG_MAPS, "demo-config", namespace="default")
         await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=300)
+
+
+async def account(kit: OperatorKit, name: str) -> JsonObject:
+    return await kit.client.get(SERVICE_ACCOUNTS, name, namespace="default")
+
+
+async def own_account(kit: OperatorKit, name: str, **metadata: Any) -> JsonObject:
+    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, **metadata}}
+    return await kit.client.create(SERVICE_ACCOUNTS, body, namespace="default")
+
+
+def tries(kit: OperatorKit, plural: str) -> int:
+    """How often operators have asked for an object of this type."""
+    return sum(write.request.method == "POST" and write.request.path.endswith(f"/{plural}") for write in kit.writes)
+
+
+@pytest.mark.parametrize("name", ["demo-launcher", "mine"])
+@virtual_time
+async def test_an_account_that_is_there_already_is_used_and_left_as_it_is(name: str) -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        before = await own_account(kit, name)
+        named: dict[str, Any] = {} if name == "demo-launcher" else {"serviceAccountName": name}
+        job = await kit.submit(manifest(launcher=role(1, **named)))
+        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=10)
+        assert job.pods["demo-launcher"]["spec"]["serviceAccountName"] == name
+        assert job.condition("Blocked") is None
+        assert tries(kit, "serviceaccounts") == 1
+        await kit.operator.crash()
+        await kit.start_operator()
+        await kit.writes_at_rest()
+        await kit.client.delete(MPIJob.job_type.resource, "demo", namespace="default")
+        await kit.until(job, reached=lambda view: not view.exists and not view.pods)
+        assert await account(kit, name) == before
+
+
+@virtual_time
+async def test_an_account_that_the_launcher_names_and_nobody_has_made_is_made_for_the_first_job_that_asks() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        named = role(1, serviceAccountName="mine")
+        jobs = [await kit.submit(manifest(name=name, launcher=named)) for name in ("first", "second")]
+        for job in jobs:
+            await kit.until(job, phase="Running", within_seconds=10)
+        owners = [owner["name"] for owner in (await account(kit, "mine"))["metadata"]["ownerReferences"]]
+        assert owners in (["first"], ["second"])
+        assert await kit.writes_at_rest() == []
+
+
+@virtual_time
+async def test_the_account_of_a_former_job_of_the_same_name_is_waited_for_until_it_has_gone_with_it() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        # A version that is not served: the garbage collector cannot tell whether the owner is gone, and takes its time.
+        former = {"apiVersion": "kubeflow.org/v1beta1", "kind": "MPIJob", "name": "demo", "uid": "former", "controller": True}
+        await own_account(kit, "demo-launcher", ownerReferences=[former])
+        job = await kit.submit(manifest())
+        await kit.until(job, reached=lambda view: view.condition("Blocked") is not None)
+        assert job.pods == {}
+        await kit.client.delete(SERVICE_ACCOUNTS, "demo-launcher", namespace="default")
+        await kit.until(job, phase="Running", within_seconds=300)
+        owner = (await account(kit, "demo-launcher"))["metadata"]["ownerReferences"][0]
+        assert owner["uid"] == job.body["metadata"]["uid"]
+
+
+@virtual_time
+async def test_an_account_of_somebody_else_that_is_gone_when_it_is_needed_again_is_made() -> None:
+    refused = 'error looking up service account default/mine: serviceaccount "mine" not found'
+    async with OperatorKit(frameworks=[MPIJob], operator=False) as kit:
+        server = kit.new_server()
+        await kit.start_operator(server)
+        await own_account(kit, "mine")
+        job = await kit.submit(manifest(launcher=role(1, serviceAccountName="mine")))
+        await kit.until(job, phase="Running", within_seconds=10)
+        await kit.edit(job, {"spec": {"runPolicy": {"suspend": True}}})
+        await kit.until(job, phase="Suspended", reached=lambda view: not view.pods)
+        await kit.client.delete(SERVICE_ACCOUNTS, "mine", namespace="default")
+        status = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": refused}
+        server.faults.fail_before(status, match=Match(verb="create", plural="pods"), times=2)
+        await kit.edit(job, {"spec": {"runPolicy": {"suspend": False}}})
+        await kit.until(job, phase="Running", reached=all_run, within_seconds=60)
+        assert (await account(kit, "mine"))["metadata"]["ownerReferences"][0]["uid"] == job.body["metadata"]["uid"]
+
+
+@virtual_time
+async def test_the_rights_follow_the_launcher_to_another_account() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        job = await kit.submit(manifest())
+        await kit.until(job, phase="Running", within_seconds=10)
+        await kit.edit(job, {"spec": {"runPolicy": {"suspend": True}}})
+        await kit.until(job, phase="Suspended", reached=lambda view: not view.pods)
+        launcher = {"template": {"spec": {"containers": [MAIN], "serviceAccountName": "mine"}}}
+        await kit.edit(job, {"spec": {"runPolicy": {"suspend": False}, "mpiReplicaSpecs": {"Launcher": launcher}}})
+        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=60)
+        binding = await kit.client.get(ROLE_BINDINGS, "demo-launcher", namespace="default")
+        assert [subject["name"] for subject in binding["subjects"]] == ["mine"]
+        assert await account(kit, "mine")
 
 
 @virtual_time

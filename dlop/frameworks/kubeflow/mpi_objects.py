@@ -27,32 +27,26 @@ class Belongings:
     """All that one job has besides pods, by name."""
 
     launcher: str
-    """The name of the launcher, and of its account and its rights."""
+    """The name of the launcher and of its rights."""
     config_map: str
-    own_account: str
-    """The account that the user has given the launcher, with whatever rights it needs besides; empty: it gets one."""
+    account: str
+    """The account that the launcher runs as. One of the user's may have whatever rights it needs besides."""
     owned: Callable[[str], JsonObject]
     """Makes the metadata of an object of this name."""
 
-    @property
-    def account(self) -> str:
-        """The account that the launcher runs as."""
-        return self.own_account or self.launcher
-
     def all(self, scripts: Mapping[str, str], *, workers: Iterable[str]) -> tuple[Creation, ...]:
         """Everything, in the order in which it is made."""
-        account = () if self.own_account else (_account(self.owned(self.launcher)),)
-        binding = _binding(self.owned(self.launcher), role=self.launcher, account=self.account)
-        return (*account, *self.changing(scripts, workers=workers), binding)
+        return (_account(self.owned(self.account)), *self.changing(scripts, workers=workers))
 
     def changing(self, scripts: Mapping[str, str], *, workers: Iterable[str]) -> tuple[Creation, ...]:
-        """What follows the workers."""
-        return _files(self.owned(self.config_map), scripts), _rights(self.owned(self.launcher), pods=workers)
+        """What follows the workers and the choice of the account."""
+        files, rights = _files(self.owned(self.config_map), scripts), _rights(self.owned(self.launcher), pods=workers)
+        return files, rights, _binding(self.owned(self.launcher), role=self.launcher, account=self.account)
 
 
 def _account(metadata: JsonObject) -> Creation:
-    """The launcher's account."""
-    return Creation(SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    """The launcher's account, unless there is one of this name: whose it is does not matter."""
+    return Creation(SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}, is_shareable=True)
 
 
 def _files(metadata: JsonObject, contents: Mapping[str, str]) -> Creation:

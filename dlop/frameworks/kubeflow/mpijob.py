@@ -93,7 +93,7 @@ class MPIJob(KubeflowJob):
         return self._belongings.all(self._scripts(running=()), workers=self._workers)
 
     def changing_objects(self, progress: Progress) -> tuple[Creation, ...]:
-        """The scripts tell which workers run; the rights are for all that are asked for."""
+        """The scripts tell which workers run; the rights are for all that are asked for, and for the account of the launcher."""
         workers = progress.role("Worker")
         running = [each.index for each in workers.replicas if each.state is ReplicaState.RUNNING] if workers is not None else []
         return self._belongings.changing(self._scripts(running=running), workers=self._workers)
@@ -106,8 +106,9 @@ class MPIJob(KubeflowJob):
     @cached_property
     def _belongings(self) -> mpi_objects.Belongings:
         name = self.metadata.name
-        own_account = Field("template", self._template).get("spec").get("serviceAccountName").text()
-        return mpi_objects.Belongings(object_name(name, "-launcher"), object_name(name, "-config"), own_account, owned=self._owned)
+        launcher = object_name(name, "-launcher")
+        account = Field("template", self._template).get("spec").get("serviceAccountName").text() or launcher
+        return mpi_objects.Belongings(launcher, object_name(name, "-config"), account, owned=self._owned)
 
     def _owned(self, name: str) -> JsonObject:
         return {**self.owned(name), "labels": {"app": label_value(self.metadata.name)}}
