@@ -122,8 +122,9 @@ class _Conditions:
             self.set(kind, reason=reason, message=message, status="False")
 
     def end(self, kind: str) -> None:
-        """Mark something as no longer so, where it stands."""
-        self.found = [{**each, "status": "False"} if each["type"] == kind else each for each in self.found]
+        """Mark something as no longer so from now on, where it stands: clients know its reason and its place."""
+        ended = {"status": "False", "lastUpdateTime": self._now, "lastTransitionTime": self._now}
+        self.found = [{**each, **ended} if each["type"] == kind and each.get("status") == "True" else each for each in self.found]
 
     def drop(self, kind: str, *, reason: str | None = None) -> None:
         """Take something back."""

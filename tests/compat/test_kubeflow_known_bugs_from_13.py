@@ -75,6 +75,18 @@ async def test_bug_13_a_restart_of_the_past_does_not_hide_a_failure() -> None:
 
 
 @virtual_time
+async def test_bug_13_a_job_that_has_ended_tells_since_when_it_no_longer_runs() -> None:
+    async with OperatorKit(KINDS) as kit:
+        kit.script.when("*").run().after(600).succeed()
+        await kit.submit(job(PyTorchJob))
+        demo = await kit.until("default/demo", phase="Succeeded")
+        running, succeeded = demo.condition("Running") or {}, demo.condition("Succeeded") or {}
+        assert (running["status"], running["reason"]) == ("False", "PyTorchJobRunning")
+        assert running["lastTransitionTime"] == running["lastUpdateTime"] == succeeded["lastTransitionTime"]
+        assert await kit.writes_at_rest() == []
+
+
+@virtual_time
 async def test_bug_14_an_empty_list_of_rendezvous_settings_is_as_good_as_none() -> None:
     async with OperatorKit(KINDS) as kit:
         await kit.submit(job(PyTorchJob, {"Worker": 2}, elasticPolicy={"minReplicas": 1, "maxReplicas": 2, "rdzvConf": []}))

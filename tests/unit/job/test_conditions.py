@@ -109,11 +109,12 @@ def test_what_is_in_the_way_is_the_last_word_while_it_is_there() -> None:
 
 def test_times_are_those_of_the_change() -> None:
     status = history(Phase.CREATED, Phase.RUNNING, Phase.SUCCEEDED, finished_at=120.0)
-    assert [each["lastTransitionTime"] for each in status["conditions"]] == [
-        "1970-01-01T00:00:00Z",
-        "1970-01-01T00:01:00Z",
-        "1970-01-01T00:02:00Z",
-    ]
+    for time in ("lastTransitionTime", "lastUpdateTime"):
+        assert [(each["type"], each[time]) for each in status["conditions"]] == [
+            ("Created", "1970-01-01T00:00:00Z"),
+            ("Running", "1970-01-01T00:02:00Z"),
+            ("Succeeded", "1970-01-01T00:02:00Z"),
+        ]
     assert (status["startTime"], status["completionTime"]) == ("1970-01-01T00:00:00Z", "1970-01-01T00:02:00Z")
 
 
