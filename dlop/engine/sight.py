@@ -25,6 +25,7 @@ class Sight(Enum):
     """What a look at a pod shows."""
 
     WAITS = auto()
+    """It does not run yet, or nobody knows whether it still does."""
     RUNS = auto()
     LEAVES = auto()
     """It is being deleted, and has not come to an end by itself before that."""
@@ -49,7 +50,7 @@ def look_at(pod: Pod, role: RoleSpec) -> Sight:
         return Sight.LEAVES
     if end is not None:
         return Sight.TAKEN_AWAY if _was_taken_away(pod) else Sight.FAILED
-    return Sight.WAITS if pod.status.phase in ("", "Pending") else Sight.RUNS
+    return Sight.RUNS if pod.status.phase == "Running" else Sight.WAITS
 
 
 def has_begun(pod: Pod, role: RoleSpec) -> bool:

@@ -110,10 +110,10 @@ def _block(case: Case, resource: Resource, name: str, reason: str, text: str) ->
 
 
 def waiting_pods(progress: Progress) -> Iterator[Pod]:
-    """The pods that do not run yet."""
+    """The pods that do not run yet. One of which nobody knows whether it runs has been on a node, which may be lost."""
     for role in progress.roles:
         for replica in role.replicas:
-            if replica.state is ReplicaState.PENDING and replica.pod is not None:
+            if replica.state is ReplicaState.PENDING and replica.pod is not None and replica.pod.status.phase != "Unknown":
                 yield replica.pod
 
 

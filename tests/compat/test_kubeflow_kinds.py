@@ -17,6 +17,7 @@ from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS, SERVICES
 from dlop.testing.kit import OperatorKit
+from dlop.testing.steps import Exit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_manifests import KINDS, environment, manifest, role, spec_of
 from tests.unit.job.jobs import make
@@ -72,6 +73,22 @@ async def test_bug_23_is_not_there_a_tuning_job_is_done_when_its_tuner_is() -> N
         found = await kit.submit(manifest(MXJob, {"TunerTracker": 1, "TunerServer": 1, "Tuner": 1}))
         await kit.until(found, phase="Running")
         await kit.until(found, phase="Succeeded")
+
+
+@pytest.mark.parametrize(("exit_code", "end"), [(0, "Succeeded"), (1, "Failed")])
+@virtual_time
+async def test_an_xgboost_job_that_ends_before_anybody_has_seen_it_run_is_told_to_have_run(exit_code: int, end: str) -> None:
+    async with OperatorKit(frameworks=[XGBoostJob]) as kit:
+        kit.script.when("*").then(Exit(exit_code))
+        found = await kit.submit(manifest(XGBoostJob, {"Master": 1}))
+        await kit.until(found, phase=end)
+        told = [(each["type"], each["status"], each["reason"]) for each in found.status["conditions"]]
+        assert told == [
+            ("Created", "True", "XGBoostJobCreated"),
+            ("Running", "False", "XGBoostJobRunning"),
+            (end, "True", f"XGBoostJob{end}"),
+        ]
+        assert await kit.writes_at_rest() == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from dlop import ContainerProperties, JobType, Replica, ReplicaType, RestartPolicy
+from dlop import ContainerProperties, JobType, Outcome, Replica, ReplicaType, RestartPolicy
 from dlop.api.schema import rule
+from dlop.engine.names import Reason
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.models import KubeflowSpec, exactly_one, rules_of_spec, with_roles
+from dlop.kube.errors import JsonObject
 
 
 class XGBoostJobModel(KubeflowSpec):
@@ -45,6 +47,15 @@ class XGBoostJob(KubeflowJob):
             "PYTHONUNBUFFERED": "1",
             **self._workers,
         }
+
+    def write_status(self, outcome: Outcome) -> JsonObject:
+        """A job whose replicas have ended it has run: this kind tells so also where nobody has seen it run."""
+        status = super().write_status(outcome)
+        *before, end = status["conditions"]
+        if outcome.reason not in (Reason.SUCCEEDED, Reason.FAILED) or any(each["type"] == "Running" for each in before):
+            return status
+        running = {"type": "Running", "status": "False", "reason": "XGBoostJobRunning", "message": self.running_message()}
+        return {**status, "conditions": [*before, {**end, **running}, end]}
 
     @cached_property
     def _workers(self) -> dict[str, str]:

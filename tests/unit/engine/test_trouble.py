@@ -168,7 +168,7 @@ def ended(code: int, **fields: object) -> dict[str, object]:
         ({}, Sight.WAITS),
         ({"phase": "Pending"}, Sight.WAITS),
         ({"phase": "Running"}, Sight.RUNS),
-        ({"phase": "Unknown"}, Sight.RUNS),
+        ({"phase": "Unknown"}, Sight.WAITS),
         ({"phase": "Succeeded"}, Sight.SUCCEEDED),
         ({"phase": "Failed"}, Sight.FAILED),
         ({"phase": "Failed", "containerStatuses": [ended(0)]}, Sight.SUCCEEDED),
@@ -183,6 +183,28 @@ def ended(code: int, **fields: object) -> dict[str, object]:
 )
 def test_what_a_pod_shows(status: dict[str, object], sight: Sight) -> None:
     assert look_at(pod(status=status, spec={"restartPolicy": "Never"}), ROLE) is sight
+
+
+def test_a_pod_of_which_nobody_knows_whether_it_runs_does_not_make_the_job_run() -> None:
+    world = World(ring())
+    world.settle()
+    world.run()
+    for pod in world.pods.values():
+        pod["status"]["phase"] = "Unknown"
+    world.settle()
+    assert (world.phase, "active" in world.status["replicaStatuses"][TRAINER]) == ("Created", False)
+
+
+def test_a_pod_that_ran_and_of_which_nobody_knows_any_more_is_neither_replaced_nor_held_to_a_deadline() -> None:
+    world = running(startDeadlineSeconds=60)
+    before = world.uids()
+    world.pods["ring-trainer-0"]["status"]["phase"] = "Unknown"
+    world.pass_time(3600)
+    assert (world.phase, world.uids()) == ("Running", before)
+    assert world.status["replicaStatuses"][TRAINER]["active"] == 1
+    world.lose("ring-trainer-0")
+    world.settle()
+    assert world.record["disruptions"] == {TRAINER: 1}
 
 
 def test_a_container_that_its_node_restarts_has_not_ended() -> None:
