@@ -7,6 +7,7 @@ the CRD is made, never a silent loss.
     X | None                    ->  X: a field is there or it is not, and null is neither
     int | str                   ->  x-kubernetes-int-or-string
     Any                         ->  anything, kept as it is
+    with_default(value=x)       ->  default
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ INT_OR_STRING: JsonObject = {"x-kubernetes-int-or-string": True}
 
 _LIMITS = frozenset(f"{bound}{what}" for bound in ("min", "max") for what in ("imum", "Length", "Items", "Properties"))
 _KEPT = frozenset({"description", "type", "format", "enum", "pattern", "required", "multipleOf"}) | _LIMITS
-# Names for people and for Python; defaults are the operator's, never written into a spec.
+# Names for people and for Python; defaults are the operator's, and not written into a spec unless `with_default` says so.
 _DROPPED = frozenset({"title", "default", "examples", "$defs"})
 _TRANSLATED = frozenset({"const", "properties", "items", "additionalProperties", "exclusiveMinimum", "exclusiveMaximum"})
-_KNOWN = _KEPT | _DROPPED | _TRANSLATED
+_STORED_DEFAULT = "x-stored-default"
+_KNOWN = _KEPT | _DROPPED | _TRANSLATED | {_STORED_DEFAULT}
 
 
 class SchemaError(Exception):
@@ -47,6 +49,11 @@ def rule(expression: str, message: str, *, field_path: str | None = None, reason
 def with_rules(*rules: JsonObject) -> JsonObject:
     """Rules as `json_schema_extra` of a model or a field takes them."""
     return {"x-kubernetes-validations": list(rules)}
+
+
+def with_default(*, value: Any) -> JsonObject:
+    """What the API server writes into a spec that leaves a field out, as `json_schema_extra` of the field takes it."""
+    return {_STORED_DEFAULT: value}
 
 
 def structural(model: type[BaseModel]) -> JsonObject:
@@ -74,7 +81,7 @@ class _Place:
             return {word: schema[word] for word in schema if word == "description"} | INT_OR_STRING
         self._refuse_what_cannot_be_said()
         found = {word: schema[word] for word in schema if word in _KEPT or word.startswith("x-kubernetes-")}
-        found |= _constant(schema) | _bounds(schema) | self._children()
+        found |= _constant(schema) | _bounds(schema) | _default(schema) | self._children()
         return found if "type" in found else found | ANYTHING
 
     def _without_detours(self, schema: Mapping[str, Any]) -> JsonObject:
@@ -125,6 +132,10 @@ def _is_int_or_string(schema: Mapping[str, Any]) -> bool:
 
 def _constant(schema: Mapping[str, Any]) -> JsonObject:
     return {"enum": [schema["const"]]} if "const" in schema else {}
+
+
+def _default(schema: Mapping[str, Any]) -> JsonObject:
+    return {"default": schema[_STORED_DEFAULT]} if _STORED_DEFAULT in schema else {}
 
 
 def _bounds(schema: Mapping[str, Any]) -> JsonObject:

@@ -51,6 +51,19 @@ def test_every_kind_takes_the_policies_of_the_old_operator_and_the_restart_scope
 
 
 @EACH
+def test_the_only_default_that_is_written_into_specs_is_the_one_that_always_was(kind: type[DLJob]) -> None:
+    assert defaults_in(definition(kind)) == [("suspend", False)]
+
+
+def defaults_in(schema: Any) -> list[tuple[str, Any]]:
+    """The fields that have a default, wherever they are."""
+    if not isinstance(schema, dict):
+        return [found for each in schema for found in defaults_in(each)] if isinstance(schema, list) else []
+    own = [(name, child["default"]) for name, child in schema.items() if isinstance(child, dict) and "default" in child]
+    return own + [found for child in schema.values() for found in defaults_in(child)]
+
+
+@EACH
 def test_the_columns_are_those_that_kubectl_has_always_shown(kind: type[DLJob]) -> None:
     shown = [column for column in version_of(kind)["additionalPrinterColumns"] if not column.get("priority")]
     columns = [(column["name"], column["jsonPath"]) for column in shown]

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, create_model
 
 from dlop.api.crd import ScalePaths
 from dlop.api.models import ApiModel, ContainerModel, PodSpecModel, PodTemplate, ReplicaModel, RunPolicyModel
-from dlop.api.schema import rule, with_rules
+from dlop.api.schema import rule, with_default, with_rules
 from dlop.kube.errors import JsonObject
 
 TRAINING_OPERATOR = "kubeflow.org/training-operator"
@@ -33,6 +33,9 @@ _MOST_ROLES = 8
 class KubeflowRunPolicy(RunPolicyModel):
     """How a job is run, apart from what it runs."""
 
+    # The one default that was always written into specs: clients may look there.
+    suspend: Annotated[bool, Field(json_schema_extra=with_default(value=False))] = False
+    """Whether the job is to have no pods for now."""
     managed_by: Literal["kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue"] | None = None
     """Who runs the job: this operator, or Kueue in another cluster. It cannot be changed."""
 
