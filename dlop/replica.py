@@ -207,10 +207,13 @@ class Replica:
         return {**chosen, "ports": ports} if ports else dict(chosen)
 
     def _informed(self, container: JsonObject, environment: list[JsonObject]) -> JsonObject:
-        """The container with these variables after the user's own. Where a name is there twice, the last one counts."""
+        """The container with these variables after the user's own. Where a name is there twice, the last one counts.
+
+        What the user says in the same words is not said again: the API server warns of names that are there twice.
+        """
         own = container.get("env") or []
-        taken = set() if self._job.environment_wins else {variable.get("name") for variable in own}
-        added = [variable for variable in environment if variable["name"] not in taken]
+        said, wins = {variable.get("name"): variable for variable in own}, self._job.environment_wins
+        added = [each for each in environment if each["name"] not in said or (wins and said[each["name"]] != each)]
         return {**container, "env": [*own, *added]} if added or own else container
 
     def _environment(self) -> list[JsonObject]:

@@ -33,7 +33,7 @@ class PyTorchJobModel(KubeflowSpec):
 
 
 class PyTorchJob(KubeflowJob):
-    """A PyTorch job: a master and workers, or workers alone. It is done when the master is, or else when all workers are."""
+    """A PyTorch job. It is done when its master is; without one, when all workers are, or with `elasticPolicy` the first of them."""
 
     job_type = JobType(group="kubeflow.org", version="v1", kind="PyTorchJob")
     replica_types = (ReplicaType("Master", minimum=1, maximum=1), ReplicaType("Worker"))

@@ -108,6 +108,15 @@ def test_a_kind_may_tell_all_containers_and_win_over_the_user() -> None:
     assert side == {"name": "side", "image": "y", "env": told}
 
 
+def test_what_the_user_says_in_the_same_words_is_not_said_again() -> None:
+    job = make(Loud, pair_spec(env=[{"name": "ME", "value": "mine"}, {"name": "ME", "value": "Leader-0"}, {"name": "OTHER", "value": "1"}]))
+    env = job.make_pod(job.spec.roles[0], 0, attempt=0)["spec"]["containers"][0]["env"]
+    assert [variable["name"] for variable in env] == ["ME", "ME", "OTHER", "POD_IP", "LEADER"]
+    job = make(Loud, pair_spec(env=[{"name": "ME", "value": "Leader-0"}, {"name": "ME", "value": "mine"}]))
+    env = job.make_pod(job.spec.roles[0], 0, attempt=0)["spec"]["containers"][0]["env"]
+    assert [variable["value"] for variable in env if variable["name"] == "ME"] == ["Leader-0", "mine", "Leader-0"]
+
+
 def test_rendering_changes_nothing_in_the_spec() -> None:
     job = make(PairJob, {"replicaSpecs": {"Leader": {"template": RICH_TEMPLATE}}})
     before = copy.deepcopy(job.spec.roles[0].template)
