@@ -87,10 +87,9 @@ async def _serve_probes(operator: Operator, stack: AsyncExitStack, site: Site, *
 
 
 def _operator(settings: Settings, registry: Registry, transport: HttpTransport, *, options: Options, in_cluster: bool) -> Operator:
-    elects = in_cluster if settings.leader_election is None else settings.leader_election
     connection = transport.connection
     return Operator(
-        settings.model_copy(update={"leader_election": elects}),
+        settings.model_copy(update={"leader_election": settings.elects_leader(in_cluster=in_cluster)}),
         registry,
         transport=transport,
         options=options,

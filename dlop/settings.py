@@ -119,6 +119,10 @@ class Settings(BaseModel):
         default=600.0, gt=0, description="how long without a sign from the API server until /healthz says no"
     )
 
+    def elects_leader(self, *, in_cluster: bool) -> bool:
+        """Whether only the holder of a lease works: as it was told, and else where there may be several operators."""
+        return in_cluster if self.leader_election is None else self.leader_election
+
     @field_validator("namespaces", "kinds", "frameworks", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:

@@ -22,10 +22,11 @@ from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
-from tests.compat.kubeflow_manifests import KINDS, manifest, role
+from tests.compat.kubeflow_manifests import ALL_KINDS, KINDS, manifest, role
 
 SMALL: dict[type[DLJob], dict[str, int]] = {
     JAXJob: {"Worker": 2},
+    MPIJob: {"Launcher": 1, "Worker": 2},
     MXJob: {"Scheduler": 1, "Server": 1, "Worker": 1},
     PaddleJob: {"Worker": 2},
     PyTorchJob: {"Master": 1, "Worker": 1},
@@ -35,6 +36,7 @@ SMALL: dict[type[DLJob], dict[str, int]] = {
 """The roles of a small job, by kind."""
 
 BY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.job_type.kind)
+BY_EVERY_KIND = pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.job_type.kind)
 
 
 def job(

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from dlop.frameworks.kubeflow.jaxjob import JAXJob
+from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.frameworks.kubeflow.mxjob import MXJob
 from dlop.frameworks.kubeflow.paddlejob import PaddleJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
@@ -15,11 +16,13 @@ from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 
 KINDS: tuple[type[DLJob], ...] = (JAXJob, MXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob)
+"""The kinds whose replicas find each other by services."""
+ALL_KINDS: tuple[type[DLJob], ...] = (*KINDS, MPIJob)
 
 
 def role(kind: type[DLJob], replicas: int | None = 1, **more: Any) -> JsonObject:
-    """One role with a container of the name that the kind asks for."""
-    template = {"spec": {"containers": [{"name": kind.container_properties.name, "image": "example.org/train:1"}]}}
+    """One role with a container of the name that the kind asks for, if it does."""
+    template = {"spec": {"containers": [{"name": kind.container_properties.name or "main", "image": "example.org/train:1"}]}}
     counted = {} if replicas is None else {"replicas": replicas}
     return {**counted, "template": template, **more}
 

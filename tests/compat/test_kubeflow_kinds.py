@@ -120,14 +120,6 @@ def test_a_job_that_was_stored_before_is_refused_with_the_path_of_its_mistake(ki
 
 
 @virtual_time
-async def test_bug_9_is_not_there_a_job_of_another_manager_is_left_alone_by_every_kind() -> None:
-    async with OperatorKit(frameworks=[JAXJob]) as kit:
-        found = await kit.submit(manifest(JAXJob, {"Worker": 1}, runPolicy={"managedBy": "kueue.x-k8s.io/multikueue"}))
-        assert await kit.writes_at_rest() == []
-        assert found.status == {}
-
-
-@virtual_time
 async def test_a_running_job_of_the_operator_before_goes_on_with_its_pods() -> None:
     async with OperatorKit(frameworks=[PyTorchJob], operator=False) as kit:
         kit.script.when("*").run().after(600).succeed()

@@ -24,7 +24,7 @@ from dlop.manifests.applying import apply
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import (
-    BY_KIND,
+    BY_EVERY_KIND,
     all_run,
     counted,
     created,
@@ -35,7 +35,7 @@ from tests.compat.kubeflow_jobs import (
     mpi_job,
     true_conditions,
 )
-from tests.compat.kubeflow_manifests import KINDS
+from tests.compat.kubeflow_manifests import ALL_KINDS, KINDS
 from tests.compat.pod_groups import BY_VOLCANO, Groups, definition
 
 QUOTA: JsonObject = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "exceeded quota: small"}
@@ -73,6 +73,18 @@ async def test_bug_02_the_backoff_limit_counts_every_restart_also_of_pods_that_a
         assert message_of(demo, "Failed") == "Job demo has failed because it has reached the specified backoff limit"
 
 
+@virtual_time
+async def test_bug_02_restarts_by_the_node_count_also_when_their_pod_is_gone() -> None:
+    async with OperatorKit(KINDS) as kit:
+        kit.script.when("*-worker-0", times=1).run().after(5).restart_in_place(2).after(60).evict()
+        kit.script.when("*-worker-0").run().after(60).restart_in_place(1)
+        await kit.submit(job(PyTorchJob, restart="OnFailure", runPolicy={"backoffLimit": 2}))
+        demo = await kit.until("default/demo", phase="Failed", within_seconds=600)
+        assert message_of(demo, "Failed") == "Job demo has failed because it has reached the specified backoff limit"
+        assert (demo.status["dlop"]["restarts"], demo.status["dlop"]["disruptions"]) == ({"Worker": 3}, {"Worker": 1})
+        assert created(kit, "pods").count("demo-worker-0") == 2
+
+
 @pytest.mark.parametrize(
     ("kind", "roles"),
     [
@@ -88,6 +100,27 @@ async def test_bug_03_a_role_of_no_replicas_has_no_pods_and_costs_nothing(kind: 
         await kit.submit(job(kind, roles))
         assert await kit.writes_at_rest() == []
         assert created(kit, "pods") == [f"demo-{role.lower()}-0" for role, replicas in roles.items() if replicas]
+
+
+@pytest.mark.parametrize(
+    ("kind", "roles"),
+    [
+        pytest.param(TFJob, {"Chief": 1, "Worker": 2}, id="TFJob"),
+        pytest.param(XGBoostJob, {"Master": 1, "Worker": 2}, id="XGBoostJob"),
+        pytest.param(PaddleJob, {"Master": 1, "Worker": 2}, id="PaddleJob"),
+        pytest.param(JAXJob, {"Worker": 2}, id="JAXJob"),
+        pytest.param(MPIJob, {"Launcher": 1, "Worker": 2}, id="MPIJob"),
+    ],
+)
+@virtual_time
+async def test_bug_03_a_role_that_is_scaled_to_nothing_loses_its_pods_for_good(kind: type[DLJob], roles: dict[str, int]) -> None:
+    async with OperatorKit(ALL_KINDS) as kit:
+        demo = await kit.submit(job(kind, roles))
+        await kit.until(demo, phase="Running", reached=all_run)
+        await kit.edit(demo, {"spec": {kind.replica_specs_field: {"Worker": {"replicas": 0}}}})
+        assert await kit.writes_at_rest() == []
+        assert [name for name in (*demo.pods, *demo.services) if "worker" in name] == []
+        assert all(created(kit, "pods").count(f"demo-worker-{index}") == 1 for index in range(2))
 
 
 @pytest.mark.parametrize("kind", [PyTorchJob, PaddleJob, JAXJob, XGBoostJob], ids=lambda kind: kind.job_type.kind)
@@ -136,10 +169,28 @@ async def test_bug_06_what_was_created_and_is_not_seen_yet_is_waited_for_and_not
         assert [str(write) for write in kit.writes if write.status == 409] == []
 
 
-@BY_KIND
+@virtual_time
+async def test_bug_06_a_job_whose_pods_no_watch_has_shown_is_looked_at_again_when_a_list_does() -> None:
+    async with OperatorKit(KINDS, operator=False) as kit:
+        server = kit.new_server()
+        await kit.start_operator(server)
+        await asyncio.sleep(1)
+        hold = server.faults.hold_watches(match=Match(plural="pods"))
+        demo = await kit.submit(job(PyTorchJob, elasticPolicy={"minReplicas": 1, "maxReplicas": 2}))
+        await kit.until(demo, reached=lambda view: len(view.pods) == 2)
+        await kit.edit(demo, {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}}})
+        await asyncio.sleep(60)
+        server.faults.compact()
+        server.faults.drop_watches(match=Match(plural="pods"))
+        hold.release()
+        await kit.until(demo, reached=lambda view: len(view.pods) == 3, within_seconds=30)
+        assert sorted(created(kit, "pods")) == ["demo-master-0", "demo-worker-0", "demo-worker-1"]
+
+
+@BY_EVERY_KIND
 @virtual_time
 async def test_bug_07_a_job_whose_pods_are_refused_says_so_and_goes_on_when_they_no_longer_are(kind: type[DLJob]) -> None:
-    async with OperatorKit(KINDS, operator=False) as kit:
+    async with OperatorKit(ALL_KINDS, operator=False) as kit:
         server = kit.new_server()
         server.faults.fail_before(QUOTA, match=Match(verb="create", plural="pods"), times=1000)
         await kit.start_operator(server)
@@ -187,10 +238,10 @@ async def test_bug_08_an_mpi_job_that_makes_no_sense_is_refused_or_else_told_so_
         assert await kit.writes_at_rest() == []
 
 
-@BY_KIND
+@BY_EVERY_KIND
 @virtual_time
 async def test_bug_09_a_job_that_somebody_else_manages_is_left_alone_for_good(kind: type[DLJob]) -> None:
-    async with OperatorKit(KINDS) as kit:
+    async with OperatorKit(ALL_KINDS) as kit:
         demo = await kit.submit(job(kind, runPolicy={"managedBy": "kueue.x-k8s.io/multikueue"}))
         for manager in ("kubeflow.org/training-operator", None):
             with pytest.raises(InvalidError, match="field is immutable"):
@@ -203,10 +254,10 @@ async def test_bug_09_a_job_that_somebody_else_manages_is_left_alone_for_good(ki
         await kit.until("default/ours", phase="Running", within_seconds=60)
 
 
-@BY_KIND
+@BY_EVERY_KIND
 @virtual_time
 async def test_bug_10_a_finished_job_is_left_in_peace(kind: type[DLJob]) -> None:
-    async with OperatorKit(KINDS) as kit:
+    async with OperatorKit(ALL_KINDS) as kit:
         kit.script.when("*").run().after(60).succeed()
         await kit.submit(job(kind, runPolicy={"cleanPodPolicy": "All"}))
         demo = await kit.until("default/demo", phase="Succeeded", reached=lambda view: not view.pods)
@@ -220,12 +271,14 @@ async def test_bug_10_a_finished_job_is_left_in_peace(kind: type[DLJob]) -> None
         assert demo.events == told
 
 
-@BY_KIND
+@BY_EVERY_KIND
 @virtual_time
-async def test_bug_10_a_group_is_written_when_it_has_to_differ_and_its_end_is_told_once(kind: type[DLJob]) -> None:
-    async with OperatorKit(KINDS, operator=False, options=BY_VOLCANO) as kit:
+async def test_bug_10_a_group_is_written_when_it_has_to_differ_and_never_asked_for_and_its_end_is_told_once(kind: type[DLJob]) -> None:
+    async with OperatorKit(ALL_KINDS, operator=False, options=BY_VOLCANO) as kit:
         await apply(kit.client, [definition(VOLCANO)], say=lambda _: None)
-        await kit.start_operator()
+        server = kit.new_server()
+        await kit.start_operator(server)
+        looks = server.faults.delay(0, match=Match(verb="get", plural="podgroups"), times=1000)
         kit.script.when("*").run().after(600).succeed()
         demo = await kit.submit(job(kind))
         await asyncio.sleep(5)
@@ -238,6 +291,7 @@ async def test_bug_10_a_group_is_written_when_it_has_to_differ_and_its_end_is_to
         assert [reason for reason, _ in demo.events].count("DeletedPodGroup") == 1
         await kit.edit(demo, {"metadata": {"labels": {"touched": "again"}}})
         assert await kit.writes_at_rest() == []
+        assert looks.hits == 0
 
 
 @virtual_time

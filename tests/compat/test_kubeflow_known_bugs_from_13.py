@@ -22,6 +22,7 @@ from dlop.testing.kit import OUTSIDE, OperatorKit
 from dlop.testing.steps import Exit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import (
+    BY_EVERY_KIND,
     BY_KIND,
     SMALL,
     all_run,
@@ -34,7 +35,7 @@ from tests.compat.kubeflow_jobs import (
     mpi_job,
     true_conditions,
 )
-from tests.compat.kubeflow_manifests import KINDS
+from tests.compat.kubeflow_manifests import ALL_KINDS, KINDS
 from tests.unit.job.jobs import make
 
 ELECTED = OUTSIDE.model_copy(update={"leader_election": True})
@@ -94,10 +95,10 @@ async def test_bug_14_an_empty_list_of_rendezvous_settings_is_as_good_as_none() 
         assert "PET_RDZV_CONF" not in env(demo.pods["demo-worker-0"])
 
 
-@BY_KIND
+@BY_EVERY_KIND
 @virtual_time
 async def test_bug_14_a_job_without_containers_that_an_old_definition_let_in_harms_nobody(kind: type[DLJob]) -> None:
-    async with OperatorKit(KINDS) as kit:
+    async with OperatorKit(ALL_KINDS) as kit:
         await let_everything_in(kit, kind)
         bare = job(kind, name="bare")
         for role in bare["spec"][kind.replica_specs_field].values():
@@ -161,11 +162,17 @@ async def test_bug_17_of_several_operators_one_works_and_when_it_dies_the_next_o
         await kit.until("default/next", phase="Running", within_seconds=60)
 
 
-def test_bug_17_the_operator_has_the_rights_to_its_lease_and_elects_a_leader_unless_told_otherwise() -> None:
+def test_bug_17_the_operator_has_the_rights_to_its_lease() -> None:
     roles = [found for found in cluster_wide(KINDS, Account("dlop-system")) if "leader-election" in found["metadata"]["name"]]
     verbs = {verb for role in roles for rule in role.get("rules", ()) if rule["resources"] == ["leases"] for verb in rule["verbs"]}
     assert verbs >= {"create", "get", "update"}
-    assert Settings().leader_election is not False
+
+
+@pytest.mark.parametrize("in_cluster", [True, False])
+def test_bug_17_a_leader_is_elected_in_a_cluster_unless_it_is_told_otherwise(in_cluster: bool) -> None:
+    assert Settings().elects_leader(in_cluster=in_cluster) is in_cluster
+    assert Settings(leader_election=True).elects_leader(in_cluster=in_cluster) is True
+    assert Settings(leader_election=False).elects_leader(in_cluster=in_cluster) is False
 
 
 @virtual_time
@@ -180,20 +187,20 @@ async def test_bug_18_a_succeeded_pod_that_is_collected_is_not_run_again() -> No
         assert Counter(created(kit, "pods"))["demo-worker-0"] == 1
 
 
-@BY_KIND
+@BY_EVERY_KIND
 @virtual_time
 async def test_bug_18_a_pod_whose_node_is_lost_is_removed_by_force_and_replaced(kind: type[DLJob]) -> None:
-    async with OperatorKit(KINDS) as kit:
+    async with OperatorKit(ALL_KINDS) as kit:
         kit.script.when("*-worker-0", times=1).run().after(5).lose_node(deleted_after_seconds=30)
         await kit.submit(job(kind))
         demo = await kit.until("default/demo", phase="Running", reached=made_again(kit, {"demo-worker-0": 2}), within_seconds=600)
         assert demo.condition("Failed") is None
 
 
-@BY_KIND
+@BY_EVERY_KIND
 @virtual_time
 async def test_bug_19_a_suspended_job_leaves_no_services_also_where_the_pod_is_gone(kind: type[DLJob]) -> None:
-    async with OperatorKit(KINDS) as kit:
+    async with OperatorKit(ALL_KINDS) as kit:
         await kit.submit(job(kind))
         demo = await kit.until("default/demo", phase="Running", reached=all_run)
         await kit.operator.crash()
@@ -204,10 +211,10 @@ async def test_bug_19_a_suspended_job_leaves_no_services_also_where_the_pod_is_g
         await kit.until(demo, phase="Suspended", reached=lambda view: not view.pods and not view.services, within_seconds=120)
 
 
-@BY_KIND
+@BY_EVERY_KIND
 @virtual_time
 async def test_bug_19_a_finished_job_leaves_no_services_also_where_the_pod_is_gone(kind: type[DLJob]) -> None:
-    async with OperatorKit(KINDS) as kit:
+    async with OperatorKit(ALL_KINDS) as kit:
         await kit.submit(job(kind, runPolicy={"cleanPodPolicy": "All", "activeDeadlineSeconds": 300}))
         demo = await kit.until("default/demo", phase="Running", reached=all_run)
         await kit.operator.crash()
@@ -234,10 +241,10 @@ async def names(kit: OperatorKit, resource: Resource) -> list[str]:
     return [found["metadata"]["name"] for found in (await kit.client.list(resource, namespace="default"))["items"]]
 
 
-@BY_KIND
+@BY_EVERY_KIND
 @virtual_time
 async def test_bug_20_a_job_of_fixed_ranks_can_be_restarted_as_a_whole(kind: type[DLJob]) -> None:
-    async with OperatorKit(KINDS) as kit:
+    async with OperatorKit(ALL_KINDS) as kit:
         kit.script.when("*-worker-0", times=1).run().after(5).fail(exit_code=137)
         await kit.submit(job(kind, restart="ExitCode", runPolicy={"restartScope": "Job"}))
         demo = await kit.until("default/demo", phase="Running", reached=all_run)
@@ -247,13 +254,13 @@ async def test_bug_20_a_job_of_fixed_ranks_can_be_restarted_as_a_whole(kind: typ
         assert demo.status["dlop"]["restarts"] == {"Worker": 1}
 
 
-@BY_KIND
+@BY_EVERY_KIND
 @virtual_time
 async def test_bug_21_slips_of_the_finger_are_refused_at_once(kind: type[DLJob]) -> None:
     slips = {"restartPolicy": job(kind, restart="OnFailures"), "cleanPodPolicy": job(kind, runPolicy={"cleanPodPolicy": "Runing"})}
     if kind is TFJob:
         slips["successPolicy"] = job(kind, successPolicy="AllWorker")
-    async with OperatorKit(KINDS) as kit:
+    async with OperatorKit(ALL_KINDS) as kit:
         for field, manifest in slips.items():
             with pytest.raises(InvalidError, match=field):
                 await kit.submit(manifest)
@@ -320,10 +327,10 @@ async def test_bug_21_a_job_whose_workers_may_come_and_go_keeps_those_that_run_w
         assert before.items() <= uids(demo).items()
 
 
-@BY_KIND
+@BY_EVERY_KIND
 @virtual_time
 async def test_bug_22_events_are_told_once_and_not_again_in_every_pass(kind: type[DLJob]) -> None:
-    async with OperatorKit(KINDS) as kit:
+    async with OperatorKit(ALL_KINDS) as kit:
         kit.script.when("*-worker-0", times=2).run().after(5).fail(exit_code=137)
         await kit.submit(job(kind, restart="ExitCode"))
         demo = await kit.until("default/demo", phase="Running", reached=made_again(kit, {"demo-worker-0": 3}), within_seconds=600)
@@ -337,6 +344,19 @@ async def test_bug_22_events_are_told_once_and_not_again_in_every_pass(kind: typ
         await kit.until(demo, phase="Suspended", reached=lambda view: not view.pods)
         assert await kit.writes_at_rest() == []
         assert Counter(reason for reason, _ in demo.events)["Suspended"] == 1
+
+
+@BY_EVERY_KIND
+@virtual_time
+async def test_bug_22_a_pod_that_cannot_start_is_told_of_once(kind: type[DLJob]) -> None:
+    async with OperatorKit(ALL_KINDS) as kit:
+        kit.script.when("*-worker-0").image_pull_error()
+        demo = await kit.submit(job(kind))
+        await kit.until(demo, reached=lambda view: view.condition("Blocked") is not None)
+        for touch in range(50):
+            await kit.edit(demo, {"metadata": {"labels": {"touched": str(touch)}}})
+            await asyncio.sleep(5)
+        assert Counter(reason for reason, _ in demo.events)["ImagePullBackOff"] == 1
 
 
 @virtual_time
