@@ -13,6 +13,8 @@ from collections.abc import Mapping
 
 LONGEST = 63
 """What a DNS label, and so the name of a service and the value of a label, may have."""
+LONGEST_OF_OBJECT = 253
+"""What the name of a pod, and of most other objects, may have."""
 _HASH_LENGTH = 8
 _UNFIT_FOR_DNS = re.compile(r"[^-a-z0-9]")
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -32,7 +34,7 @@ def dns_label(base: str, suffix: str) -> str:
 
 def object_name(base: str, suffix: str) -> str:
     """`base + suffix` as the name of an object without a service: the name of any job will do for it, unless it is too long."""
-    return base + suffix if len(base) + len(suffix) <= LONGEST else dns_label(base, suffix)
+    return base + suffix if len(base) + len(suffix) <= LONGEST_OF_OBJECT else dns_label(base, suffix)
 
 
 # A job is asked for the names of all its replicas in every pass, and they all begin alike.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlop.engine.knowing import by_replica
 from dlop.engine.lazy import lazy
 from dlop.engine.outcome import Job, Phase
 from dlop.engine.plan import Creation
@@ -57,8 +58,8 @@ class Case:
 
     @lazy
     def pods(self) -> dict[str, Pod]:
-        """The job's pods by name."""
-        return {pod.metadata.name: pod for pod in self.snapshot.pods}
+        """The job's pods by the names of their replicas; those that the job does not ask for by their own."""
+        return by_replica(self.snapshot.pods, self.names, lambda replica: self.job.labels(replica.role, replica.index))
 
     @lazy
     def service_names(self) -> dict[str, ReplicaId]:
@@ -130,12 +131,13 @@ class Case:
     @lazy
     def outdated(self) -> tuple[Pod, ...]:
         """Pods of attempts that are over."""
-        return tuple(pod for pod, age in self._ages if age > 0)
+        names = self.outdated_names
+        return tuple(pod for name, pod in self.pods.items() if name in names) if names else ()
 
     @lazy
     def outdated_names(self) -> frozenset[str]:
-        """The names of those."""
-        return frozenset(pod.metadata.name for pod in self.outdated)
+        """The names of the replicas that those were."""
+        return frozenset(name for name, age in self._ages if age > 0)
 
     @property
     def is_edited(self) -> bool:
@@ -155,7 +157,7 @@ class Case:
     @lazy
     def surplus(self) -> tuple[Pod, ...]:
         """Pods that the spec does not ask for."""
-        return tuple(pod for pod in self.snapshot.pods if pod.metadata.name not in self.names)
+        return tuple(pod for name, pod in self.pods.items() if name not in self.names)
 
     def has_outdated(self, role: RoleSpec) -> bool:
         """Whether pods of an attempt that is over keep a role from starting anew. It is not known which role a surplus pod had."""
@@ -166,7 +168,7 @@ class Case:
             return True
         if scope is RestartScope.JOB:
             return bool(self.outdated)
-        return any(self.names[pod.metadata.name].role.name == role.name for pod in self.outdated)
+        return any(self.names[name].role.name == role.name for name in self.outdated_names)
 
     @lazy
     def attempts(self) -> dict[str, int]:
@@ -174,19 +176,19 @@ class Case:
         return {role.name: self.stored.record.attempt_of(role.name) for role in self.spec.roles}
 
     @lazy
-    def _ages(self) -> tuple[tuple[Pod, int], ...]:
-        """How many attempts each pod that is asked for lags behind."""
+    def _ages(self) -> tuple[tuple[str, int], ...]:
+        """How many attempts the pod of each replica lags behind, where there is one."""
         names, attempts = self.names, self.attempts
-        found = ((pod, names.get(pod.metadata.name)) for pod in self.snapshot.pods)
-        return tuple((pod, attempts[replica.role.name] - attempt_of(pod)) for pod, replica in found if replica is not None)
+        found = ((name, pod, names.get(name)) for name, pod in self.pods.items())
+        return tuple((name, attempts[replica.role.name] - attempt_of(pod)) for name, pod, replica in found if replica is not None)
 
     @lazy
     def missed_attempts(self) -> dict[str, int]:
         """How many attempts that there are pods of the record does not know of, by role."""
         missed: dict[str, int] = {}
-        for pod, age in self._ages:
+        for name, age in self._ages:
             if age < 0:
-                role = self.names[pod.metadata.name].role.name
+                role = self.names[name].role.name
                 missed[role] = max(missed.get(role, 0), -age)
         return missed
 

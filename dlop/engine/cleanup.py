@@ -49,7 +49,7 @@ def _services_to_go(case: Case) -> Iterator[Service]:
     """A service goes with its pod; where the pod stays for its logs, so does the service."""
     if case.policy.clean_pod_policy is CleanPodPolicy.NONE:
         return
-    staying = {pod.metadata.name for pod in case.snapshot.pods if not _goes(case.policy.clean_pod_policy, pod)}
+    staying = {name for name, pod in case.pods.items() if not _goes(case.policy.clean_pod_policy, pod)}
     for service in case.snapshot.services:
         replica = case.service_names.get(service.metadata.name)
         if replica is not None and case.job.replica_name(replica.role, replica.index) not in staying:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -93,6 +94,10 @@ class Job(Protocol):
 
     def replica_name(self, role: RoleSpec, index: int) -> str:
         """The name of a replica's pod."""
+        ...
+
+    def labels(self, role: RoleSpec, index: int) -> Mapping[str, str]:
+        """The labels that tell a replica's pod from all others."""
         ...
 
     def make_pod(self, role: RoleSpec, index: int, *, attempt: int) -> JsonObject:

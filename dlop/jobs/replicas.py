@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from dlop.engine.knowing import by_replica
 from dlop.engine.progress import ReplicaState
 from dlop.engine.record import LastFailure, Record, indexes_of
 from dlop.engine.sight import Sight, attempt_of, look_at, main_container, restarts_of
@@ -58,14 +59,13 @@ class ReplicaView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def replica_views(job: DLJob, spec: JobSpec, pods: Iterable[Pod], *, record: Record, is_over: bool) -> tuple[ReplicaView, ...]:
     """All replicas that the job asks for, role by role, and then the pods that it does not ask for any more."""
-    left = {pod.metadata.name: pod for pod in pods}
+    names = {job.replica_name(role, index): (role, index) for role in spec.roles for index in range(role.replicas)}
+    left = by_replica(pods, names, lambda place: job.labels(*place))
+    done, lost = ({role.name: indexes_of(ranges.get(role.name, "")) for role in spec.roles} for ranges in (record.completed, record.failed))
     found: list[ReplicaView] = []
-    for role in spec.roles:
-        done, lost = (indexes_of(ranges.get(role.name, "")) for ranges in (record.completed, record.failed))
-        for index in range(role.replicas):
-            name = job.replica_name(role, index)
-            noted = ReplicaState.SUCCEEDED if index in done else ReplicaState.FAILED if index in lost else None
-            found.append(_view(role, index, name, left.pop(name, None), record=record, noted=noted, is_over=is_over))
+    for name, (role, index) in names.items():
+        noted = ReplicaState.SUCCEEDED if index in done[role.name] else ReplicaState.FAILED if index in lost[role.name] else None
+        found.append(_view(role, index, name, left.pop(name, None), record=record, noted=noted, is_over=is_over))
     for name, pod in left.items():
         role, index = _place_of(job, spec, name)
         found.append(_view(role, index, name, pod, record=record, noted=None, is_over=is_over))
@@ -89,7 +89,7 @@ def _view(
         role=role.name,
         index=index,
         state=noted or _state(pod, role, main, is_over=is_over),
-        pod=name,
+        pod=pod.metadata.name,
         pod_uid=pod.metadata.uid,
         container=main.name if main is not None else _first_container(pod, role),
         restarts=restarts_of(pod) + losses,

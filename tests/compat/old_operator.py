@@ -17,6 +17,7 @@ from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES, Resource
+from dlop.naming import LONGEST
 from dlop.testing.kubelet import Kubelet
 from tests.compat.golden_comparison import MOMENT, NAMESPACE
 from tests.compat.golden_kinds import kind_of
@@ -82,7 +83,7 @@ async def leave(client: Client, kubelet: Kubelet, moment: Moment, *, name: str, 
     left = moment.renamed(name, namespace=namespace)
     resource = kind_of(left.golden).job_type.resource
     uid: str = (await client.create(resource, left.golden.manifest, namespace=namespace))["metadata"]["uid"]
-    objects = objects_while_running(left.golden)
+    objects = _without_refused(objects_while_running(left.golden))
     made = {each.plural: await make_all(client, each, objects, uid) for each in OBJECTS}
     pods = made[PODS.plural]
     async with asyncio.timeout(60):
@@ -104,6 +105,12 @@ def objects_while_running(golden: Golden) -> JsonObject:
 def _telling_all_hosts(files: dict[str, str]) -> dict[str, str]:
     hosts = (line.replace(" slots=", ":") for line in files["hostfile"].splitlines())
     return {**files, "discover_hosts.sh": "\n".join(["#!/bin/sh", *(f"echo {host}" for host in hosts)])}
+
+
+def _without_refused(objects: JsonObject) -> JsonObject:
+    """The old operator gave services names that the server does not take, where the job had a long one."""
+    services = {name: body for name, body in objects.get(SERVICES.plural, {}).items() if len(name) <= LONGEST}
+    return {**objects, SERVICES.plural: services}
 
 
 async def belongings(client: Client, namespace: str) -> dict[str, JsonObject]:

@@ -101,11 +101,12 @@ async def place(transport: Transport, *, clock: Callable[[], float]) -> AsyncIte
         await client.delete(NAMESPACES, namespace)
 
 
-async def left_behind(there: Place, count: int = JOBS) -> list[LeftJob]:
+async def left_behind(there: Place, count: int = JOBS, *, prefix: str = "old-") -> list[LeftJob]:
     """So many jobs, of all shapes in turn."""
     shapes = itertools.islice(itertools.cycle(moments()), count)
     jobs = (
-        leave(there.client, there.kubelet, shape, name=f"old-{number}", namespace=there.namespace) for number, shape in enumerate(shapes)
+        leave(there.client, there.kubelet, shape, name=f"{prefix}{number}", namespace=there.namespace)
+        for number, shape in enumerate(shapes)
     )
     return list(await asyncio.gather(*jobs))
 
@@ -184,11 +185,37 @@ async def embedded() -> AsyncIterator[Place]:
         yield there
 
 
-async def left_as(there: Place, golden: str, *, spec: JsonObject | None = None) -> LeftJob:
+@virtual_time
+async def test_jobs_with_long_names_keep_their_pods_and_all_that_belongs_to_them_and_finish() -> None:
+    async with embedded() as there:
+        jobs = await left_behind(there, len(list(moments())), prefix="l" * 61)
+        before, things = await there.pods(), await belongings(there.client, there.namespace)
+        there.operator.start()
+        await asyncio.gather(*(there.until(left, is_taken_over) for left in jobs))
+        await asyncio.sleep(60)
+        after = await belongings(there.client, there.namespace)
+        assert (await there.pods(), things.items() <= after.items()) == (before, True)
+        assert {name.partition("/")[0] for name in after.keys() - things.keys()} == {"services"}
+        await asyncio.gather(*(finish(there, left) for left in jobs))
+        assert (await there.pods()).items() <= before.items()
+
+
+@virtual_time
+async def test_a_finished_pod_with_a_name_that_dlop_would_cut_is_not_run_again() -> None:
+    async with embedded() as there:
+        left = await left_as(there, "tf-single", name="t" * 60)
+        for pod in left.pods:
+            await there.perform(pod, Ended(0))
+        there.operator.start()
+        await there.until(left, has_succeeded)
+        assert await there.pods() == left.pods
+
+
+async def left_as(there: Place, golden: str, *, name: str = "old", spec: JsonObject | None = None) -> LeftJob:
     """One job as in this recording, with further fields in its spec."""
     moment = next(each for each in moments() if each.golden.name == golden)
     moment.golden.manifest["spec"] |= spec or {}
-    return await leave(there.client, there.kubelet, moment, name="old", namespace=there.namespace)
+    return await leave(there.client, there.kubelet, moment, name=name, namespace=there.namespace)
 
 
 @virtual_time

@@ -45,7 +45,7 @@ class MPIJob(KubeflowJob):
 
     def replica_name(self, role: RoleSpec, index: int) -> str:
         """There is one launcher, and it has no number."""
-        return self._belongings.launcher if role.name == "Launcher" else object_name(self.metadata.name, f"-worker-{index}")
+        return object_name(self.metadata.name, "-launcher" if role.name == "Launcher" else f"-worker-{index}")
 
     def service_name(self, role: RoleSpec, index: int) -> str | None:
         """Nobody needs a service: commands reach the workers through the API server."""

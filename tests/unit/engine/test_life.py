@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import UTC, datetime
 
 import pytest
@@ -487,3 +488,45 @@ def test_a_job_that_another_operator_has_finished_stays_finished() -> None:
     world.status = {"conditions": [condition], "completionTime": "2027-01-15T07:59:30Z"}
     plan = world.plan()
     assert (plan.pods, plan.status, plan.look_again_at) == ((), None, START + 30)
+
+
+def renamed(world: World, old: str, new: str) -> None:
+    """As if another operator had given a pod its name."""
+    pod = world.pods.pop(old)
+    pod["metadata"]["name"] = new
+    world.pods[new] = pod
+
+
+def test_a_pod_that_another_operator_has_named_is_the_replica_that_its_labels_tell() -> None:
+    world = World(ring(policy="ExitCode"))
+    world.settle()
+    renamed(world, "ring-trainer-1", "as-others-call-it")
+    world.run()
+    before = world.uids()
+    world.settle()
+    assert (world.uids(), world.phase) == (before, "Running")
+    world.exit("as-others-call-it", 137)
+    world.settle()
+    assert world.pods.keys() == {"ring-trainer-0", "ring-trainer-1"}
+    assert world.record["restarts"] == {"Trainer": 1}
+
+
+def test_of_two_pods_of_one_replica_the_one_that_dlop_has_named_counts() -> None:
+    world = World(ring())
+    world.settle()
+    renamed(world, "ring-trainer-1", "as-others-call-it")
+    twin = copy.deepcopy(world.pods["as-others-call-it"])
+    twin["metadata"] |= {"name": "ring-trainer-1", "uid": "twin"}
+    world.pods["ring-trainer-1"] = twin
+    world.settle()
+    assert world.pods.keys() == {"ring-trainer-0", "ring-trainer-1"}
+
+
+def test_a_pod_of_another_name_goes_with_the_replica_when_the_job_is_scaled_down() -> None:
+    world = World(ring())
+    world.settle()
+    renamed(world, "ring-trainer-1", "as-others-call-it")
+    world.settle()
+    world.scale("Trainer", 1)
+    world.settle()
+    assert world.pods.keys() == {"ring-trainer-0"}

@@ -53,6 +53,13 @@ def test_every_replica_that_is_asked_for_has_a_row_also_without_a_pod() -> None:
     assert (worker.name, worker.wanted, worker.running, worker.pending) == ("Worker", 2, 0, 2)
 
 
+def test_a_pod_that_somebody_else_has_named_is_the_replica_that_its_labels_tell() -> None:
+    labels = {"dlop.dev/job-name": "job", "dlop.dev/replica-type": "worker", "dlop.dev/replica-index": "1"}
+    view = view_of(found(status=record()), [pod("job-chief-0"), pod("another-name", labels=labels), pod("one-more", labels=labels)])
+    assert states(view) == {"Chief 0": "Running", "Worker 0": "Missing", "Worker 1": "Running", " -1": "Running"}
+    assert [each.pod for each in view.replicas] == ["job-chief-0", "job-worker-0", "another-name", "one-more"]
+
+
 def test_what_the_record_knows_to_be_done_is_done_whatever_became_of_its_pod() -> None:
     status = record(completed={"Worker": "0"}, failed={"Worker": "1"})
     view = view_of(found(status=status), [pod("job-worker-0", "Running")])
