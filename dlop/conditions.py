@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dlop.engine.names import Reason
 from dlop.engine.outcome import Outcome, Phase
 from dlop.engine.progress import ReplicaState, RoleProgress
+from dlop.engine.record import Blocked
 from dlop.engine.times import written
 from dlop.kube.errors import JsonObject
 
@@ -36,6 +37,21 @@ def phase_in_conditions(status: JsonObject) -> Phase | None:
     if "Failed" in true:
         return Phase.INVALID if true["Failed"].get("reason") == Reason.INVALID_SPEC else Phase.FAILED
     return next((phase for phase in _STATED if phase in true), None)
+
+
+def end_in_conditions(status: JsonObject) -> str | None:
+    """Since when the conditions of a status tell that the job has come to its end."""
+    ends = (each for each in _read(status) if each["type"] in (Phase.SUCCEEDED, Phase.FAILED) and each.get("status") == "True")
+    moments = (each.get("lastTransitionTime") for each in ends)
+    return next((moment for moment in moments if isinstance(moment, str)), None)
+
+
+def with_block(stored: JsonObject, blocked: Blocked, *, now: float) -> list[JsonObject]:
+    """The stored conditions, and what is in the way."""
+    conditions = _Conditions(_read(stored), now=written(now))
+    conditions.drop(BLOCKED)
+    conditions.put_back(BLOCKED, stored=_read(stored), reason=blocked.reason or BLOCKED, message=blocked.message)
+    return conditions.found
 
 
 def write_conditions(outcome: Outcome, *, stored: JsonObject, kind: str, name: str) -> list[JsonObject]:

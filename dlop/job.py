@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
-from dlop.conditions import phase_in_conditions, write_conditions, write_replica_statuses, write_times
+from dlop.conditions import end_in_conditions, phase_in_conditions, with_block, write_conditions, write_replica_statuses, write_times
 from dlop.declaration import ContainerProperties, JobType, Options, ReplicaType, Rights, check_declaration
 from dlop.dialect import read_roles, read_run_policy, service_port
 from dlop.engine.gang import Gang
@@ -27,27 +24,25 @@ from dlop.engine.names import JOB_NAME_LABEL, MANAGER, REPLICA_INDEX_LABEL, REPL
 from dlop.engine.outcome import Outcome, Phase, Verdict
 from dlop.engine.plan import Creation, Plan
 from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState
-from dlop.engine.record import LastFailure
+from dlop.engine.record import Blocked, LastFailure
 from dlop.engine.snapshot import Snapshot
-from dlop.engine.spec import CleanPodPolicy, JobSpec, Problem, RestartPolicy, RestartScope, RoleSpec, SpecError
-from dlop.generated import default_columns, default_scale_paths, default_spec_model, problems_by_model
+from dlop.engine.spec import CleanPodPolicy, JobSpec, Problem, RestartPolicy, RestartScope, RoleSpec
+from dlop.generated import default_columns, default_scale_paths, default_spec_model
 from dlop.kube.errors import JsonObject
-from dlop.kube.objects import CustomObject, ObjectMeta
+from dlop.kube.objects import CustomObject
 from dlop.kube.resources import Resource
 from dlop.naming import dns_label, label_value, selector
 from dlop.reading import Field
-from dlop.readings import Reading, Readings
 from dlop.replica import Replica
+from dlop.stored_job import StoredJob
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from dlop.api.crd import Column, ScalePaths
 
-_readings = Readings()
 
-
-class DLJob(ABC):
+class DLJob(StoredJob, ABC):
     """A distributed deep-learning job. Extend it to add a framework.
 
     What a subclass declares is checked when it is made. One that only gathers what several kinds share, and is no kind
@@ -102,12 +97,9 @@ class DLJob(ABC):
             check_declaration(cls)
 
     def __init__(self, found: CustomObject, *, options: Options | None = None) -> None:
-        self._found = found
-        self._spec: JobSpec | SpecError | None = None
-        self._stored_status: JsonObject | None = None
+        super().__init__(found, options=options)
         # Every replica asks for the addresses of all; a large job has many replicas.
         self._addresses: dict[str, list[str]] = {}
-        self.options = options or Options()
 
     # What a framework must say.
 
@@ -123,6 +115,13 @@ class DLJob(ABC):
         return {}
 
     # What a framework may say otherwise: the spec.
+
+    def understood(self, spec: Any) -> Any:
+        """The spec with what this kind takes in other words than its definition has: jobs that are older than it may have such.
+
+        It must look at nothing else, for what is made of it is kept as long as the spec stays the same.
+        """
+        return spec
 
     def read_spec(self, spec: Field) -> JobSpec:
         """The spec in the dialect of this kind. What is wrong is noted in the fields; nothing is raised.
@@ -247,6 +246,14 @@ class DLJob(ABC):
         """The phase that a stored status tells."""
         return phase_in_conditions(status)
 
+    def finished_in(self, status: JsonObject) -> Any:
+        """When a job came to its end, as a stored status tells it. Another operator may have forgotten to write the time."""
+        return status.get("completionTime") or end_in_conditions(status)
+
+    def write_block(self, blocked: Blocked, *, now: float) -> JsonObject:
+        """The stored status, and what is in the way of a job of which nothing else can be told: its spec cannot be read."""
+        return {**self.stored_status, "conditions": with_block(self.stored_status, blocked, now=now)}
+
     def write_status(self, outcome: Outcome) -> JsonObject:
         """The status in the dialect of the kind."""
         stored = self.stored_status
@@ -257,39 +264,6 @@ class DLJob(ABC):
         }
 
     # What a framework finds here.
-
-    @property
-    def metadata(self) -> ObjectMeta:
-        """The metadata of the custom resource."""
-        return self._found.metadata
-
-    @property
-    def managed_elsewhere(self) -> bool:
-        """Whether the manifest names somebody else as the one who reconciles the job."""
-        manager = Field("spec", self.raw_spec).get("runPolicy").get("managedBy").text()
-        return bool(manager) and manager not in self.manager_names
-
-    @property
-    def spec(self) -> JobSpec:
-        """What the job asks for. Raises SpecError when that makes no sense."""
-        if self._spec is None:
-            self._spec = self._read_spec()
-        if isinstance(self._spec, SpecError):
-            raise self._spec
-        return self._spec
-
-    @property
-    def raw_spec(self) -> Any:
-        """The spec as the user wrote it, as plain data. Not to be changed."""
-        return self._reading.raw
-
-    @property
-    def stored_status(self) -> JsonObject:
-        """The status as it is stored now."""
-        if self._stored_status is None:
-            found = msgspec.json.decode(self._found.status)
-            self._stored_status = found if isinstance(found, dict) else {}
-        return self._stored_status
 
     def replicas(self, role: str) -> int:
         """How many replicas of a role the job asks for; 0 when it does not have the role."""
@@ -376,23 +350,3 @@ class DLJob(ABC):
         port = self.port(found)
         hosts = [self.host(role, index) for index in range(found.replicas)]
         return hosts if port is None else [f"{host}:{port}" for host in hosts]
-
-    def _read_spec(self) -> JobSpec | SpecError:
-        reading = self._reading
-        if reading.problems:
-            return SpecError(reading.problems)
-        policy = replace(reading.spec.run_policy, node_lost_seconds=self.options.node_lost_seconds)
-        spec = self.fill_in(replace(reading.spec, run_policy=policy))
-        problems = tuple(self.validate(spec))
-        return SpecError(problems) if problems else spec
-
-    @cached_property
-    def _reading(self) -> Reading:
-        data = bytes(self._found.spec)
-        return _readings.get(type(self), data) or _readings.keep(type(self), data, self._read(data))
-
-    def _read(self, data: bytes) -> Reading:
-        field = Field("spec", msgspec.json.decode(data))
-        spec = self.read_spec(field)
-        problems = tuple(field.problems) or tuple(problems_by_model(type(self), field.value))
-        return Reading(field.value, spec, problems)

@@ -200,7 +200,7 @@ def stored_state(job: Job) -> Stored:
     phase = _phase(record.phase) if record and record.phase else job.phase_in(status)
     if record is not None:
         return Stored(phase, record, started_at=read(record.started_at), finished_at=read(record.finished_at))
-    return Stored(phase, Record(), started_at=read(status.get("startTime")), finished_at=read(status.get("completionTime")))
+    return Stored(phase, Record(), started_at=read(status.get("startTime")), finished_at=read(job.finished_in(status)))
 
 
 def _phase(text: str) -> Phase | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from dlop.engine.gang import Gang
 from dlop.engine.plan import Creation
 from dlop.engine.progress import Progress
-from dlop.engine.record import LastFailure, Record
+from dlop.engine.record import Blocked, LastFailure, Record
 from dlop.engine.spec import JobSpec, RoleSpec
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
@@ -85,6 +85,10 @@ class Job(Protocol):
     @property
     def spec(self) -> JobSpec:
         """What the job asks for. Raises SpecError when that makes no sense."""
+        ...
+
+    def as_far_as_legible(self) -> Job:
+        """The same job with a spec of what can be read of it, and defaults for the rest. Pods stay where that is in doubt."""
         ...
 
     @property
@@ -172,6 +176,14 @@ class Job(Protocol):
 
         Asked only where `status.dlop` does not tell it: for jobs that another operator has run.
         """
+        ...
+
+    def finished_in(self, status: JsonObject) -> Any:
+        """When a job came to its end, as a stored status of this kind's dialect tells it; asked under the same conditions."""
+        ...
+
+    def write_block(self, blocked: Blocked, *, now: float) -> JsonObject:
+        """The stored status with what is in the way, without `status.dlop`. Asked while the spec makes no sense."""
         ...
 
     def write_status(self, outcome: Outcome) -> JsonObject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlop.engine import backoff, events, restart
 from dlop.engine.accounting import Account, take_account
-from dlop.engine.case import Case, Stored, stored_state
+from dlop.engine.case import Case, stored_state
 from dlop.engine.catching_up import with_latest_attempt
 from dlop.engine.cleanup import after_the_end
 from dlop.engine.deadline import missed, next_deadline
@@ -17,13 +17,14 @@ from dlop.engine.limits import exceeded
 from dlop.engine.outcome import Job, Phase, Verdict
 from dlop.engine.plan import Event, EventType, Plan
 from dlop.engine.record import Blocked, Record
+from dlop.engine.refusing import refuse
 from dlop.engine.removal import deletions, deletions_if_unchanged, next_overdue, outdated_and_written_off, overdue, passed
 from dlop.engine.resizing import begin_anew, former_size
 from dlop.engine.scaling import surplus_pods, surplus_services
 from dlop.engine.snapshot import Snapshot
 from dlop.engine.spec import SpecError
 from dlop.engine.starting import Creations, to_create
-from dlop.engine.status import changed_status, end_of, outcome_of, phase_of, refusal_of, resizing_of, started_at
+from dlop.engine.status import changed_status, end_of, outcome_of, phase_of, resizing_of, started_at
 from dlop.engine.suspend import hold, to_take_away
 from dlop.engine.times import earliest
 from dlop.engine.waiting import find_block, nothing_to_run
@@ -37,21 +38,12 @@ def plan(job: Job, snapshot: Snapshot, *, now: float) -> Plan:
     try:
         case = Case(job, job.spec, snapshot, stored, now)
     except SpecError as error:
-        return _refuse(job, stored, error, now=now)
+        return refuse(job, snapshot, stored, error, now=now)
     if stored.phase is not None and stored.phase.is_end:
         return after_the_end(case)
     if case.missed_attempts:
         return Plan(status=with_latest_attempt(case))
     return _suspend(case) if case.policy.suspend else _run(case)
-
-
-def _refuse(job: Job, stored: Stored, error: SpecError, *, now: float) -> Plan:
-    """Say what is wrong, and leave everything as it is."""
-    if stored.phase is not None and stored.phase.is_end:
-        return Plan()
-    outcome = refusal_of(job, stored, message=str(error), now=now)
-    status = changed_status(job, outcome)
-    return Plan() if status is None else Plan(status=status, events=tuple(events.of_phase(stored.phase, outcome)))
 
 
 def _suspend(case: Case) -> Plan:

@@ -59,11 +59,16 @@ def resizing_of(case: Case, progress: Progress, record: Record, *, since: float 
 
 
 def refusal_of(job: Job, stored: Stored, *, message: str, now: float) -> Outcome:
-    """What is told of a job whose spec makes no sense. All that is known of it is kept for the day when the spec does."""
-    # A suspended job starts anew when it goes on: this phase does not tell that it was.
-    started = None if stored.phase is Phase.SUSPENDED else stored.started_at
-    record = _with(stored.record, job, phase=Phase.INVALID, started=started, finished=None, blocked=None)
+    """What is told of a job that is not run, for its spec makes no sense."""
+    record = _with(stored.record, job, phase=Phase.INVALID, started=stored.started_at, finished=None, blocked=None)
     return _outcome(record, phase=Phase.INVALID, reason=Reason.INVALID_SPEC, message=message, progress=Progress(roles=()), now=now)
+
+
+def status_with_block(job: Job, stored: Stored, blocked: Blocked, *, phase: Phase, now: float) -> JsonObject | None:
+    """The stored status, with what is in the way of a job of which nothing else can be told; None when it is stored already."""
+    record = _with(stored.record, job, phase=phase, started=stored.started_at, finished=None, blocked=blocked)
+    status = {**job.write_block(blocked, now=now), "dlop": plain(record)}
+    return None if status == job.stored_status else status
 
 
 def changed_status(job: Job, outcome: Outcome) -> JsonObject | None:

@@ -38,6 +38,7 @@ from dlop.api.crd import AGE, Column
 from dlop.api.models import Count, OpenModel, Port, Replicas, RestartedPodTemplate, RunPolicyModel
 from dlop.api.schema import rule, with_rules
 from dlop.dialect import listed_at, read_listed_roles, read_run_policy
+from dlop.engine.record import Blocked
 from dlop.kube.errors import JsonObject
 from dlop.naming import dns_label, fingerprint, label_value
 
@@ -278,6 +279,10 @@ class MXJob(DLJob):
             "reason": reasons.get(outcome.phase, outcome.blocked or outcome.message),
             "replicaStatuses": [_replica_status(role) for role in self._as_listed(outcome.progress)],
         }
+
+    def write_block(self, blocked: Blocked, *, now: float) -> JsonObject:
+        """Under the reason."""
+        return {**self.stored_status, "reason": blocked.message}
 
     def _as_listed(self, progress: Progress) -> list[RoleProgress]:
         listed = [entry.get("mxReplicaType").text() or "SCHEDULER" for entry in Field("spec", self.raw_spec).get("replicaSpecs").items()]

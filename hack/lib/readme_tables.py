@@ -19,6 +19,7 @@ from dlop.job import DLJob
 from dlop.old_flags import FLAGS, VARIABLES
 from dlop.registry import load_registry
 from dlop.settings import table
+from dlop.stored_job import StoredJob
 
 ATTRIBUTES = "What a framework may say otherwise: attributes"
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -78,7 +79,12 @@ def framework_markdown(section: str) -> str:
 
 def members() -> Iterator[tuple[str, str, str]]:
     """What `DLJob` has in public: the heading that it stands under, its name, and the first sentence on it."""
-    source = inspect.getsource(DLJob)
+    yield from _members(StoredJob)
+    yield from _members(DLJob)
+
+
+def _members(kind: type[StoredJob]) -> Iterator[tuple[str, str, str]]:
+    source = inspect.getsource(kind)
     headings = {number: line.strip("# ") for number, line in enumerate(source.splitlines(), 1) if line.startswith("    # What ")}
     (found,) = ast.parse(source).body
     assert isinstance(found, ast.ClassDef)

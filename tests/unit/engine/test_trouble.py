@@ -48,16 +48,41 @@ def test_a_running_job_survives_an_edit_that_makes_no_sense() -> None:
     world.exit("ring-trainer-0", 0)
     world.settle()
     before, good = world.uids(), copy.deepcopy(world.spec)
+    told = {name: value for name, value in world.status.items() if name not in ("conditions", "dlop")}
     world.edit(lambda spec: spec.update(replicaSpecs="none"))
     world.settle()
-    assert (world.phase, world.uids()) == ("Invalid", before)
+    assert (world.phase, world.uids(), told.items() <= world.status.items()) == ("Running", before, True)
+    assert world.conditions == [("Created", "True"), ("Running", "True"), ("Blocked", "True")]
+    assert "spec.replicaSpecs" in world.condition("Blocked")["message"]
+    assert [event.reason for event in world.events].count("InvalidSpec") == 1
     world.edit(lambda spec: spec.update(good))
     world.settle()
     assert (world.phase, world.uids()) == ("Running", before)
-    assert ("Failed", "True") not in world.conditions
+    assert world.conditions == [("Created", "True"), ("Running", "True")]
     world.exit("ring-trainer-1", 0)
     world.settle()
     assert world.phase == "Succeeded"
+
+
+def test_who_mends_one_mistake_of_a_running_job_and_makes_another_reads_of_the_second() -> None:
+    world = running()
+    for field in ("backoffLimit", "activeDeadlineSeconds"):
+        world.spec["runPolicy"].clear()
+        world.set_run_policy(**{field: "many"})
+        world.settle()
+        assert f"spec.runPolicy.{field}" in world.condition("Blocked")["message"]
+    assert [event.reason for event in world.events].count("InvalidSpec") == 2
+
+
+@pytest.mark.parametrize("phase", ["Created", "Running", "Restarting", "Suspended"])
+def test_a_job_that_another_operator_has_begun_keeps_its_status_while_its_spec_makes_no_sense(phase: str) -> None:
+    condition = {"type": phase, "status": "True", "reason": f"RingJob{phase}", "message": "as before"}
+    told = {"replicaStatuses": {TRAINER: {"active": 2}}, "startTime": "2027-01-15T07:00:00Z"}
+    world = World(ring(backoffLimit="many"), status={"conditions": [condition], **told})
+    world.settle()
+    assert (world.phase, world.status["conditions"][0]) == (phase, condition)
+    assert told.items() <= world.status.items()
+    assert world.conditions == [(phase, "True"), ("Blocked", "True")]
 
 
 # --- names that are taken ---

@@ -1,0 +1,47 @@
+"""A spec that makes no sense: what is wrong is said, and everything is left as it is until the spec is mended.
+
+the job                 what is told
+has not begun           Invalid: it is never run
+has begun               its phase stays, for its pods go on; what is wrong is in its way
+has come to its end     nothing: it is cleaned up as far as its spec can be read
+"""
+
+from __future__ import annotations
+
+from dlop.engine import events
+from dlop.engine.case import Case, Stored
+from dlop.engine.cleanup import after_the_end
+from dlop.engine.names import Reason
+from dlop.engine.outcome import Job, Phase
+from dlop.engine.plan import Event, EventType, Plan
+from dlop.engine.record import Blocked
+from dlop.engine.snapshot import Snapshot
+from dlop.engine.spec import SpecError
+from dlop.engine.status import changed_status, refusal_of, status_with_block
+from dlop.engine.times import written
+
+
+def refuse(job: Job, snapshot: Snapshot, stored: Stored, error: SpecError, *, now: float) -> Plan:
+    """What is to be done about a job with such a spec."""
+    if stored.phase is None or stored.phase is Phase.INVALID:
+        return _never_run(job, stored, error, now=now)
+    if stored.phase.is_end:
+        legible = job.as_far_as_legible()
+        return after_the_end(Case(legible, legible.spec, snapshot, stored, now))
+    return _leave(job, stored, error, phase=stored.phase, now=now)
+
+
+def _never_run(job: Job, stored: Stored, error: SpecError, *, now: float) -> Plan:
+    outcome = refusal_of(job, stored, message=str(error), now=now)
+    status = changed_status(job, outcome)
+    return Plan() if status is None else Plan(status=status, events=tuple(events.of_phase(stored.phase, outcome)))
+
+
+def _leave(job: Job, stored: Stored, error: SpecError, *, phase: Phase, now: float) -> Plan:
+    """Who has mended one mistake and made another must not read of the first."""
+    before, message = stored.record.blocked, str(error)
+    if before is not None and (before.reason, before.message) == (Reason.INVALID_SPEC, message):
+        return Plan(status=status_with_block(job, stored, before, phase=phase, now=now))
+    blocked = Blocked(object="spec", reason=Reason.INVALID_SPEC, message=message, since=written(now))
+    told = Event(EventType.WARNING, blocked.reason, blocked.message)
+    return Plan(status=status_with_block(job, stored, blocked, phase=phase, now=now), events=(told,))

@@ -1,0 +1,125 @@
+"""A job as it is stored: the custom resource, its spec as its kind reads it, its status. What becomes of it is for `dlop.job`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import msgspec
+
+from dlop.declaration import Options
+from dlop.engine.spec import CleanPodPolicy, JobSpec, Problem, SpecError
+from dlop.generated import problems_by_model
+from dlop.kube.errors import JsonObject
+from dlop.kube.objects import CustomObject, ObjectMeta
+from dlop.reading import Field
+from dlop.readings import Reading, Readings
+
+_readings = Readings()
+
+
+class StoredJob(ABC):
+    """What a custom resource says. Nothing that a user wrote raises anything, save `SpecError` from `spec`."""
+
+    # What the kind says: see `dlop.job`.
+
+    manager_names: ClassVar[tuple[str, ...]]
+
+    def __init__(self, found: CustomObject, *, options: Options | None = None) -> None:
+        self._found = found
+        self._spec: JobSpec | SpecError | None = None
+        self._stored_status: JsonObject | None = None
+        self.options = options or Options()
+
+    @abstractmethod
+    def understood(self, spec: Any) -> Any:
+        """The spec with what this kind takes in other words than its definition has."""
+
+    @abstractmethod
+    def read_spec(self, spec: Field) -> JobSpec:
+        """The spec in the dialect of this kind."""
+
+    @abstractmethod
+    def fill_in(self, spec: JobSpec) -> JobSpec:
+        """The spec with whatever depends on more than one field filled in."""
+
+    @abstractmethod
+    def validate(self, spec: JobSpec) -> Iterable[Problem]:
+        """What is wrong with a spec beyond its shape."""
+
+    # What a framework finds here.
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The metadata of the custom resource."""
+        return self._found.metadata
+
+    @property
+    def managed_elsewhere(self) -> bool:
+        """Whether the manifest names somebody else as the one who reconciles the job."""
+        manager = Field("spec", self.raw_spec).get("runPolicy").get("managedBy").text()
+        return bool(manager) and manager not in self.manager_names
+
+    @property
+    def spec(self) -> JobSpec:
+        """What the job asks for. Raises SpecError when that makes no sense."""
+        if self._spec is None:
+            self._spec = self._read_spec()
+        if isinstance(self._spec, SpecError):
+            raise self._spec
+        return self._spec
+
+    @property
+    def raw_spec(self) -> Any:
+        """The spec as the user wrote it, as plain data. Not to be changed."""
+        return self._reading.raw
+
+    @property
+    def stored_status(self) -> JsonObject:
+        """The status as it is stored now."""
+        if self._stored_status is None:
+            found = msgspec.json.decode(self._found.status)
+            self._stored_status = found if isinstance(found, dict) else {}
+        return self._stored_status
+
+    # What the engine and the operator ask.
+
+    def as_far_as_legible(self) -> Self:
+        """The same job with a spec of what can be read of it, and defaults for the rest: for one that has come to its end.
+
+        Where it cannot be read what is to become of its pods, they stay.
+        """
+        found = type(self)(self._found, options=self.options)
+        spec = self._legible_spec()
+        if any(_hides_what_becomes_of_pods(problem) for problem in self._reading.problems):
+            spec = replace(spec, run_policy=replace(spec.run_policy, clean_pod_policy=CleanPodPolicy.NONE))
+        found._spec = spec
+        return found
+
+    def _read_spec(self) -> JobSpec | SpecError:
+        spec = self._legible_spec()
+        problems = self._reading.problems or tuple(self.validate(spec))
+        return SpecError(problems) if problems else spec
+
+    def _legible_spec(self) -> JobSpec:
+        found = self._reading
+        policy = replace(found.spec.run_policy, node_lost_seconds=self.options.node_lost_seconds)
+        spec = replace(found.spec, run_policy=policy)
+        return spec if found.problems else self.fill_in(spec)
+
+    @cached_property
+    def _reading(self) -> Reading:
+        data = bytes(self._found.spec)
+        return _readings.get(type(self), data) or _readings.keep(type(self), data, self._read(msgspec.json.decode(data)))
+
+    def _read(self, raw: Any) -> Reading:
+        field = Field("spec", self.understood(raw))
+        spec = self.read_spec(field)
+        return Reading(raw, spec, tuple(field.problems) or tuple(problems_by_model(type(self), field.value)))
+
+
+def _hides_what_becomes_of_pods(problem: Problem) -> bool:
+    return problem.path in ("spec", "spec.runPolicy") or problem.path.endswith(".cleanPodPolicy")
