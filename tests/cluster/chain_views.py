@@ -37,10 +37,18 @@ def told_status(job: CustomObject) -> Any:
         now = [condition for condition in status["conditions"] if condition["status"] == "True"]
         status["conditions"] = sorted(now, key=lambda condition: str(condition["type"]))
     record = status.get("dlop", {})
-    # A job whose spec makes no sense keeps its pods, and what is known of them.
-    kept = ("phase",) if record.get("phase") == "Invalid" else record.keys() - _PAST
-    status["dlop"] = {name: record[name] for name in kept}
+    status["dlop"] = {name: record[name] for name in record.keys() - _PAST}
     return _nameless(status, job)
+
+
+def told_mistake(job: CustomObject) -> str:
+    """What the status says to be wrong with the spec; empty when nothing is. A job that has begun goes on, and has it in its way."""
+    status, record = status_of(job), record_of(job)
+    if record.get("phase") != "Invalid":
+        blocked = record.get("blocked", {})
+        return str(blocked["message"]) if blocked.get("reason") == "InvalidSpec" else ""
+    failed = [condition["message"] for condition in status.get("conditions", ()) if condition["type"] == "Failed"]
+    return str(failed[0]) if failed else str(status.get("reason", "")).removeprefix("invalid job spec: ")
 
 
 def told_children(job: CustomObject, children: Iterable[CustomObject]) -> Any:
