@@ -157,6 +157,8 @@ def read_template(found: Field, container: ContainerProperties) -> JsonObject:
     _check_metadata(found.get("metadata"))
     found.get("spec").mapping()
     _check_named(found.get("spec").get("volumes"))
+    for each in found.get("spec").get("initContainers").items():
+        each.mapping()
     containers = found.get("spec").get("containers")
     names = [_check_container(each) for each in containers.items()]
     if not names:
