@@ -20,6 +20,8 @@ from dlop.engine.spec import Problem, RestartScope
 
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """How many of something, or how many seconds."""
+LongCount = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
+"""The same where there was always room for more."""
 Replicas = Annotated[int, Field(ge=0, le=10_000)]
 """How many pods a role has. A slip of the finger must not fill the cluster."""
 Port = Annotated[int, Field(ge=1, le=65_535)]
@@ -78,7 +80,7 @@ class RunPolicyModel(ApiModel):
     """How many restarts after failures there may be in all, over all roles. No limit when left out."""
     disruption_limit: Count | None = None
     """How many replacements after disruptions (evictions, lost nodes) there may be in all. No limit when left out."""
-    active_deadline_seconds: Count | None = None
+    active_deadline_seconds: LongCount | None = None
     """How long the job may run, from its start or its last resumption."""
     start_deadline_seconds: Count | None = None
     """How long the job may have pods that do not run yet."""

@@ -157,4 +157,6 @@ _NOTES = """
   again as a whole when it is scaled while it runs: else old and new replicas would wait for different numbers of peers. It
   counts as nothing; the `Restarting` condition tells why.
 - A pod that is told to go and ends with exit code 0 after that has not finished: it is replaced.
+- A job whose spec is edited so that it cannot be run keeps its state and its pods until that is mended; the `Blocked` condition,
+  reason `InvalidSpec`, tells what is wrong. Only a job that has not begun fails for it.
 """

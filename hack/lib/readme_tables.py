@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from dlop.api.models import RunPolicyModel
 from dlop.commands.table import COMMANDS
@@ -83,7 +84,7 @@ def members() -> Iterator[tuple[str, str, str]]:
     yield from _members(DLJob)
 
 
-def _members(kind: type[StoredJob]) -> Iterator[tuple[str, str, str]]:
+def _members(kind: type[Any]) -> Iterator[tuple[str, str, str]]:
     source = inspect.getsource(kind)
     headings = {number: line.strip("# ") for number, line in enumerate(source.splitlines(), 1) if line.startswith("    # What ")}
     (found,) = ast.parse(source).body

@@ -31,6 +31,8 @@ from tests.compat.kubeflow_manifests import KINDS, manifest, role
 Case = tuple[JsonObject, str]
 ALL_KINDS: tuple[type[DLJob], ...] = (*KINDS, MPIJob)
 OLD, OTHER = "kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue"
+REFUSED_IN_POLICY: JsonObject = {"cleanPodPolicy": "none", "ttlSecondsAfterFinished": -1, "backoffLimit": -1, "activeDeadlineSeconds": -1}
+"""What the old operator took, and meant something else by."""
 LEADING: dict[type[DLJob], str] = {MPIJob: "Launcher", XGBoostJob: "Master", PyTorchJob: "Master"}
 """The role of a job of one role, where that is not Worker."""
 
@@ -48,6 +50,10 @@ def changed(found: JsonObject, change: Callable[[JsonObject], object]) -> JsonOb
     found = copy.deepcopy(found)
     change(found)
     return found
+
+
+def named(found: JsonObject, name: str) -> JsonObject:
+    return {**found, "metadata": {**found["metadata"], "name": name}}
 
 
 def refused_of(kind: type[DLJob]) -> Iterator[tuple[str, JsonObject, str]]:
@@ -75,10 +81,13 @@ def refused_of(kind: type[DLJob]) -> Iterator[tuple[str, JsonObject, str]]:
     yield "no name", changed(whole, lambda job: container(job).pop("name")), f"{place}[0].name: Required value"
     yield "another manager", small(kind, runPolicy={"managedBy": "somebody"}), "spec.runPolicy.managedBy: Unsupported value"
     yield "no manager's name", small(kind, runPolicy={"managedBy": ""}), "spec.runPolicy.managedBy: Unsupported value"
+    for word, value in REFUSED_IN_POLICY.items():
+        yield f"{word}: {value!r}", small(kind, runPolicy={word: value}), f"spec.runPolicy.{word}: "
     if kind is MPIJob:
         return
-    yield "no DNS label", changed(whole, lambda job: job["metadata"].update(name="1st")), "metadata.name: Invalid value"
-    yield "a dot in its name", changed(whole, lambda job: job["metadata"].update(name="a.b")), "metadata.name: Invalid value"
+    yield "a long name", named(whole, "a" * 64), "metadata.name: Invalid value"
+    yield "no DNS label", named(whole, "1st"), "metadata.name: Invalid value"
+    yield "a dot in its name", named(whole, "a.b"), "metadata.name: Invalid value"
     needed = f"must have at least one container with name {kind.container_properties.name}"
     path = f"spec.{field}[{leading}].template.spec.containers: Required value: {needed}"
     yield "another container", changed(whole, lambda job: container(job).update(name="main")), path
@@ -181,9 +190,11 @@ CHANGES: dict[str, tuple[JsonObject, JsonObject, str]] = {
 TAKEN: dict[str, JsonObject] = {
     **{f"a small {kind.job_type.kind}": small(kind) for kind in ALL_KINDS},
     **{f"a {kind.job_type.kind} of the old operator": small(kind, runPolicy={"managedBy": OLD}) for kind in ALL_KINDS},
+    **{f"a {kind.job_type.kind} of a long name": named(small(kind), "a" * 63) for kind in ALL_KINDS},
+    **{f"a {kind.job_type.kind} of much time": small(kind, runPolicy={"activeDeadlineSeconds": 2**63 - 1}) for kind in ALL_KINDS},
     "roles of TensorFlow in any case": manifest(TFJob, {"worker": 1, "ps": 1}),
     "a launcher without a number": changed(mpi_job(), lambda job: job["spec"]["mpiReplicaSpecs"]["Launcher"].pop("replicas")),
-    "an MPI job that begins with a digit": changed(mpi_job(), lambda job: job["metadata"].update(name="2.tries")),
+    "an MPI job that begins with a digit": named(mpi_job(), "2.tries"),
     "a worker without a number": manifest(PyTorchJob, {"Master": 1, "Worker": role(PyTorchJob, None)}),
     "all of a run policy": manifest(
         XGBoostJob,

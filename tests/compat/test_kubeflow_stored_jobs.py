@@ -10,17 +10,22 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from real_cluster import RealCluster
 
+from dlop import CleanPodPolicy, RunPolicy
 from dlop.api.crd import definitions
+from dlop.engine.spec import SchedulingPolicy
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
+from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject
 from dlop.kube.http import connect
+from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.resources import NAMESPACES, PODS
 from dlop.kube.transport import Transport
 from dlop.local.cluster import EmbeddedCluster
@@ -31,10 +36,11 @@ from dlop.testing.running import RunningOperator
 from dlop.testing.script import Script
 from dlop.testing.times import LoopClock
 from dlop.testing.virtual_time import virtual_time
-from tests.compat.kubeflow_jobs import job, mpi_job
+from tests.compat.kubeflow_jobs import env, job, mpi_job
 from tests.compat.kubeflow_manifests import KINDS
 
 ALL_KINDS: tuple[type[DLJob], ...] = (*KINDS, MPIJob)
+TAKEN_BEFORE = {"backoffLimit": -1, "ttlSecondsAfterFinished": -1, "managedBy": "", "activeDeadlineSeconds": 9_999_999_999}
 ANYTHING: JsonObject = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -50,8 +56,12 @@ def old_definitions() -> list[JsonObject]:
 def stored(kind: type[DLJob]) -> JsonObject:
     """A job as programs write it, with nulls and empty things all over; one that would be refused today where that is possible."""
     found = mpi_job() if kind is MPIJob else job(kind)
-    found["metadata"] = {"name": kind.job_type.singular, "creationTimestamp": None}
-    found["spec"] |= {"unheardOf": {"of": 1}, "runPolicy": {"suspend": False, "schedulingPolicy": None}}
+    # Half of them were there before names were cut to what a label takes.
+    name = kind.job_type.singular if kind in (MPIJob, PyTorchJob, XGBoostJob) else kind.job_type.singular.ljust(70, "x")
+    found["metadata"] = {"name": name, "creationTimestamp": None}
+    found["spec"] |= {"unheardOf": {"of": 1}, "runPolicy": {"suspend": False, "schedulingPolicy": None, **TAKEN_BEFORE}}
+    if kind is TFJob:
+        found["spec"]["successPolicy"] = "Default"
     for role in found["spec"][kind.replica_specs_field].values():
         role["restartPolicy"] = ""
         role["template"]["metadata"] = {"creationTimestamp": None}
@@ -117,6 +127,36 @@ async def run_stored_jobs(transport: Transport, *, clock: Callable[[], float]) -
 
 def _owner(pod: JsonObject) -> Any:
     return pod["metadata"]["ownerReferences"][0]["kind"]
+
+
+@pytest.mark.parametrize("word", ["none", "", "Always"])
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.job_type.kind)
+def test_any_other_word_for_what_becomes_of_pods_means_all_of_them_as_ever(kind: type[DLJob], word: str) -> None:
+    found = stored(kind)
+    found["spec"]["runPolicy"]["cleanPodPolicy"] = word
+    assert read(kind, found["spec"]).spec.run_policy.clean_pod_policy is CleanPodPolicy.ALL
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.job_type.kind)
+def test_numbers_that_mean_nothing_are_as_if_nothing_was_said(kind: type[DLJob]) -> None:
+    found = stored(kind)
+    found["spec"]["runPolicy"] = {
+        **dict.fromkeys(("backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"), -1),
+        "schedulingPolicy": {"minAvailable": -1, "scheduleTimeoutSeconds": -1, "queue": "q"},
+    }
+    policy = SchedulingPolicy(queue="q")
+    assert read(kind, found["spec"]).spec.run_policy == RunPolicy(clean_pod_policy=CleanPodPolicy.NONE, scheduling=policy)
+
+
+def test_elastic_workers_meet_at_their_own_port_where_none_was_told() -> None:
+    found = job(PyTorchJob, {"Worker": 2}, elasticPolicy={"rdzvPort": 0, "minReplicas": -1, "maxRestarts": -1})
+    replica = next(read(PyTorchJob, found["spec"]).all_replicas())
+    assert {"PET_RDZV_ENDPOINT": "demo-worker-0:23456", "PET_NNODES": "2:2"}.items() <= env(replica.pod()).items()
+
+
+def read(kind: type[DLJob], spec: JsonObject) -> DLJob:
+    """A job of this spec that is stored."""
+    return kind(CustomObject(metadata=ObjectMeta(name="demo", namespace="team", uid="u"), spec=msgspec.Raw(msgspec.json.encode(spec))))
 
 
 @virtual_time

@@ -10,11 +10,12 @@ from abc import ABC
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dlop import CleanPodPolicy, DLJob, Outcome, Phase, Progress, ReplicaState, RestartPolicy, RoleProgress, RoleSpec, Verdict
 from dlop.engine.names import MANAGER, Reason
 from dlop.frameworks.kubeflow.models import TRAINING_OPERATOR
+from dlop.frameworks.kubeflow.older_words import in_todays_words
 from dlop.kube.errors import JsonObject
 from dlop.naming import label_value
 
@@ -32,7 +33,11 @@ class KubeflowJob(DLJob, ABC):
     manager_names = (TRAINING_OPERATOR, MANAGER)
     informs_all_containers = True
     environment_wins = True
-    name_pattern = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+    name_pattern = "^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
+
+    def understood(self, spec: Any) -> Any:
+        """What Kubeflow's operator took, as it took it."""
+        return in_todays_words(spec, replica_specs=self.replica_specs_field)
 
     # Names and labels.
 

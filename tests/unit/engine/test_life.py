@@ -9,6 +9,7 @@ import pytest
 
 from dlop.engine.names import ATTEMPT_LABEL
 from dlop.engine.plan import Creation, Plan
+from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import CONFIG_MAPS, SERVICES
 from tests.unit.engine.ring import HELPER, TRAINER, OrderedJob, RingJob, ring
@@ -490,25 +491,25 @@ def test_a_job_that_another_operator_has_finished_stays_finished() -> None:
     assert (plan.pods, plan.status, plan.look_again_at) == ((), None, START + 30)
 
 
-def ended_elsewhere(*, at: str, completed_at: str = "", **run_policy: object) -> World:
-    """A job that has failed under another operator, and one of its pods."""
+def ended_elsewhere(run_policy: JsonObject) -> World:
+    """A job that has failed under another operator, which has noted that in a condition only, and its pods."""
     world = World(ring())
     world.settle()
     world.spec = {**ring(), "runPolicy": run_policy}
-    condition = {"type": "Failed", "status": "True", "reason": "RingJobFailed", "lastTransitionTime": at}
-    world.status = {"conditions": [condition], **({"completionTime": completed_at} if completed_at else {})}
+    condition = {"type": "Failed", "status": "True", "reason": "RingJobFailed", "lastTransitionTime": "2027-01-15T07:59:30Z"}
+    world.status = {"conditions": [condition]}
     return world
 
 
 def test_a_job_whose_end_another_operator_has_not_timed_lives_on_from_when_its_condition_told_it() -> None:
-    world = ended_elsewhere(at="2027-01-15T07:59:30Z", ttlSecondsAfterFinished=60)
+    world = ended_elsewhere({"ttlSecondsAfterFinished": 60})
     assert (world.plan().delete_job, world.plan().look_again_at) == (False, START + 30)
     world.now += 30
     assert world.plan().delete_job
 
 
 def test_a_finished_job_with_a_spec_that_makes_no_sense_any_more_is_cleaned_up_and_expires() -> None:
-    world = ended_elsewhere(at="2027-01-15T07:59:30Z", ttlSecondsAfterFinished=60, cleanPodPolicy="All", backoffLimit="many")
+    world = ended_elsewhere({"ttlSecondsAfterFinished": 60, "cleanPodPolicy": "All", "backoffLimit": "many"})
     world.settle()
     assert (world.pods, world.services, world.look_again_at) == ({}, {}, START + 30)
     world.pass_time(30)
@@ -516,8 +517,8 @@ def test_a_finished_job_with_a_spec_that_makes_no_sense_any_more_is_cleaned_up_a
 
 
 @pytest.mark.parametrize("run_policy", [{"cleanPodPolicy": "most"}, {"cleanPodPolicy": ["All"]}])
-def test_the_pods_of_a_finished_job_stay_where_it_cannot_be_read_what_is_to_become_of_them(run_policy: dict[str, object]) -> None:
-    world = ended_elsewhere(at="2027-01-15T07:59:30Z", **run_policy)
+def test_the_pods_of_a_finished_job_stay_where_it_cannot_be_read_what_is_to_become_of_them(run_policy: JsonObject) -> None:
+    world = ended_elsewhere(run_policy)
     assert not world.effects(world.plan())
     world.spec["runPolicy"] = "nonsense"
     assert not world.effects(world.plan())
