@@ -238,6 +238,7 @@ def _kind(job_class: type[DLJob], options: Options) -> Kind:
         resource=job_class.job_type.resource,
         make_job=lambda found: job_class(found, options=options),
         other_resources=job_class.other_resources + _groups(options),
+        passing_resources=job_class.passing_resources,
         seen_resources=(PRIORITY_CLASSES,) if options.gang_scheduler_name else (),
         framework_label=job_class.framework_label,
     )

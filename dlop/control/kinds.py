@@ -43,6 +43,8 @@ class Kind:
     """Makes a job of what the cache holds. Never fails because of what a user wrote."""
     other_resources: tuple[Resource, ...] = ()
     """What its jobs own besides pods and services. Such objects bear the label JOB_UID_LABEL, by which they are watched."""
+    passing_resources: tuple[Resource, ...] = ()
+    """Those of these that go before the job does. They are watched whoever made them: another operator puts no label on them."""
     seen_resources: tuple[Resource, ...] = ()
     """What its jobs look at and do not own. Where it cannot be read they go on without."""
     framework_label: str = ""

@@ -51,7 +51,7 @@ class Scope:
         self._relisted = relisted
         self._informers: dict[Resource, Informer[Any]] = {}
         self._caches: dict[Resource, VersionedCache] = {}
-        self._partly_seen: set[Resource] = set()
+        self._only_of_jobs: set[Resource] = set()
         self._unserved: set[Resource] = set()
         self.gate = ReadYourWrites(self._caches, refresh=self._refresh)
         self.hindsight = Hindsight(self.gate)
@@ -63,7 +63,7 @@ class Scope:
     def add_others(self, kind: Kind, *, without: Container[Resource] = ()) -> list[Informer[Any]]:
         """Informers for what the jobs of a kind have to do with besides pods and services; only the new ones."""
         wanted = [resource for resource in kind.all_others if resource not in self._informers and resource not in without]
-        return [self._follow_other(resource) for resource in wanted]
+        return [self._follow_other(resource, whoever_made_it=resource in kind.passing_resources) for resource in wanted]
 
     def add_jobs(self, kind: Kind) -> Informer[Any]:
         """The informer of the jobs of a kind."""
@@ -74,12 +74,14 @@ class Scope:
         self._informers.pop(kind.resource, None)
         self._caches.pop(kind.resource, None)
 
-    def _follow_other(self, resource: Resource) -> Informer[Any]:
-        """By the label of the jobs, unless others make such objects too, and it matters what is in them."""
+    def _follow_other(self, resource: Resource, *, whoever_made_it: bool) -> Informer[Any]:
+        """By the label of the jobs, unless others make such objects too, and it matters what is in them or that they go."""
         shape = _SEEN_WHOLE.get(resource)
         if shape is not None:
             return self._follow(resource, shape, self._on_child(resource))
-        return self._follow(resource, PartialObject, self._on_child(resource), label_selector=JOB_UID_LABEL)
+        self._only_of_jobs.add(resource)
+        label = None if whoever_made_it else JOB_UID_LABEL
+        return self._follow(resource, PartialObject, self._on_child(resource), label_selector=label)
 
     def _follow(self, resource: Resource, kind: type[T], handler: Handler[T], *, label_selector: str | None = None) -> Informer[T]:
         informer = Informer(
@@ -94,8 +96,6 @@ class Scope:
             relisted=self._relisted,
             pace=self._pace,
         )
-        if label_selector is not None:
-            self._partly_seen.add(resource)
         self._informers[resource] = informer
         self._caches[resource] = informer.cache
         return informer
@@ -135,8 +135,8 @@ class Scope:
         return resource.path(namespace=self.namespace if resource.namespaced else None)
 
     def sees_all(self, resource: Resource) -> bool:
-        """Whether the cache shows objects of everybody, and not only those that bear the label of a job."""
-        return resource in self._informers and resource not in self._partly_seen
+        """Whether the cache is asked about objects of everybody, and not only about those of jobs."""
+        return resource in self._informers and resource not in self._only_of_jobs
 
     @property
     def informers(self) -> Iterator[Informer[Any]]:

@@ -94,8 +94,16 @@ MORE: dict[type[DLJob], dict[str, Any]] = {
     PaddleJob: {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 2, "metrics": [{"type": "Resource"}]}},
     PyTorchJob: {
         "elasticPolicy": {
-            "minReplicas": 1, "maxReplicas": 2, "rdzvBackend": "b", "rdzvPort": 1, "rdzvHost": "h", "rdzvId": "i", "standalone": True,
-            "rdzvConf": [{"key": "a", "value": "b"}], "maxRestarts": 1, "metrics": [{"type": "Resource"}],
+            "minReplicas": 1,
+            "maxReplicas": 2,
+            "rdzvBackend": "b",
+            "rdzvPort": 1,
+            "rdzvHost": "h",
+            "rdzvId": "i",
+            "standalone": True,
+            "rdzvConf": [{"key": "a", "value": "b"}],
+            "maxRestarts": 1,
+            "metrics": [{"type": "Resource"}],
         },
         "nprocPerNode": "2",
     },

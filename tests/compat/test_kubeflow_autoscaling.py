@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from prometheus_client import generate_latest
 
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
+from dlop.kube.client import PatchType
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
 from dlop.testing.kit import OperatorKit
-from dlop.testing.virtual_time import virtual_time
+from dlop.testing.virtual_time import run, virtual_time
 from tests.compat.kubeflow_manifests import manifest
 
 METRICS: list[JsonObject] = [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]
@@ -69,6 +71,39 @@ async def test_bug_19_is_not_there_a_finished_job_has_no_autoscaler() -> None:
         await kit.until(job, phase="Running", reached=lambda _: len(autoscalers(kit)) == 1)
         await kit.until(job, phase="Succeeded", reached=lambda _: not autoscalers(kit))
         assert await kit.writes_at_rest() == []
+
+
+@pytest.mark.parametrize("end", ["Succeeded", "Failed", "Suspended"])
+def test_the_autoscaler_of_a_job_that_held_still_or_ended_under_the_old_operator_goes(end: str) -> None:
+    run(taken_over_after(end))
+
+
+async def taken_over_after(end: str) -> None:
+    async with OperatorKit(frameworks=[PyTorchJob], operator=False) as kit:
+        body = elastic()
+        body["spec"]["runPolicy"] = {"suspend": end == "Suspended"}
+        job = await kit.submit(body)
+        await kit.client.create(HORIZONTAL_POD_AUTOSCALERS, left_autoscaler(job.body["metadata"]["uid"]), namespace="default")
+        await kit.client.create(HORIZONTAL_POD_AUTOSCALERS, left_autoscaler("", name="other"), namespace="default")
+        conditions = [{"type": end, "status": "True", "reason": f"PyTorchJob{end}"}]
+        status = {"status": {"conditions": conditions, "startTime": "2024-01-01T00:00:00Z"}}
+        resource = PyTorchJob.job_type.resource
+        await kit.client.patch(resource, "demo", status, namespace="default", patch_type=PatchType.MERGE, subresource="status")
+        await kit.start_operator()
+        await asyncio.sleep(60)
+        assert [found["metadata"]["name"] for found in autoscalers(kit)] == ["other"]
+
+
+def left_autoscaler(owner_uid: str, *, name: str = "demo") -> JsonObject:
+    """An autoscaler as the old operator made it: it bears nothing but its owner. Without one, it is somebody else's."""
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": name, "uid": owner_uid, "controller": True}
+    target = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": name}
+    return {
+        "apiVersion": HORIZONTAL_POD_AUTOSCALERS.api_version,
+        "kind": HORIZONTAL_POD_AUTOSCALERS.kind,
+        "metadata": {"name": name, "ownerReferences": [owner] if owner_uid else []},
+        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 3, "metrics": METRICS},
+    }
 
 
 @virtual_time
