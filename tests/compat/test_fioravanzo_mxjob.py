@@ -314,6 +314,24 @@ async def test_a_refused_spec_makes_no_pods_and_tells_why_until_it_is_mended() -
         await kit.until(refused, phase="Running")
 
 
+@virtual_time
+async def test_a_running_job_goes_on_while_its_spec_is_wrong_and_tells_why() -> None:
+    async with OperatorKit(frameworks=[MXJob]) as kit:
+        kit.script.when("*").run()
+        running = await kit.submit(linear())
+        await kit.until(running, phase="Running")
+        before, pods = running.status, {name: pod["metadata"]["uid"] for name, pod in running.pods.items()}
+        wrong = linear()["spec"]
+        wrong["replicaSpecs"][0]["template"]["spec"]["containers"][0]["env"] = [{"value": "without a name"}]
+        await kit.edit(running, {"spec": wrong})
+        await kit.until(running, reached=lambda view: "must have a name" in view.status["reason"])
+        assert {name: pod["metadata"]["uid"] for name, pod in running.pods.items()} == pods
+        kept = ("phase", "state", "replicaStatuses")
+        assert {name: running.status[name] for name in kept} == {name: before[name] for name in kept}
+        await kit.edit(running, {"spec": linear()["spec"]})
+        await kit.until(running, phase="Running", reached=lambda view: not view.status["reason"])
+
+
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.RESTARTING])
 def test_the_phase_can_be_read_back(phase: Phase) -> None:
     words = {

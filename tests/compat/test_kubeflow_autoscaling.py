@@ -13,7 +13,7 @@ from dlop.kube.client import PatchType
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
 from dlop.testing.kit import OperatorKit
-from dlop.testing.virtual_time import run, virtual_time
+from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_manifests import manifest
 
 METRICS: list[JsonObject] = [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]
@@ -74,11 +74,8 @@ async def test_bug_19_is_not_there_a_finished_job_has_no_autoscaler() -> None:
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "Failed", "Suspended"])
-def test_the_autoscaler_of_a_job_that_held_still_or_ended_under_the_old_operator_goes(end: str) -> None:
-    run(taken_over_after(end))
-
-
-async def taken_over_after(end: str) -> None:
+@virtual_time
+async def test_the_autoscaler_of_a_job_that_held_still_or_ended_under_the_old_operator_goes(end: str) -> None:
     async with OperatorKit(frameworks=[PyTorchJob], operator=False) as kit:
         body = elastic()
         body["spec"]["runPolicy"] = {"suspend": end == "Suspended"}

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import pytest
 from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
@@ -326,6 +327,21 @@ async def test_a_job_of_the_old_operator_can_be_suspended_and_resumed() -> None:
         await there.client.patch(left.resource, left.name, {"spec": {"runPolicy": {"suspend": False}}}, namespace=there.namespace)
         await asyncio.sleep(60)
         assert (await there.pods()).keys() == left.pods.keys()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@virtual_time
+async def test_the_pods_of_a_job_that_was_taken_over_stay_when_it_is_scaled(workers: int) -> None:
+    async with embedded() as there:
+        left = await left_as(there, "pytorch-master-worker")
+        there.operator.start()
+        await there.until(left, is_taken_over)
+        roles = {"Worker": {"replicas": workers}}
+        await there.client.patch(left.resource, left.name, {"spec": {"pytorchReplicaSpecs": roles}}, namespace=there.namespace)
+        await asyncio.sleep(60)
+        pods = await there.pods()
+        assert sorted(pods) == ["old-master-0", *(f"old-worker-{index}" for index in range(workers))]
+        assert [name for name, uid in pods.items() if left.pods.get(name, uid) != uid] == []
 
 
 @virtual_time
