@@ -2,20 +2,20 @@
 
 What belongs to a job is decided by the uid of the controller reference alone. An object without a controller that bears
 the job's labels is an orphan: it is adopted, after a look at the server that the job is still there. An object of
-somebody else with a name that the job needs is reported and left alone.
+somebody else with a name that the job needs is reported and left alone; one of a deleted job of the same name is waited for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dlop.control.kinds import Kind
 from dlop.control.memory import JobMemory, Memories
 from dlop.control.scope import Scope
 from dlop.engine.gang import DEFAULT_CLASS
 from dlop.engine.names import JOB_UID_LABEL
-from dlop.engine.snapshot import Foreign, Snapshot
+from dlop.engine.snapshot import Foreign, Leftover, Snapshot
 from dlop.kube.cache import Cache
 from dlop.kube.objects import CustomObject, KubeObject, OwnerReference, PartialObject, PriorityClass
 from dlop.kube.resources import PODS, PRIORITY_CLASSES, SERVICES, Resource
@@ -41,7 +41,7 @@ def gather(scope: Scope, kind: Kind, found: CustomObject, *, memories: Memories)
     """Everything that is known of a job's children."""
     uid = found.metadata.uid
     memory = memories.find(uid)
-    foreign, orphans = ((), ()) if memory is None else _taken_names(scope, found, memory, memories)
+    taken = _Taken() if memory is None else _taken_names(scope, found, memory, memories)
     snapshot = Snapshot(
         pods=tuple(scope.pods.owned_by(uid)),
         services=tuple(scope.services.owned_by(uid)),
@@ -49,11 +49,12 @@ def gather(scope: Scope, kind: Kind, found: CustomObject, *, memories: Memories)
         unreadable=tuple(resource for resource in kind.other_resources if not scope.shows(resource)),
         unserved=tuple(resource for resource in kind.other_resources if scope.is_unserved(resource)),
         priorities=_priorities(scope, kind),
-        foreign=foreign,
+        foreign=tuple(taken.foreign),
+        leftovers=tuple(taken.leftovers),
         lent=frozenset() if memory is None else frozenset(memory.lent),
         refusals=() if memory is None else tuple(memory.refusals.values()),
     )
-    return Gathered(snapshot, (*orphans, *_labelled_orphans(scope, kind, found)))
+    return Gathered(snapshot, (*taken.orphans, *_labelled_orphans(scope, kind, found)))
 
 
 def _others(scope: Scope, kind: Kind, uid: str) -> tuple[tuple[Resource, PartialObject], ...]:
@@ -90,21 +91,42 @@ def _labelled_orphans(scope: Scope, kind: Kind, found: CustomObject) -> tuple[Or
 # --- names that are taken ------------------------------------------------------------------------------------------------
 
 
-def _taken_names(
-    scope: Scope, found: CustomObject, memory: JobMemory, memories: Memories
-) -> tuple[tuple[Foreign, ...], tuple[Orphan, ...]]:
-    foreign: list[Foreign] = []
-    orphans: list[Orphan] = []
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Who has the names that are taken."""
+
+    foreign: list[Foreign] = field(default_factory=list)
+    leftovers: list[Leftover] = field(default_factory=list)
+    orphans: list[Orphan] = field(default_factory=list)
+
+
+def _taken_names(scope: Scope, found: CustomObject, memory: JobMemory, memories: Memories) -> _Taken:
+    taken = _Taken()
     for (resource, name), labels in list(memory.taken.items()):
         child = scope.child(resource, namespace=found.metadata.namespace, name=name)
         owner = None if child is None else child.metadata.controller
         if child is None or (owner is not None and owner.uid == found.metadata.uid):
             memories.is_free(found.metadata.uid, resource, name)
         elif owner is None and _is_ownerless(child) and _bears(child, labels):
-            orphans.append(Orphan(resource, child))
-        elif owner is None or not memory.key.is_named_by(owner):  # else the garbage collector is about to fetch it
-            foreign.append(Foreign(resource, name, _described(owner)))
-    return tuple(foreign), tuple(orphans)
+            taken.orphans.append(Orphan(resource, child))
+        elif owner is not None and memory.key.is_named_by(owner):
+            taken.leftovers.append(_leftover(resource, child, owner, found))
+        else:
+            taken.foreign.append(Foreign(resource, name, _described(owner)))
+    return taken
+
+
+def _leftover(resource: Resource, child: KubeObject, owner: OwnerReference, found: CustomObject) -> Leftover:
+    leaving = child.metadata.deletion_timestamp
+    since = leaving or found.metadata.creation_timestamp
+    return Leftover(
+        resource=resource,
+        name=child.metadata.name,
+        owner=_described(owner),
+        finalizers=child.metadata.finalizers,
+        is_leaving=leaving is not None,
+        since=0.0 if since is None else since.timestamp(),
+    )
 
 
 def _is_ownerless(child: KubeObject) -> bool:

@@ -65,6 +65,11 @@ def resting(retries: Mapping[str, Retry], *, now: float) -> dict[str, float]:
     return {unit: moment for unit, moment in moments if now < moment <= now + LONGEST_DELAY_SECONDS}
 
 
+def lost_last(case: Case) -> float:
+    """When what was lost last could start again: before that, what is in the way may have been in nobody's."""
+    return max((read(retry.until) or 0.0 for retry in case.stored.record.retries.values()), default=0.0)
+
+
 def explained(case: Case, waiting: Mapping[str, float], retries: Mapping[str, Retry]) -> Blocked | None:
     """Why something does not run: of all that waits, what starts first. The words are the same as long as it waits."""
     if not waiting:

@@ -114,7 +114,7 @@ class Case:
     def taken(self) -> frozenset[tuple[Resource, str]]:
         """The names that somebody else's objects have, among those that the job needs."""
         return frozenset(
-            (foreign.resource, foreign.name) for foreign in self.snapshot.foreign if self._is_asked_for(foreign.resource, foreign.name)
+            (foreign.resource, foreign.name) for foreign in self.snapshot.foreign if self.is_asked_for(foreign.resource, foreign.name)
         )
 
     def is_there(self, resource: Resource, name: str) -> bool:
@@ -123,7 +123,8 @@ class Case:
             return name in self.pods
         return name in self.services if resource == SERVICES else (resource, name) in self.others
 
-    def _is_asked_for(self, resource: Resource, name: str) -> bool:
+    def is_asked_for(self, resource: Resource, name: str) -> bool:
+        """Whether the job needs an object of this name."""
         if (resource == PODS and name in self.names) or (resource == SERVICES and name in self.service_names):
             return True
         return (resource, name) in self.other_places

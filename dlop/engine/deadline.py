@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dlop.engine.backoff import lost_last
 from dlop.engine.case import Case
 from dlop.engine.names import Reason
 from dlop.engine.outcome import Verdict
@@ -51,12 +52,7 @@ def _start_deadlines(case: Case, progress: Progress, *, started_at: float, block
     if any(each.state is ReplicaState.PENDING and each.pod is None for role in progress.roles for each in role.replicas):
         yield max(started_at, case.now) + seconds, "a pod that is created now"
     if blocked is not None and any(role.count(*_NOT_STARTED) for role in progress.roles):
-        yield max(started_at, read(blocked.since) or started_at, _lost_last(case)) + seconds, f"{blocked.message}; it"
-
-
-def _lost_last(case: Case) -> float:
-    """When what was lost last could start again: before that, what is in the way may have been in nobody's."""
-    return max((read(retry.until) or 0.0 for retry in case.stored.record.retries.values()), default=0.0)
+        yield max(started_at, read(blocked.since) or started_at, lost_last(case)) + seconds, f"{blocked.message}; it"
 
 
 def _described(pod: Pod) -> str:

@@ -5,16 +5,17 @@ Pods and services come when the scheduler lets the group in, and never while the
 
 from __future__ import annotations
 
+from dlop.engine.backoff import lost_last
 from dlop.engine.case import Case
+from dlop.engine.leaving import PATIENCE_SECONDS, why_still_there
 from dlop.engine.names import Reason
+from dlop.engine.outcome import Phase
 from dlop.engine.progress import Progress, ReplicaState
 from dlop.engine.record import Blocked
 from dlop.engine.times import written
 from dlop.kube.objects import PodGroup
 
 _UNSCHEDULABLE = ("Unschedulable", "True")
-_PATIENCE_SECONDS = 30
-"""How long a group waits before anybody is told. Most wait for a moment only, and nobody wants to hear of that."""
 
 
 def is_held(case: Case) -> bool:
@@ -28,8 +29,9 @@ def is_held(case: Case) -> bool:
 
 
 def is_yet_to_start(case: Case) -> bool:
-    """Whether a job has never got beyond its group. Its clock begins to run when its pods are made."""
-    return case.stored.started_at is None and not case.pods and is_held(case)
+    """Whether a job that is new or resumed has not got beyond its group. Its clock begins to run when its pods are made."""
+    stored = case.stored
+    return (stored.started_at is None or stored.phase is Phase.SUSPENDED) and not case.pods and is_held(case)
 
 
 def waiting_for_group(case: Case, progress: Progress) -> Blocked | None:
@@ -38,20 +40,23 @@ def waiting_for_group(case: Case, progress: Progress) -> Blocked | None:
     if gang is None or group is None or not _is_somebody_held(case, progress):
         return None
     what = f"podgroup {gang.name}"
+    is_leaving = group.metadata.deletion_timestamp is not None
+    reason = Reason.BEING_DELETED if is_leaving else Reason.NOT_LET_IN
     before = case.stored.record.blocked
-    if before is not None and (before.object, before.reason) == (what, Reason.NOT_LET_IN):
+    if before is not None and (before.object, before.reason) == (what, reason):
         return before
-    if case.now < _told_at(group):
+    if case.now < _told_at(case, group):
         return None
-    message = f"{what}: the scheduler {gang.scheduler} has not let it in{_why(group)}"
-    return Blocked(object=what, reason=Reason.NOT_LET_IN, message=message, since=written(case.now))
+    not_let_in = f"{what}: the scheduler {gang.scheduler} has not let it in{_said_of(group)}"
+    message = f"{what} {why_still_there(gang.resource, group.metadata.finalizers)}" if is_leaving else not_let_in
+    return Blocked(object=what, reason=reason, message=message, since=written(case.now))
 
 
 def told_next(case: Case, progress: Progress) -> float | None:
     """When that is to be told."""
     if case.group is None or not _is_somebody_held(case, progress):
         return None
-    moment = _told_at(case.group)
+    moment = _told_at(case, case.group)
     return moment if case.now < moment else None
 
 
@@ -60,15 +65,13 @@ def _is_somebody_held(case: Case, progress: Progress) -> bool:
     return is_held(case) and any(role.count(ReplicaState.MISSING) for role in progress.roles)
 
 
-def _told_at(group: PodGroup) -> float:
-    """Counted from the last that happened to it."""
-    conditions = (condition.last_transition_time for condition in group.status.conditions)
-    moments = (group.metadata.creation_timestamp, group.metadata.deletion_timestamp, *conditions)
-    return max((moment.timestamp() for moment in moments if moment is not None), default=0.0) + _PATIENCE_SECONDS
+def _told_at(case: Case, group: PodGroup) -> float:
+    """Counted from when somebody began to wait for it. What the scheduler says of it meanwhile does not make that shorter."""
+    moments = (group.metadata.creation_timestamp, group.metadata.deletion_timestamp)
+    begun = max((moment.timestamp() for moment in moments if moment is not None), default=0.0)
+    return max(begun, lost_last(case)) + PATIENCE_SECONDS
 
 
-def _why(group: PodGroup) -> str:
-    if group.metadata.deletion_timestamp is not None:
-        return ": the last group of this name is still being deleted"
+def _said_of(group: PodGroup) -> str:
     said = (condition.message for condition in group.status.conditions if (condition.type, condition.status) == _UNSCHEDULABLE)
     return "".join(f": {message}" for message in said if message)

@@ -66,5 +66,6 @@ class Reason:
     OTHER_SCHEDULER = "OtherScheduler"
     DELETED_POD_GROUP = "DeletedPodGroup"
     NAME_TAKEN = "NameTaken"
+    BEING_DELETED = "BeingDeleted"
     BACK_OFF = "BackOff"
     NO_REPLICAS = "NoReplicas"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlop.engine import backoff, events, restart
+from dlop.engine import backoff, events, leaving, restart
 from dlop.engine.accounting import Account, take_account
 from dlop.engine.case import Case, stored_state
 from dlop.engine.catching_up import with_latest_attempt
@@ -130,10 +130,11 @@ def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | Non
             *events.of_creations(case, new),
         ),
         look_again_at=earliest(
-            next_deadline(case, then, started_at=since, blocked=blocked),
+            None if began is None else next_deadline(case, then, started_at=since, blocked=blocked),
             *next_overdue(case, case.snapshot.pods),
             *resting.values(),
             told_next(case, progress),
+            leaving.told_next(case),
         ),
         is_complete=nothing_is_left(case, account, then, gone + edited),
     )

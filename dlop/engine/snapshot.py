@@ -30,13 +30,30 @@ class Foreign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """An object that has a name which the job needs, and belongs to a deleted job of the same name: it is about to go."""
+
+    resource: Resource
+    name: str
+    owner: str
+    """Who it belonged to, as a person would say it."""
+    finalizers: tuple[str, ...] = ()
+    """What keeps it from going."""
+    is_leaving: bool = True
+    """Whether it is being deleted already."""
+    since: float
+    """From when on it could be gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The children of one job as the caches show them. Everything here belongs to the job by uid, save what is `foreign` or `lent`."""
+    """The children of one job as the caches show them. Everything here belongs to the job by uid, save `foreign`, `leftovers`, `lent`."""
 
     pods: tuple[Pod, ...] = ()
     services: tuple[Service, ...] = ()
     others: tuple[tuple[Resource, PartialObject], ...] = ()
     foreign: tuple[Foreign, ...] = ()
+    leftovers: tuple[Leftover, ...] = ()
     lent: frozenset[tuple[Resource, str]] = frozenset()
     """Objects of somebody else that the job uses."""
     refusals: tuple[Refusal, ...] = ()

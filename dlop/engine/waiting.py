@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dlop.engine.case import Case
+from dlop.engine.leaving import left_over
 from dlop.engine.names import GANG_RIGHTS, Reason, way_to_rights
 from dlop.engine.progress import Progress, ReplicaState
 from dlop.engine.record import Blocked
@@ -59,6 +60,7 @@ def _obstacles(case: Case, progress: Progress) -> Iterator[Blocked]:
             owner = f" by {foreign.owner}" if foreign.owner else ""
             text = f"is taken{owner}: delete that object, or give the job another name"
             yield _block(case, foreign.resource, foreign.name, Reason.NAME_TAKEN, f"the name {text}")
+    yield from left_over(case)
     for refusal in _in_order(case, case.snapshot.refusals):
         yield _refused(case, refusal)
     for pod in waiting_pods(progress):

@@ -109,6 +109,28 @@ async def test_two_jobs_of_one_name_are_two_gangs_and_the_second_says_why_it_has
         assert await groups.get() == first
 
 
+@pytest.mark.parametrize("options", [BY_VOLCANO, BY_PLUGINS])
+@virtual_time
+async def test_a_job_made_anew_says_what_holds_the_group_of_the_last_one_and_goes_on_when_it_is_gone(options: Options) -> None:
+    async with gang_kit(PyTorchJob, options=options) as (kit, groups):
+        await kit.submit(job(PyTorchJob))
+        await until_grouped(kit, groups)
+        await groups.edit({"metadata": {"finalizers": ["example.org/hold"]}})
+        await kit.client.delete(PyTorchJob.job_type.resource, "demo", namespace="default")
+        await asyncio.sleep(10)
+        view = await kit.submit(job(PyTorchJob))
+        await asyncio.sleep(15)
+        assert view.condition("Blocked") is None
+        await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=20)
+        assert message_of(view, "Blocked") == (
+            "podgroup demo of the deleted PyTorchJob demo is still being deleted: finalizers example.org/hold; remove them, or wait"
+        )
+        assert await kit.writes_at_rest() == []
+        await groups.edit({"metadata": {"finalizers": None}})
+        await let_in(kit, groups)
+        await kit.until(view, phase="Running", reached=lambda view: all_run(view) and view.condition("Blocked") is None, within_seconds=30)
+
+
 # --- what may be missing -------------------------------------------------------------------------------------------------
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dlop.kube.client import Propagation
-from dlop.kube.resources import PODS, SERVICES
+from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.local.apiserver.faults import Match
 from tests.sim.control_world import NAMESPACE, RINGS, a_while, ring, world
 from tests.virtual_time import virtual_time
@@ -89,6 +91,29 @@ async def test_pods_that_a_deleted_job_of_the_same_name_leaves_behind_are_waited
         reasons = await w.reasons()
         assert "NameTaken" not in reasons
         assert reasons["CreatedPods"] == 2
+
+
+@pytest.mark.parametrize("resource", [PODS, SERVICES])
+@virtual_time
+async def test_what_a_deleted_job_leaves_behind_and_does_not_go_is_told_with_what_holds_it(resource: Resource) -> None:
+    async with world() as w, w.operating():
+        await w.submit(ring())
+        await a_while()
+        await w.client.patch(resource, "ring-worker-1", {"metadata": {"finalizers": ["example.org/hold"]}}, namespace=NAMESPACE)
+        await w.remove("ring")
+        await a_while(1)
+        await w.submit(ring())
+        await a_while(25)
+        assert "Blocked" not in await w.conditions()
+        await a_while(10)
+        assert (await w.conditions())["Blocked"]["message"] == (
+            f"{resource.kind.lower()} ring-worker-1 of the deleted RingJob ring is still being deleted: "
+            "finalizers example.org/hold; remove them, or wait"
+        )
+        await w.client.patch(resource, "ring-worker-1", {"metadata": {"finalizers": None}}, namespace=NAMESPACE)
+        await a_while(1)
+        assert "Blocked" not in await w.conditions()
+        assert len(await w.pods()) == len(await w.service_names()) == 3
 
 
 @virtual_time

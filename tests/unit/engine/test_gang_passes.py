@@ -86,6 +86,23 @@ def test_the_clock_of_a_job_runs_when_its_group_is_let_in_and_not_before() -> No
     assert world.phase == "Failed"
 
 
+def test_the_clock_of_a_resumed_job_runs_when_its_new_group_is_let_in_and_not_before() -> None:
+    world = running_world(activeDeadlineSeconds=100)
+    suspend(world)
+    world.settle()
+    world.set_run_policy(suspend=False)
+    world.pass_time(1000)
+    assert world.phase == "Created"
+    assert "startTime" not in world.status
+    assert world.look_again_at is None  # no deadline is waited for
+    say(world, "Inqueue")
+    world.settle()
+    world.pass_time(99)
+    assert world.phase == "Created"
+    world.pass_time(2)
+    assert world.phase == "Failed"
+
+
 def test_a_job_that_asks_for_no_pods_has_no_group() -> None:
     world = running_world()
     world.scale(TRAINER, 0)
@@ -127,6 +144,31 @@ def test_a_group_that_waits_for_a_moment_is_not_worth_a_word_and_one_that_waits_
     say(world, "Inqueue")
     world.settle()
     assert ("Blocked", "True") not in world.conditions
+
+
+def test_a_scheduler_that_gives_its_reasons_again_and_again_does_not_hide_that_it_lets_nobody_in() -> None:
+    world = volcano_world()
+    world.settle()
+    for attempt in range(3):
+        refreshed = {"type": "Unschedulable", "status": "True", "message": f"try {attempt}", "lastTransitionTime": written(world.now)}
+        say(world, "Pending", conditions=[refreshed])
+        world.pass_time(20)
+    assert group_events(world) == ["podgroup ring: the scheduler volcano has not let it in: try 1"]
+
+
+@pytest.mark.parametrize("options", [BY_VOLCANO, BY_PLUGINS])
+def test_a_group_that_does_not_go_is_told_with_what_holds_it_and_not_blamed_on_the_scheduler(options: Options) -> None:
+    world = World(ring(), options=options)
+    world.settle()
+    world.pods.clear()
+    world.services.clear()
+    (group,) = world.others.values()
+    group["metadata"].update(deletionTimestamp=written(world.now), finalizers=["example.org/hold"])
+    world.pass_time(29)
+    assert group_events(world) == []
+    world.pass_time(2)
+    assert group_events(world) == ["podgroup ring is still being deleted: finalizers example.org/hold; remove them, or wait"]
+    assert world.condition("Blocked")["reason"] == Reason.BEING_DELETED
 
 
 def test_no_deadline_for_starting_runs_while_the_scheduler_makes_the_job_wait() -> None:
