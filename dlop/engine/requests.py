@@ -23,8 +23,9 @@ def requests_of(spec: JsonObject) -> Requests:
         else:
             peak = _most(peak, total((beside, _asked(container))))
     containers = total(_asked(container) for container in _list(spec.get("containers")))
-    # Where the pod as a whole asks for something, its containers have to share that.
-    taken = _most(total((containers, beside)), peak) | _asked(spec)
+    # Where the pod as a whole asks for something, its containers have to share that; its limits count where nobody asks.
+    whole = _object(spec.get("resources"))
+    taken = amounts(whole.get("limits")) | _most(total((containers, beside)), peak) | amounts(whole.get("requests"))
     return total((taken, amounts(spec.get("overhead"))))
 
 

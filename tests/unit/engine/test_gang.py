@@ -79,6 +79,11 @@ def told(gang: Gang, *given: RoleSpec | Part, found_queue: str = "", priorities:
             {"cpu": "3", "memory": "1Gi"},
             id="what the pod asks for as a whole counts",
         ),
+        pytest.param(
+            {"containers": [container(requests={"cpu": 1})], "resources": {"limits": {"cpu": 8, "memory": "4Gi"}}},
+            {"cpu": "1", "memory": "4Gi"},
+            id="its limit counts where no container asks for anything",
+        ),
     ],
 )
 def test_a_pod_needs_what_its_node_has_to_give(spec: JsonObject, expected: dict[str, str]) -> None:
