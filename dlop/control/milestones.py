@@ -28,16 +28,23 @@ def note_milestones(
         metrics.job("created", key.resource, key.namespace)
     if after is not None and after is not before and after in _FINAL_COUNTERS:
         metrics.job(_FINAL_COUNTERS[after], key.resource, key.namespace)
-    if after is not Phase.FAILED:  # else what was lost last was not started again
-        _note_growth(metrics, key, counted, current)
+    if after is Phase.FAILED:  # what was lost last was not started again, save by the nodes
+        _note_growth(metrics, key, "restarted", _restarted_in_place(counted, current))
+    else:
+        for name, counter in _GROWING.items():
+            _note_growth(metrics, key, counter, _total(current, name) - _total(counted, name))
     _note_start(metrics, memories, key=key, job=job, snapshot=snapshot, started=after is Phase.RUNNING and before is not after, now=now)
 
 
-def _note_growth(metrics: ControlMetrics, key: JobKey, before: JsonObject, after: JsonObject) -> None:
-    for name, counter in _GROWING.items():
-        grown = _total(after, name) - _total(before, name)
-        if grown > 0:
-            metrics.job(counter, key.resource, key.namespace, times=grown)
+def _note_growth(metrics: ControlMetrics, key: JobKey, counter: str, grown: int) -> None:
+    if grown > 0:
+        metrics.job(counter, key.resource, key.namespace, times=grown)
+
+
+def _restarted_in_place(before: JsonObject, after: JsonObject) -> int:
+    """How often nodes have restarted containers between two statuses."""
+    known = _counts(before, "counted")
+    return sum(max(0, count - known.get(uid, 0)) for uid, count in _counts(after, "counted").items())
 
 
 def note_deletion(metrics: ControlMetrics, resource: Resource, job: ManagedJob) -> None:
@@ -81,5 +88,9 @@ def _all_run(job: ManagedJob, snapshot: Snapshot) -> bool:
 
 
 def _total(status: JsonObject, name: str) -> int:
-    counts = (status.get("dlop") or {}).get(name) or {}
-    return sum(count for count in counts.values() if isinstance(count, int))
+    return sum(_counts(status, name).values())
+
+
+def _counts(status: JsonObject, name: str) -> dict[str, int]:
+    found = (status.get("dlop") or {}).get(name) or {}
+    return {each: count for each, count in found.items() if isinstance(count, int)}

@@ -154,6 +154,16 @@ async def test_bug_12_a_container_that_its_node_restarts_is_a_restart_too() -> N
         assert counts(kit, PyTorchJob) == {"created": 1, "restarted": 2}
 
 
+@virtual_time
+async def test_bug_12_so_is_the_one_by_its_node_that_exceeds_the_limit() -> None:
+    async with OperatorKit([PyTorchJob]) as kit:
+        kit.script.when("*-worker-0").run().after(5).restart_in_place(times=2, exit_code=1)
+        await kit.submit(job(PyTorchJob, restart="OnFailure", runPolicy={"backoffLimit": 1}))
+        await kit.until("default/demo", phase="Failed")
+        await asyncio.sleep(60)
+        assert counts(kit, PyTorchJob) == {"created": 1, "failed": 1, "restarted": 2}
+
+
 @pytest.mark.parametrize(("limit", "restarts"), [(1, 1), (3, 3)])
 @virtual_time
 async def test_bug_12_the_failure_that_exceeds_the_limit_is_no_restart(limit: int, restarts: int) -> None:
