@@ -61,6 +61,8 @@ class Applied:
     """How many objects were created, deleted or refused, by resource."""
     left_out: int = 0
     """How many objects were not created because their names are taken."""
+    is_made_good: bool = False
+    """Whether all is there now that was refused before: the status, which tells of that, is for the next pass to write."""
     error: KubeError | None = None
 
     def count(self, what: str, resource: Resource) -> None:
@@ -106,6 +108,8 @@ class Applier:
         Raises:
             KubeError: the status could not be written, or the job not deleted.
         """
+        if self.applied.is_made_good:
+            self._tell_events(plan)
         if self.applied.next is not Next.WHEN_SOMETHING_HAPPENS:
             return
         if plan.delete_job:
@@ -206,6 +210,7 @@ class Applier:
                 return
         if memory.refusals:
             memory.forget_refusals()
+            self.applied.is_made_good = True
             self.applied.worsen(Next.AT_ONCE, None)
 
     async def _create_lot(self, lot: Sequence[Creation], *, first: int) -> bool:
@@ -258,10 +263,11 @@ class Applier:
     # --- telling -----------------------------------------------------------------------------------------------------
 
     def _tell_events(self, plan: Plan) -> None:
-        """Tell what has happened: not of creates where some were left out, and of nothing else where the status was put off."""
+        """Tell what has happened: not of creates where some were left out or put off, and of nothing else where the status was."""
+        applied = self.applied
+        is_created = not applied.left_out and applied.pause_seconds is None
         for event in plan.events:
-            is_untold = self.applied.left_out if event.reason in _ABOUT_CREATES else self.applied.next is Next.AT_ONCE
-            if not is_untold:
+            if is_created if event.reason in _ABOUT_CREATES else applied.next is not Next.AT_ONCE:
                 self.events.tell(self.writer.key, self.job.metadata, event)
 
     async def _write_status(self, plan: Plan) -> None:

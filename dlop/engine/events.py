@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from dlop.engine.accounting import Account
 from dlop.engine.case import Case
-from dlop.engine.gang import POD_GROUPS, other_schedulers
+from dlop.engine.gang import POD_GROUPS
 from dlop.engine.limits import told
 from dlop.engine.names import Reason
 from dlop.engine.outcome import Outcome, Phase
 from dlop.engine.plan import Deletion, Event, EventType
 from dlop.engine.progress import ReplicaState
 from dlop.engine.record import LastFailure
+from dlop.engine.remarks import remarks_on
 from dlop.engine.starting import Creations
 from dlop.kube.resources import PODS
 
@@ -48,15 +49,12 @@ def of_block(case: Case, outcome: Outcome) -> Iterator[Event]:
         yield Event(EventType.WARNING, blocked.reason, blocked.message)
 
 
-def of_creations(case: Case, creations: Creations) -> Iterator[Event]:
-    """What is created, in one sentence. While creates are refused, nobody knows what will come of them."""
-    if case.snapshot.refusals:
-        return
+def of_creations(creations: Creations) -> Iterator[Event]:
+    """What is created, in one sentence. It is told when it has come true, for creates may be refused or put off."""
     numbers = [_number(things, name) for things, name in ((creations.pods, "pod"), (creations.services, "service")) if things]
     if numbers:
         reason = Reason.CREATED_PODS if creations.pods else Reason.CREATED_SERVICES
         yield Event(EventType.NORMAL, reason, f"Created {' and '.join(numbers)}")
-    yield from _of_other_schedulers(case, creations)
 
 
 def of_deletions(deletions: Sequence[Deletion]) -> Iterator[Event]:
@@ -85,14 +83,10 @@ def of_edits(replaced: Sequence[Deletion]) -> Iterator[Event]:
         yield Event(EventType.NORMAL, Reason.REPLACED_PODS, message)
 
 
-def _of_other_schedulers(case: Case, creations: Creations) -> Iterator[Event]:
-    """Told with the group, for it is made all the same."""
-    gang = case.job.gang
-    if gang is None or not any(creation.resource == gang.resource for creation in creations.others):
-        return
-    for role, scheduler in other_schedulers(gang, case.spec):
-        message = f"{role}: the template names the scheduler {scheduler}, which stays; {gang.scheduler} does not place these pods"
-        yield Event(EventType.WARNING, Reason.OTHER_SCHEDULER, message)
+def of_remarks(case: Case) -> Iterator[Event]:
+    """What there is to say about a spec that is new."""
+    if case.is_edited:
+        yield from (Event(EventType.WARNING, remark.reason, str(remark)) for remark in remarks_on(case.job))
 
 
 def _batch(kind: EventType, reason: str, failures: Sequence[LastFailure], verb: str) -> Iterator[Event]:

@@ -33,7 +33,7 @@ def way_to_rights(name: str) -> str:
     """What to do where the operator lacks rights; `name` is that of those that it is given only when asked for, if it is about these."""
     if not name:
         return "give it the rights that `dlop manifests` prints"
-    return f"give it these rights with `dlop deploy --with {name}` or `kubectl apply -k manifests/kubeflow`"
+    return f"add `--with {name}` to the `dlop deploy` line that was used, or `kubectl apply -f manifests/kubeflow/rights.yaml`"
 
 
 class Reason:
@@ -64,6 +64,8 @@ class Reason:
     NOT_SERVED = "NotServed"
     NOT_LET_IN = "NotLetIn"
     OTHER_SCHEDULER = "OtherScheduler"
+    TOO_FEW_PODS = "TooFewPods"
+    SET_RESTART_POLICY = "SetPodTemplateRestartPolicy"
     DELETED_POD_GROUP = "DeletedPodGroup"
     NAME_TAKEN = "NameTaken"
     BEING_DELETED = "BeingDeleted"

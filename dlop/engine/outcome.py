@@ -104,6 +104,14 @@ class Job(Protocol):
         """The labels that tell a replica's pod from all others."""
         ...
 
+    def pod_restart_policy(self, role: RoleSpec, index: int) -> str:
+        """What the node is to do when a container of a replica's pod ends."""
+        ...
+
+    def template_path(self, role: str) -> str:
+        """Where the pod template of a role stands in the manifest."""
+        ...
+
     def make_pod(self, role: RoleSpec, index: int, *, attempt: int) -> JsonObject:
         """The pod of a replica, complete."""
         ...

@@ -96,7 +96,7 @@ def _begin_anew(case: Case, account: Account, *, since: float, size: str) -> Pla
     progress = restart.from_the_start(account.progress)
     outcome = resizing_of(case, progress, _closed(case, account), since=since, size=size)
     begun_anew = Event(EventType.NORMAL, outcome.reason, outcome.message)
-    told = (*events.of_phase(case.stored.phase, outcome), *events.of_losses(account), begun_anew)
+    told = (*events.of_phase(case.stored.phase, outcome), *events.of_losses(account), *events.of_remarks(case), begun_anew)
     return Plan(status=changed_status(case.job, outcome), events=told)
 
 
@@ -127,7 +127,8 @@ def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | Non
             *events.of_block(case, outcome),
             *events.of_deletions(gone),
             *events.of_edits(edited),
-            *events.of_creations(case, new),
+            *events.of_remarks(case),
+            *events.of_creations(new),
         ),
         look_again_at=earliest(
             None if began is None else next_deadline(case, then, started_at=since, blocked=blocked),

@@ -174,7 +174,8 @@ async def test_without_the_right_to_groups_jobs_say_which_rights_are_missing_and
         view = await kit.submit(job(PyTorchJob))
         await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=5)
         assert "podgroups.scheduling.volcano.sh" in message_of(view, "Blocked")
-        assert "dlop deploy --with gang" in message_of(view, "Blocked")
+        way_out = "add `--with gang` to the `dlop deploy` line that was used, or `kubectl apply -f manifests/kubeflow/rights.yaml`"
+        assert message_of(view, "Blocked").endswith(way_out)
         server.faults.clear()
         await let_in(kit, groups, within_seconds=200)
         await kit.until(view, phase="Running", within_seconds=60)
@@ -269,7 +270,7 @@ async def test_rights_that_are_missing_are_told_also_where_the_definition_was_mi
         await kit.until(view, reached=lambda view: "does not serve" in message_of(view, "Blocked"), within_seconds=5)
         server.faults.fail_before(FORBIDDEN, match=Match(plural="podgroups"), times=100_000)
         await apply(kit.client, [definition(VOLCANO)], say=lambda _: None)
-        await kit.until(view, reached=lambda view: "dlop deploy --with gang" in message_of(view, "Blocked"), within_seconds=200)
+        await kit.until(view, reached=lambda view: "add `--with gang` to" in message_of(view, "Blocked"), within_seconds=200)
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Inqueue"])

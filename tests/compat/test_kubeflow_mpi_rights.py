@@ -18,7 +18,7 @@ from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import all_run, created, job, message_of, mpi_job
 
 FOR_EVER = 1_000_000
-WAY_OUT = "give it these rights with `dlop deploy --with mpi` or `kubectl apply -k manifests/kubeflow`"
+WAY_OUT = "add `--with mpi` to the `dlop deploy` line that was used, or `kubectl apply -f manifests/kubeflow/rights.yaml`"
 
 
 def forbidden(plural: str, *, group: str = "", verb: str = "list") -> JsonObject:

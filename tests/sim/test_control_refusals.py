@@ -47,6 +47,18 @@ async def test_a_quota_that_is_lifted_lets_the_job_go_on() -> None:
 
 
 @virtual_time
+async def test_what_was_refused_at_first_is_told_of_when_it_is_there_and_not_before() -> None:
+    async with world() as w, w.operating():
+        w.faults.fail_before(QUOTA, match=CREATE_PODS, times=1)
+        await w.submit(ring())
+        await a_while(0.5)
+        assert "CreatedPods" not in await w.reasons()
+        await a_while(60)
+        assert len(await w.pods()) == 3
+        assert (await w.reasons())["CreatedPods"] == 1
+
+
+@virtual_time
 async def test_a_refused_create_is_tried_at_once_when_the_spec_changes() -> None:
     async with world() as w, w.operating():
         w.faults.fail_before(QUOTA, match=CREATE_PODS, times=100_000)

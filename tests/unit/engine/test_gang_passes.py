@@ -121,8 +121,24 @@ def test_a_template_with_another_scheduler_is_told_once_and_the_group_is_made_al
     world.settle()
     world.run()
     world.settle()
-    assert reasons(world).count(Reason.OTHER_SCHEDULER) == 1
+    (told,) = [event.message for event in world.events if event.reason == Reason.OTHER_SCHEDULER]
+    path = "spec.replicaSpecs.Trainer.template.spec.schedulerName"
+    assert told == f"{path}: mine stays, and volcano does not place these pods: leave it out if it is to"
     assert {pod["spec"]["schedulerName"] for pod in world.pods.values()} == {"mine"}
+
+
+def test_more_members_than_there_are_pods_are_told_with_the_field_each_time_that_the_spec_is_edited() -> None:
+    world = World(ring(trainers=4, schedulingPolicy={"minAvailable": 3}), options=BY_PLUGINS)
+    world.settle()
+    assert Reason.TOO_FEW_PODS not in reasons(world)
+    world.scale(TRAINER, 2)
+    world.pass_time(3600)
+    (told,) = [event.message for event in world.events if event.reason == Reason.TOO_FEW_PODS]
+    assert told == (
+        "spec.runPolicy.schedulingPolicy.minAvailable: is 3, and the job has 2 pods: "
+        "so many can never be placed together; write at most 2, or leave it out"
+    )
+    assert [group["spec"]["minMember"] for group in world.others.values()] == [3]
 
 
 # --- waiting -------------------------------------------------------------------------------------------------------------

@@ -44,6 +44,19 @@ def test_the_first_pass_makes_services_and_pods_of_attempt_0_and_says_so_once() 
     assert [event.message for event in plan.events] == ["Created 3 pods and 3 services"]
 
 
+def test_a_restart_policy_in_a_template_that_the_pods_do_not_get_is_told_once_for_each_edit() -> None:
+    world = World(ring(helpers=1, policy="ExitCode"))
+    world.spec["replicaSpecs"][TRAINER]["template"]["spec"]["restartPolicy"] = "Always"
+    world.spec["replicaSpecs"][HELPER]["template"]["spec"]["restartPolicy"] = "Never"
+    world.settle()
+    path = "spec.replicaSpecs.Trainer.template.spec.restartPolicy"
+    told = f"{path}: Always has no effect: the restartPolicy of the role is what counts, by which pods get Never"
+    assert [event.message for event in world.events if event.reason == "SetPodTemplateRestartPolicy"] == [told]
+    world.set_image(TRAINER, "example.org/train:2")
+    world.pass_time(60)
+    assert [event.message for event in world.events if event.reason == "SetPodTemplateRestartPolicy"] == [told, told]
+
+
 def test_a_job_runs_as_soon_as_a_replica_that_decides_does() -> None:
     world = World(ring(helpers=1))
     world.settle()

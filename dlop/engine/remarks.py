@@ -1,0 +1,58 @@
+"""What can be run, and may not do what its author had in mind. It is told once for each edit of the spec; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dlop.engine.gang import Gang, other_schedulers
+from dlop.engine.names import Reason
+from dlop.engine.outcome import Job
+from dlop.engine.spec import RoleSpec
+
+_MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One remark on one field."""
+
+    reason: str
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+def remarks_on(job: Job) -> Iterator[Remark]:
+    """All that there is to say about the spec of a job.
+
+    Raises:
+        SpecError: the spec cannot be run at all.
+    """
+    for role in job.spec.roles:
+        yield from _on_restart_policy(job, role)
+    if job.gang is not None:
+        yield from _on_other_schedulers(job, job.gang)
+        yield from _on_min_available(job)
+
+
+def _on_restart_policy(job: Job, role: RoleSpec) -> Iterator[Remark]:
+    given, made = (role.template.get("spec") or {}).get("restartPolicy"), str(job.pod_restart_policy(role, 0))
+    if given and given not in (made, role.restart_policy):
+        message = f"{given} has no effect: the restartPolicy of the role is what counts, by which pods get {made}"
+        yield Remark(Reason.SET_RESTART_POLICY, f"{job.template_path(role.name)}.spec.restartPolicy", message)
+
+
+def _on_other_schedulers(job: Job, gang: Gang) -> Iterator[Remark]:
+    for role, named in other_schedulers(gang, job.spec):
+        message = f"{named} stays, and {gang.scheduler} does not place these pods: leave it out if it is to"
+        yield Remark(Reason.OTHER_SCHEDULER, f"{job.template_path(role)}.spec.schedulerName", message)
+
+
+def _on_min_available(job: Job) -> Iterator[Remark]:
+    asked, pods = job.spec.run_policy.scheduling.min_available, sum(role.replicas for role in job.spec.roles)
+    if asked is not None and asked > pods > 0:
+        message = f"is {asked}, and the job has {pods} pods: so many can never be placed together; write at most {pods}, or leave it out"
+        yield Remark(Reason.TOO_FEW_PODS, _MIN_AVAILABLE, message)
