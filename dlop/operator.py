@@ -18,7 +18,7 @@ from dlop.control.following import Following
 from dlop.control.kinds import Kind
 from dlop.control.machinery import Machinery, Means
 from dlop.declaration import Options
-from dlop.engine.gang import group_resource
+from dlop.engine.gang import POD_GROUPS, group_resource
 from dlop.job import DLJob
 from dlop.kube.client import Client, Limits
 from dlop.kube.garbage import give_back_memory
@@ -239,6 +239,7 @@ def _kind(job_class: type[DLJob], options: Options) -> Kind:
         make_job=lambda found: job_class(found, options=options),
         other_resources=job_class.other_resources + _groups(options),
         passing_resources=job_class.passing_resources,
+        former_resources=tuple(each for each in POD_GROUPS if each not in _groups(options)),
         seen_resources=(PRIORITY_CLASSES,) if options.gang_scheduler_name else (),
         framework_label=job_class.framework_label,
     )

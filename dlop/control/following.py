@@ -11,6 +11,8 @@ import structlog
 from dlop.control.definitions import Definitions
 from dlop.control.kinds import JobKey, Kind
 from dlop.control.machinery import Machinery, Means
+from dlop.control.scope import Scope
+from dlop.engine.names import JOB_UID_LABEL
 from dlop.kube.backoff import Backoff
 from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError
 from dlop.kube.informer import Informer
@@ -35,6 +37,8 @@ class Following:
         self._client = means.reading
         self._rng = means.rng
         self._spawn = spawn
+        kinds = tuple(kinds)
+        self._former = tuple({resource: None for kind in kinds for resource in kind.former_resources})
         self._refused: dict[Kind, asyncio.Event] = {}
         self._arrivals: dict[Kind, asyncio.Task[None]] = {}
         self._followers: dict[Kind, list[asyncio.Task[None]]] = {}
@@ -44,6 +48,7 @@ class Following:
 
     async def run(self) -> None:
         """Follow the definitions; where they may not be watched, this ends soon."""
+        await self._follow_former()
         await self._definitions.run()
 
     @property
@@ -139,6 +144,28 @@ class Following:
         for scope in self._machinery.scopes:
             await scope.wait_synced(kind.all_others)
         return [f"{resource.qualified_name}: {refusal}" for resource, refusal in missing.items()]
+
+    async def _follow_former(self) -> None:
+        """Follow what jobs own from an earlier time, until the operator ends. Where there is nothing, nothing will come."""
+        for scope in self._machinery.scopes:
+            for resource in self._former:
+                if await self._has_any(scope, resource):
+                    informer = scope.add_former(resource)
+                    self._spawn(informer.run(), name=f"informer of former {resource.plural}")
+                    await informer.wait_synced()
+
+    async def _has_any(self, scope: Scope, resource: Resource) -> bool:
+        """Whether jobs own such objects. What is not served or may not be read is for nobody here to remove."""
+        for pause in self._pauses():
+            try:
+                found = await self._client.list(resource, namespace=scope.namespace, label_selector=JOB_UID_LABEL)
+                return bool(found["items"])
+            except (ForbiddenError, NotFoundError):
+                return False
+            except KubeError as error:
+                log.info("the server cannot be asked yet", resource=resource.qualified_name, error=str(error))
+                await asyncio.sleep(pause)
+        return False
 
     def _pauses(self) -> Iterator[float]:
         backoff = Backoff(rng=self._rng, first_seconds=5.0, cap_seconds=60.0, reset_after_seconds=600.0)

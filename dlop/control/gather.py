@@ -59,7 +59,7 @@ def gather(scope: Scope, kind: Kind, found: CustomObject, *, memories: Memories)
 
 def _others(scope: Scope, kind: Kind, uid: str) -> tuple[tuple[Resource, PartialObject], ...]:
     owned: list[tuple[Resource, PartialObject]] = []
-    for resource in kind.other_resources:
+    for resource in kind.other_resources + kind.former_resources:
         cache = scope.cache(resource)
         owned += [] if cache is None else [(resource, child) for child in cache.owned_by(uid)]
     return tuple(owned)

@@ -47,6 +47,8 @@ class Kind:
     """Those of these that go before the job does. They are watched whoever made them: another operator puts no label on them."""
     seen_resources: tuple[Resource, ...] = ()
     """What its jobs look at and do not own. Where it cannot be read they go on without."""
+    former_resources: tuple[Resource, ...] = ()
+    """What its jobs may own from a time when the operator was set up otherwise. It is looked for where it can be read, and only goes."""
     framework_label: str = ""
     """Under which name the counters of Kubeflow's operator count its jobs; empty: they do not."""
 

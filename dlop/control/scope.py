@@ -65,6 +65,10 @@ class Scope:
         wanted = [resource for resource in kind.all_others if resource not in self._informers and resource not in without]
         return [self._follow_other(resource, whoever_made_it=resource in kind.passing_resources) for resource in wanted]
 
+    def add_former(self, resource: Resource) -> Informer[Any]:
+        """The informer of what jobs own from an earlier time: all that matters is that it is there."""
+        return self._follow(resource, PartialObject, self._on_child(resource), label_selector=JOB_UID_LABEL)
+
     def add_jobs(self, kind: Kind) -> Informer[Any]:
         """The informer of the jobs of a kind."""
         return self._follow(kind.resource, CustomObject, self._on_job(kind.resource))

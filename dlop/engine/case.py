@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlop.engine.gang import POD_GROUPS
 from dlop.engine.knowing import by_replica
 from dlop.engine.lazy import lazy
 from dlop.engine.outcome import Job, Phase
@@ -91,8 +92,7 @@ class Case:
     @property
     def passing_resources(self) -> tuple[Resource, ...]:
         """Of what kind those of the other objects are that go when the job holds still or has come to its end."""
-        gang = self.job.gang
-        return self.job.passing_resources if gang is None else (gang.resource, *self.job.passing_resources)
+        return (*POD_GROUPS, *self.job.passing_resources)
 
     @lazy
     def unreadable(self) -> tuple[Resource, ...]:

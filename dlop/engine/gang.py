@@ -18,6 +18,7 @@ from dlop.engine.names import GROUP_ANNOTATION, GROUP_LABEL, TASK_ANNOTATION
 from dlop.engine.requests import Requests, amounts, requests_of, times, total
 from dlop.engine.spec import JobSpec, RoleSpec, SchedulingPolicy
 from dlop.kube.errors import JsonObject
+from dlop.kube.objects import Pod
 from dlop.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS, Resource
 
 VOLCANO = "volcano"
@@ -89,6 +90,15 @@ def marked(pod: JsonObject, gang: Gang, *, role: str) -> JsonObject:
     else:
         metadata = {**metadata, "labels": {**(metadata.get("labels") or {}), GROUP_LABEL: gang.name}}
     return {**pod, "metadata": metadata, "spec": spec}
+
+
+def group_of(pod: Pod) -> tuple[Resource, str] | None:
+    """The group that a pod is marked as a member of, whoever has marked it."""
+    metadata = pod.metadata
+    if name := metadata.annotations.get(GROUP_ANNOTATION):
+        return VOLCANO_POD_GROUPS, name
+    name = metadata.labels.get(GROUP_LABEL, "")
+    return (SCHEDULER_PLUGINS_POD_GROUPS, name) if name else None
 
 
 def other_schedulers(gang: Gang, spec: JobSpec) -> Iterator[tuple[str, str]]:

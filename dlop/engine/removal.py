@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dlop.engine.case import Case
+from dlop.engine.gang import POD_GROUPS, group_of
 from dlop.engine.plan import Deletion
 from dlop.kube.objects import KubeObject, Pod
 from dlop.kube.resources import PODS, SERVICES, Resource
@@ -32,8 +33,12 @@ def passing(case: Case) -> tuple[Deletion, ...]:
 
 
 def passed(case: Case) -> tuple[Deletion, ...]:
-    """To delete those of them that the job does not ask for any more."""
-    return _others(case, lambda place: place not in case.other_places)
+    """To delete those of them that the job does not ask for any more. A group goes after its last pod, which may yet have to be placed."""
+    return _others(case, lambda place: place not in case.other_places and not _has_members(case, place))
+
+
+def _has_members(case: Case, place: tuple[Resource, str]) -> bool:
+    return place[0] in POD_GROUPS and any(group_of(pod) == place for pod in case.snapshot.pods)
 
 
 def _others(case: Case, goes: Callable[[tuple[Resource, str]], bool]) -> tuple[Deletion, ...]:

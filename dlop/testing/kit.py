@@ -106,10 +106,12 @@ class OperatorKit:
 
     # --- the operator ------------------------------------------------------------------------------------------------
 
-    async def start_operator(self, server: ApiServer | None = None, *, settings: Settings = OUTSIDE) -> RunningOperator:
+    async def start_operator(
+        self, server: ApiServer | None = None, *, settings: Settings = OUTSIDE, options: Options | None = None
+    ) -> RunningOperator:
         """Start one more operator on this cluster, by default without a lease, and over an API server of its own.
 
-        What the test does to that server (`server.faults`) nobody but the operator notices.
+        What the test does to that server (`server.faults`) nobody but the operator notices. `options` are those of the kit by default.
         """
         operator = RunningOperator(
             InProcessTransport(server or self.new_server()),
@@ -118,7 +120,7 @@ class OperatorKit:
             rng=self._random(),
             settings=settings,
             identity=f"operator-{len(self.operators)}",
-            options=self._options,
+            options=options or self._options,
         )
         self.operators.append(operator)
         operator.start(on_end=self._changed.set)

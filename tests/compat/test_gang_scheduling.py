@@ -131,6 +131,44 @@ async def test_a_job_made_anew_says_what_holds_the_group_of_the_last_one_and_goe
         await kit.until(view, phase="Running", reached=lambda view: all_run(view) and view.condition("Blocked") is None, within_seconds=30)
 
 
+# --- another scheduler, or none ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [Options(), BY_PLUGINS])
+@virtual_time
+async def test_an_operator_that_is_told_of_another_scheduler_or_none_removes_the_groups_of_the_last_one(options: Options) -> None:
+    async with gang_kit(PyTorchJob) as (kit, groups):
+        await apply(kit.client, [definition(PLUGINS)], say=lambda _: None)
+        kit.script.when("*").run().after(1000).succeed()
+        runs, waits, ends = [await kit.submit(job(PyTorchJob, name=name)) for name in ("runs", "waits", "ends")]
+        for name in ("runs", "ends"):
+            await let_in(kit, groups, name)
+        await until_grouped(kit, groups, "waits")
+        await kit.until(runs, phase="Running", reached=all_run)
+        await kit.operator.stop()
+        await kit.edit(ends, {"spec": {"runPolicy": {"suspend": True}}})
+        await kit.start_operator(options=options)
+        await kit.until(waits, phase="Running", reached=all_run, within_seconds=60)
+        await kit.until(ends, phase="Suspended", within_seconds=60)
+        assert [name for name in ("runs", "waits", "ends") if await groups.get(name) is not None] == ["runs"]
+        await kit.until(runs, phase="Succeeded")
+        await asyncio.sleep(10)
+        assert await groups.get("runs") is None
+
+
+@pytest.mark.parametrize("verb", ["watch", "list"])
+@virtual_time
+async def test_where_there_are_no_groups_or_no_right_to_them_none_are_watched_and_nobody_complains(verb: str) -> None:
+    async with OperatorKit([PyTorchJob, TFJob], operator=False) as kit:
+        await apply(kit.client, [definition(VOLCANO), definition(PLUGINS)], say=lambda _: None)
+        server = kit.new_server()
+        server.faults.fail_before(FORBIDDEN, match=Match(plural="podgroups", verb=verb), times=100_000)
+        running = await kit.start_operator(server)
+        view = await kit.submit(job(PyTorchJob))
+        await kit.until(view, phase="Running", reached=all_run)
+        assert not running.operator.complaints()
+
+
 # --- what may be missing -------------------------------------------------------------------------------------------------
 
 

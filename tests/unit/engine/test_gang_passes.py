@@ -296,6 +296,20 @@ def test_the_group_goes_when_the_job_ends_or_holds_still_and_that_is_told_once(e
     assert reasons(world).count(Reason.DELETED_POD_GROUP) == world.writes["delete ring"] == 1
 
 
+@pytest.mark.parametrize("options", [Options(), BY_PLUGINS])
+def test_a_group_that_nobody_asks_for_any_more_goes_after_its_last_pod(options: Options) -> None:
+    world = running_world()
+    world.options = options
+    world.settle()
+    assert PLACE in world.others
+    assert world.writes["delete ring"] == 0
+    for name in list(world.pods):
+        world.lose(name)
+    world.settle()
+    assert PLACE not in world.others
+    assert len(world.pods) == 2
+
+
 def test_a_resumed_job_has_a_group_again_and_waits_for_it_again() -> None:
     world = running_world()
     suspend(world)
