@@ -43,6 +43,12 @@ def with_two_dashes(words: Iterable[str]) -> list[str]:
     return [f"-{word}" if word.partition("=")[0] in known else word for word in words]
 
 
+def spellings(field: str) -> frozenset[str]:
+    """All flags by which a setting is given, under its own name and under old ones."""
+    new = (flag for row in own.table() if row.field == field for flag in own.flags_of(row))
+    return frozenset((*new, *(old.flag for old in FLAGS if old.becomes is not None and old.becomes.field == field)))
+
+
 def read_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[Settings, list[Note]]:
     """The settings that flags (as `argparse` gives them) and the environment make, and what was made of old names.
 

@@ -207,11 +207,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for row in table():
         default = f"; default {row.default}" if row.default else ""
         meaning = f"{row.meaning} [{row.variable}{default}]".replace("%", "%%")
-        parser.add_argument(*_flags(row), dest=row.field, default=None, metavar=_metavar(row.field), help=meaning, **_manner(row.field))
+        parser.add_argument(*flags_of(row), dest=row.field, default=None, metavar=_metavar(row.field), help=meaning, **_manner(row.field))
 
 
-def _flags(row: Row) -> tuple[str, ...]:
-    """A list may also be given one by one: `--framework a:B --framework c:D`."""
+def flags_of(row: Row) -> tuple[str, ...]:
+    """How a setting is given. A list may also be given one by one: `--framework a:B --framework c:D`."""
     return (row.flag, row.flag.removesuffix("s")) if _is_list(row.field) else (row.flag,)
 
 

@@ -32,7 +32,8 @@ def main(arguments: Sequence[str]) -> int:
     from dlop.manifests.deployment import namespace  # noqa: PLC0415
     from dlop.manifests.whole import operator  # noqa: PLC0415
 
-    chosen = replace(chosen_deployment(options), rights=chosen_rights(options, kinds), flags=operator_flags(options.flags))
+    rights = chosen_rights(options, kinds)
+    chosen = replace(chosen_deployment(options), rights=rights, flags=operator_flags(options.flags, rights=rights))
 
     async def deploy(client: Client) -> None:
         await ensure_namespace(client, namespace(chosen.namespace), say=say)
