@@ -36,13 +36,15 @@ class SchemaError(Exception):
     """A model says something that a structural schema cannot say."""
 
 
-def rule(expression: str, message: str, *, field_path: str | None = None, reason: str | None = None) -> JsonObject:
+def rule(
+    expression: str, message: str, *, field_path: str | None = None, reason: str | None = None, told: str | None = None
+) -> JsonObject:
     """A CEL rule for `x-kubernetes-validations`. `self` is the value that the schema describes.
 
     The refusal names the field at `field_path` from there, and calls it invalid, or what `reason` says: FieldValueRequired,
-    FieldValueForbidden, FieldValueDuplicate.
+    FieldValueForbidden, FieldValueDuplicate. `told` is an expression for the message; `message` is told where that says nothing.
     """
-    optional = {"fieldPath": field_path, "reason": reason}
+    optional = {"messageExpression": told, "fieldPath": field_path, "reason": reason}
     return {"rule": expression, "message": message, **{name: value for name, value in optional.items() if value is not None}}
 
 

@@ -39,7 +39,8 @@ def _of_new(place: JsonObject, value: str, path: str, *, guard: str = "") -> Ite
     for rule in place.get(_RULES, ()):
         if not _is_of_changes(rule):
             expression = f"has(self.status) || {guard}({_SELF.sub(value, rule['rule'])})"
-            yield {**rule, "rule": expression, "fieldPath": path + rule.get("fieldPath", "")}
+            told = {name: _SELF.sub(value, text) for name, text in rule.items() if name == "messageExpression"}
+            yield {**rule, **told, "rule": expression, "fieldPath": path + rule.get("fieldPath", "")}
 
 
 def _of_changes(place: JsonObject) -> JsonObject:

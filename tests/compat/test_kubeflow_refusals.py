@@ -60,7 +60,7 @@ def refused_of(kind: type[DLJob]) -> Iterator[tuple[str, JsonObject, str]]:
     """What no kind takes."""
     field, leading, whole = kind.replica_specs_field, LEADING.get(kind, "Worker"), small(kind)
     place = f"spec.{field}.{leading}.template.spec.containers"
-    roles = "Master, Worker" if kind in (PyTorchJob, XGBoostJob) else ""
+    roles = "Launcher, Worker" if kind is MPIJob else ", ".join(role.name for role in kind.replica_types)
 
     def container(job: JsonObject) -> JsonObject:
         found: JsonObject = job["spec"][field][leading]["template"]["spec"]["containers"][0]
@@ -73,7 +73,7 @@ def refused_of(kind: type[DLJob]) -> Iterator[tuple[str, JsonObject, str]]:
     yield "no replica specs", changed(whole, lambda job: job["spec"].pop(field)), f"spec.{field}: Required value"
     yield "no roles", changed(whole, lambda job: job["spec"].update({field: {}})), f"spec.{field}: Invalid value"
     odd = changed(whole, lambda job: job["spec"][field].update(Captain=job["spec"][field][leading]))
-    yield "an unknown role", odd, f"spec.{field}: Invalid value: must be one of {roles}"
+    yield "an unknown role", odd, f"spec.{field}: Invalid value: must be one of {roles}, not Captain"
     yield "no list of containers", changed(whole, lambda job: pod(job).pop("containers")), f"{place}: Required value"
     yield "no container", changed(whole, lambda job: pod(job).update(containers=[])), f"{place}: Invalid value"
     yield "no image", changed(whole, lambda job: container(job).pop("image")), f"{place}[0].image: Required value"
@@ -97,7 +97,7 @@ OF_ALL: dict[str, Case] = {f"{kind.job_type.kind}: {name}": (job, words) for kin
 
 REFUSED: dict[str, Case] = {
     **OF_ALL,
-    "another case": (manifest(JAXJob, {"worker": 1}), "spec.jaxReplicaSpecs: Invalid value: must be one of Worker"),
+    "another case": (manifest(JAXJob, {"worker": 1}), "spec.jaxReplicaSpecs: Invalid value: must be one of Worker, not worker"),
     # PyTorchJob
     "two masters": (manifest(PyTorchJob, {"Master": 2}), "spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1"),
     "no master": (manifest(PyTorchJob, {"Master": 0, "Worker": 1}), "spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1"),
@@ -145,7 +145,7 @@ REFUSED: dict[str, Case] = {
     ),
     "a launcher in small letters": (
         changed(mpi_job(), lambda job: job["spec"]["mpiReplicaSpecs"].update(launcher=job["spec"]["mpiReplicaSpecs"]["Worker"])),
-        "spec.mpiReplicaSpecs: Invalid value: must be one of Launcher, Worker",
+        "spec.mpiReplicaSpecs: Invalid value: must be one of Launcher, Worker, not launcher",
     ),
     "a command for a container": (mpi_job(mainContainer="main; rm -rf /"), "spec.mainContainer: Invalid value"),
     "slots below none": (mpi_job(slotsPerWorker=-1), "spec.slotsPerWorker: Invalid value"),
@@ -182,7 +182,7 @@ CHANGES: dict[str, tuple[JsonObject, JsonObject, str]] = {
     "a role that there is not": (
         small(JAXJob),
         {"spec": {"jaxReplicaSpecs": {"Captain": role(JAXJob)}}},
-        "spec.jaxReplicaSpecs: Invalid value: must be one of Worker",
+        "spec.jaxReplicaSpecs: Invalid value: must be one of Worker, not Captain",
     ),
     "the launcher": (mpi_job(), {"spec": {"mpiReplicaSpecs": {"Launcher": None}}}, "spec.mpiReplicaSpecs[Launcher]: Required value"),
 }

@@ -63,13 +63,16 @@ def with_roles(
     """
     names = tuple(names)
     known = f"role.lowerAscii() in {_listed(name.lower() for name in names)}" if any_case else f"role in {_listed(names)}"
+    message = f"must be one of {', '.join(names)}"
+    # All of them in one message would cost more than the API server allows: nothing bounds the length of a key.
+    culprit = f"'{message}, not ' + self.filter(role, !({known}))[0]"
     roles = Field(
         alias=field,
         min_length=1,
         # Without an upper bound, the API server would not know what the rules may cost.
         max_length=_MOST_ROLES,
         description=f"The replicas of each role: {', '.join(names)}.",
-        json_schema_extra=with_rules(rule(f"self.all(role, {known})", f"must be one of {', '.join(names)}")),
+        json_schema_extra=with_rules(rule(f"self.all(role, {known})", message, told=culprit)),
     )
     fields: dict[str, Any] = {"replica_specs": (Annotated[dict[str, _replica_spec(container)], roles], ...)}  # type: ignore[misc]
     found: type[KubeflowSpec] = create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
