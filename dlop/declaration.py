@@ -114,6 +114,8 @@ class Rights:
 
     name: str
     rules: tuple[JsonObject, ...]
+    cluster_rules: tuple[JsonObject, ...] = ()
+    """Those for what is in no namespace. An operator of single namespaces, which has Roles only, does without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

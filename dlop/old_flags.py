@@ -104,7 +104,11 @@ FLAGS = (
     ),
     OldFlag("namespace", "is --namespaces; empty for all"),
     OldFlag("gang-scheduler-name", "is the same"),
-    OldFlag("controller-threads", "is --workers, so many for each kind that is looked after", Translation("workers", _workers)),
+    OldFlag(
+        "controller-threads",
+        "is --workers, so many for each kind that --enable-scheme names, or for all seven",
+        Translation("workers", _workers),
+    ),
     OldFlag("kube-api-qps", "is the same; without it nothing is limited, which is faster"),
     OldFlag("kube-api-burst", "is the same, together with --kube-api-qps"),
     OldFlag(

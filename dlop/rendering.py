@@ -1,6 +1,7 @@
 """What a manifest would become: the pods, services and other objects of its jobs, without a cluster.
 
-Names may depend on the job's uid, which only a cluster can give. Rendered objects have a uid of zeros in its place.
+Names may depend on the job's uid, which only a cluster can give. Rendered objects have a uid of zeros in its place. So it is with
+the end of a name that is generated.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.registry import Registry, RegistryError
 
 NO_UID = "00000000-0000-0000-0000-000000000000"
+NO_SUFFIX = "xxxxx"
 # What the API server takes as the name of an object.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_NAME = 253
@@ -64,6 +66,8 @@ def _metadata(given: Any, namespace: str) -> ObjectMeta:
     except msgspec.ValidationError as error:
         said, _, place = str(error).partition(" - at `$")
         raise RenderError(f"metadata{place.rstrip('`')}: {said[:1].lower()}{said[1:]}.") from error
+    if not metadata.name and isinstance(prefix := given.get("generateName"), str) and prefix:
+        metadata = msgspec.structs.replace(metadata, name=f"{prefix}{NO_SUFFIX}")
     if not metadata.name:
         raise RenderError("metadata.name: is missing.")
     if len(metadata.name) > _LONGEST_NAME or not _NAME.fullmatch(metadata.name):

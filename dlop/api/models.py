@@ -10,13 +10,17 @@ newer than dlop reaches the pods.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from dlop.api.schema import rule, with_rules
 from dlop.engine.spec import Problem, RestartScope
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """How many of something, or how many seconds."""
@@ -151,7 +155,7 @@ class ReplicaModel(ApiModel):
 
 def problems_of(error: ValidationError, *, under: str = "spec") -> tuple[Problem, ...]:
     """What a model found wrong, field by field, as a path from the object's top."""
-    return tuple(Problem(_path(under, found["loc"]), _sentence(found["msg"])) for found in error.errors(include_url=False))
+    return tuple(Problem(_path(under, found["loc"]), _sentence(found)) for found in error.errors(include_url=False))
 
 
 def _path(under: str, location: tuple[int | str, ...]) -> str:
@@ -159,5 +163,8 @@ def _path(under: str, location: tuple[int | str, ...]) -> str:
     return under + "".join(steps)
 
 
-def _sentence(message: str) -> str:
+def _sentence(found: ErrorDetails) -> str:
+    message, given = found["msg"], found["input"]
+    if found["type"] == "string_type" and isinstance(given, bool | int | float):
+        return f"must be a text: write it in quotes, '{json.dumps(given)}'"
     return "is missing" if message == "Field required" else message[:1].lower() + message[1:]

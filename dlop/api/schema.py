@@ -36,9 +36,7 @@ class SchemaError(Exception):
     """A model says something that a structural schema cannot say."""
 
 
-def rule(
-    expression: str, message: str, *, field_path: str | None = None, reason: str | None = None, told: str | None = None
-) -> JsonObject:
+def rule(expression: str, message: str, *, field_path: str | None = None, reason: str | None = None, told: str | None = None) -> JsonObject:
     """A CEL rule for `x-kubernetes-validations`. `self` is the value that the schema describes.
 
     The refusal names the field at `field_path` from there, and calls it invalid, or what `reason` says: FieldValueRequired,

@@ -47,8 +47,9 @@ def _render_file(name: str, registry: Registry, *, namespace: str) -> Iterator[J
 
 
 def _render(document: Document, registry: Registry, *, namespace: str) -> list[JsonObject]:
+    from dlop.engine.remarks import remarks_on  # noqa: PLC0415
     from dlop.engine.spec import SpecError  # noqa: PLC0415
-    from dlop.rendering import RenderError, render  # noqa: PLC0415
+    from dlop.rendering import RenderError, job_of, render  # noqa: PLC0415
 
     try:
         found = render(document.content, registry, namespace=namespace)
@@ -63,6 +64,8 @@ def _render(document: Document, registry: Registry, *, namespace: str) -> list[J
         raise CommandError("\n  ".join([f"{document.name} asks for what an API server refuses:", *lines]))
     for path in overlooked:
         say(f"{document.place(path)}: {path}: the kind has no such field; it has no effect, and an API server refuses or drops it")
+    for remark in remarks_on(job_of(document.content, registry, namespace=namespace)):
+        say(f"{document.place(remark.path)}: {remark}")
     return found
 
 

@@ -19,6 +19,8 @@ PROBES_PORT = 8080
 _USER_ID = 65_532
 _LABELS = {"app.kubernetes.io/name": MANAGER}
 _SELECTOR = {**_LABELS, "app.kubernetes.io/component": "operator"}
+# How a Prometheus that looks for annotations finds the metrics, as it found those of Kubeflow's operator.
+_SCRAPED = {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": str(PROBES_PORT)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ def metrics_service(chosen: Deployed) -> JsonObject:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": f"{MANAGER}-metrics", "namespace": chosen.namespace, "labels": dict(_SELECTOR)},
+        "metadata": {"name": f"{MANAGER}-metrics", "namespace": chosen.namespace, "labels": dict(_SELECTOR), "annotations": dict(_SCRAPED)},
         "spec": {
             "selector": dict(_SELECTOR),
             "ports": [{"name": "http", "port": PROBES_PORT, "targetPort": "http", "protocol": "TCP"}],

@@ -19,7 +19,7 @@ _POD_GROUPS: JsonObject = {
     "verbs": ["get", "list", "watch", "create", "patch", "delete"],
 }
 _PRIORITY_CLASSES: JsonObject = {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get", "list", "watch"]}
-GANG = Rights(GANG_RIGHTS, (_POD_GROUPS, _PRIORITY_CLASSES))
+GANG = Rights(GANG_RIGHTS, (_POD_GROUPS,), cluster_rules=(_PRIORITY_CLASSES,))
 """For `--gang-scheduler-name`, whatever the kinds are."""
 
 

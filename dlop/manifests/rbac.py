@@ -94,12 +94,13 @@ def in_namespaces(kinds: Iterable[KindWithRights], account: Account, namespaces:
 
 
 def given(rights: Iterable[Rights], account: Account, namespaces: Sequence[str] = ()) -> list[JsonObject]:
-    """Rights that were asked for by name: in these namespaces, or in all when none is named."""
+    """Rights that were asked for by name: in these namespaces, by Roles only, or in all when none is named."""
     found: list[JsonObject] = []
     for each in rights:
         name, rules = f"{MANAGER}-{each.name}", [dict(rule) for rule in each.rules]
         here = [_role("Role", name, rules, namespace=namespace) for namespace in namespaces]
-        for role in here or [_role("ClusterRole", name, rules)]:
+        everywhere = _role("ClusterRole", name, [*rules, *map(dict, each.cluster_rules)])
+        for role in here or [everywhere]:
             found += [role, _binding(role, account)]
     return found
 

@@ -14,6 +14,9 @@ import yaml
 
 from dlop.cli import COMMANDS, main
 from dlop.kube.errors import JsonObject
+from dlop.manifests.deployment import Deployed, metrics_service
+from dlop.manifests.whole import operator
+from dlop.registry import load_registry
 
 ROOT = Path(__file__).resolve().parents[3]
 FRAMEWORK = ("--framework", "tests.kinds_for_crds:WithRules")
@@ -158,6 +161,24 @@ def test_rights_that_go_far_are_printed_only_when_asked_for_and_in_roles_of_thei
     assert chosen["dlop-gang"] == {"podgroups", "priorityclasses"}
 
 
+def test_an_operator_of_one_namespace_has_no_rights_outside_of_it_and_roles_grant_nothing_that_is_in_no_namespace() -> None:
+    chosen = Deployed(namespace="lab", watched_namespaces=("lab",), rights=("mpi", "gang"))
+    found = operator(tuple(load_registry()), chosen)
+    assert not [each["metadata"]["name"] for each in found if each["kind"].startswith("ClusterRole")]
+    (gang,) = [each for each in found if (each["kind"], each["metadata"]["name"]) == ("Role", "dlop-gang")]
+    assert [rule["resources"] for rule in gang["rules"]] == [["podgroups"]]
+
+
+def test_prometheus_finds_the_metrics_by_the_annotations_that_it_always_had() -> None:
+    service = metrics_service(Deployed())
+    (port,) = service["spec"]["ports"]
+    assert service["metadata"]["annotations"] == {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/path": "/metrics",
+        "prometheus.io/port": str(port["port"]),
+    }
+
+
 def test_the_manifests_of_the_repository_are_up_to_date() -> None:
     assert main(["manifests", "--check", str(ROOT / "manifests")]) == 0
 
@@ -223,6 +244,40 @@ def test_what_the_definition_refuses_is_told_with_file_line_and_path(manifest: P
     assert f"{manifest}:4: metadata.name: Invalid value: " in captured.err
     assert f"{manifest}:7: spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1" in captured.err
     assert f"{manifest}:8: spec.pytorchReplicaSpecs[Worker].replicas: Forbidden: must be at least 1" in captured.err
+
+
+PYTORCH = """\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata:
+  generateName: train-
+spec:
+  nprocPerNode: 2
+  pytorchReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: pytorch, image: trainer:1}]
+"""
+
+
+def test_a_number_where_a_text_belongs_is_to_be_put_into_quotes(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest.write_text(PYTORCH)
+    assert main(["render", str(manifest)]) == 1
+    assert f"{manifest}:6: spec.nprocPerNode: must be a text: write it in quotes, '2'" in capsys.readouterr().err
+
+
+def test_a_field_that_has_no_effect_where_it_stands_is_told_and_a_name_may_be_generated(
+    manifest: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest.write_text(PYTORCH.replace("nprocPerNode: 2", 'nprocPerNode: "2"'))
+    assert main(["render", str(manifest)]) == 0
+    captured = capsys.readouterr()
+    path = "spec.pytorchReplicaSpecs.Worker.template.spec.restartPolicy"
+    told = f"{manifest}:11: {path}: Never has no effect: the restartPolicy of the role is what counts, by which pods get OnFailure"
+    assert captured.err.splitlines() == [told]
+    assert [found["metadata"]["name"] for found in objects(captured.out)] == ["train-xxxxx-worker-0"] * 2
 
 
 BAD_FILES = {

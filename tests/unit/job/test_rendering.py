@@ -37,6 +37,11 @@ def test_the_uid_that_only_a_cluster_can_give_is_zeros() -> None:
     assert {each["metadata"]["ownerReferences"][0]["uid"] for each in render(manifest(), REGISTRY)} == {NO_UID}
 
 
+def test_the_end_of_a_generated_name_that_only_a_cluster_can_give_is_crosses() -> None:
+    names = [each["metadata"]["name"] for each in render(manifest(metadata={"generateName": "train-"}), REGISTRY)]
+    assert names[:2] == ["train-xxxxx-leader-0", "train-xxxxx-follower-0"]
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
