@@ -54,6 +54,20 @@ def test_who_comes_from_kubeflows_operator_gets_the_rights_for_mpi_jobs_and_gang
     assert kubectl("get", "clusterrolebinding", "dlop-mpi", "-o", subject) == "ServiceAccount dlop-system/dlop"
 
 
+def test_the_rights_alone_can_be_applied_to_an_operator_that_runs_and_leave_its_deployment_as_it_is(kubectl: Kubectl) -> None:
+    kubectl("apply", "-k", str(ROOT / "manifests" / "cluster-wide"))
+    flags = '[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--gang-scheduler-name=volcano"}]'
+    kubectl("patch", "deployment", "dlop", "-n", "dlop-system", "--type", "json", "--patch", flags)
+    applied = kubectl("apply", "-f", str(ROOT / "manifests" / "kubeflow" / "rights.yaml")).splitlines()
+    assert {line.split("/")[0] for line in applied} == {
+        "clusterrole.rbac.authorization.k8s.io",
+        "clusterrolebinding.rbac.authorization.k8s.io",
+    }
+    for verb, resource in (("list", "priorityclasses.scheduling.k8s.io"), ("create", "pods/exec")):
+        assert kubectl("auth", "can-i", verb, resource, "--as", "system:serviceaccount:dlop-system:dlop").strip() == "yes"
+    assert "volcano" in kubectl("get", "deployment", "dlop", "-n", "dlop-system", "-o", "jsonpath={.spec.template.spec.containers[0].args}")
+
+
 def test_an_operator_of_one_namespace_is_applied_where_the_overlay_says(kubectl: Kubectl, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     base = ROOT / "manifests" / "one-namespace" / "operator.yaml"

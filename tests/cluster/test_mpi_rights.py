@@ -69,7 +69,7 @@ async def test_an_mpi_job_tells_what_rights_the_operator_lacks_and_runs_when_it_
             blocked = await until(place.admin, namespace, "Blocked")
             assert blocked["reason"] == "MissingRights"
             assert "rolebindings.rbac.authorization.k8s.io" in blocked["message"]
-            assert "`dlop deploy --with mpi`" in blocked["message"]
+            assert "add `--with mpi` to the `dlop deploy` line that was used" in blocked["message"]
             assert (await place.admin.list(PODS, namespace=namespace))["items"] == []
             assert MPIJob.optional_rights is not None
             await apply(place.admin, given([MPIJob.optional_rights], place.chosen.account, [namespace]), say=lambda _: None)
