@@ -329,11 +329,6 @@ class DLJob(StoredJob, ABC):
         """How the operator comes by the rights that it needs for this kind."""
         return way_to_rights("" if self.optional_rights is None else self.optional_rights.name)
 
-    def template_path(self, role: str) -> str:
-        """Where the pod template of a role stands in the manifest: beside the number of its replicas."""
-        place = (self.replicas_path(role) or ())[:-1]
-        return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place) + ".template"
-
     def make_pod(self, role: RoleSpec, index: int, *, attempt: int) -> JsonObject:
         """The pod of a replica, complete."""
         return Replica(self, role, index, attempt=attempt).pod()

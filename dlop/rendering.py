@@ -66,7 +66,7 @@ def _metadata(given: Any, namespace: str) -> ObjectMeta:
     except msgspec.ValidationError as error:
         said, _, place = str(error).partition(" - at `$")
         raise RenderError(f"metadata{place.rstrip('`')}: {said[:1].lower()}{said[1:]}.") from error
-    if not metadata.name and isinstance(prefix := given.get("generateName"), str) and prefix:
+    if not metadata.name and isinstance(prefix := (given or {}).get("generateName"), str) and prefix:
         metadata = msgspec.structs.replace(metadata, name=f"{prefix}{NO_SUFFIX}")
     if not metadata.name:
         raise RenderError("metadata.name: is missing.")

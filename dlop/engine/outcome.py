@@ -108,8 +108,8 @@ class Job(Protocol):
         """What the node is to do when a container of a replica's pod ends."""
         ...
 
-    def template_path(self, role: str) -> str:
-        """Where the pod template of a role stands in the manifest."""
+    def replicas_path(self, role: str) -> tuple[str | int, ...] | None:
+        """Where in the spec the number of replicas of a role stands, and beside it its pod template; None: the job has no such role."""
         ...
 
     def make_pod(self, role: RoleSpec, index: int, *, attempt: int) -> JsonObject:

@@ -42,13 +42,13 @@ def _on_restart_policy(job: Job, role: RoleSpec) -> Iterator[Remark]:
     given, made = (role.template.get("spec") or {}).get("restartPolicy"), str(job.pod_restart_policy(role, 0))
     if given and given not in (made, role.restart_policy):
         message = f"{given} has no effect: the restartPolicy of the role is what counts, by which pods get {made}"
-        yield Remark(Reason.SET_RESTART_POLICY, f"{job.template_path(role.name)}.spec.restartPolicy", message)
+        yield Remark(Reason.SET_RESTART_POLICY, f"{_template(job, role.name)}.spec.restartPolicy", message)
 
 
 def _on_other_schedulers(job: Job, gang: Gang) -> Iterator[Remark]:
     for role, named in other_schedulers(gang, job.spec):
         message = f"{named} stays, and {gang.scheduler} does not place these pods: leave it out if it is to"
-        yield Remark(Reason.OTHER_SCHEDULER, f"{job.template_path(role)}.spec.schedulerName", message)
+        yield Remark(Reason.OTHER_SCHEDULER, f"{_template(job, role)}.spec.schedulerName", message)
 
 
 def _on_min_available(job: Job) -> Iterator[Remark]:
@@ -56,3 +56,9 @@ def _on_min_available(job: Job) -> Iterator[Remark]:
     if asked is not None and asked > pods > 0:
         message = f"is {asked}, and the job has {pods} pods: so many can never be placed together; write at most {pods}, or leave it out"
         yield Remark(Reason.TOO_FEW_PODS, _MIN_AVAILABLE, message)
+
+
+def _template(job: Job, role: str) -> str:
+    """Where the pod template of a role stands: beside the number of its replicas."""
+    place = (job.replicas_path(role) or ())[:-1]
+    return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place) + ".template"

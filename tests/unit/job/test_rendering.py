@@ -48,6 +48,7 @@ def test_the_end_of_a_generated_name_that_only_a_cluster_can_give_is_crosses() -
         ([], "a manifest must be an object with apiVersion, kind, metadata and spec."),
         (manifest(kind="Nothing"), "example.org/v1 Nothing is not a kind that dlop knows."),
         (manifest(metadata={}), "metadata.name: is missing."),
+        (manifest(metadata=None), "metadata.name: is missing."),
         (manifest(metadata={"name": 3}), "metadata.name: expected `str`, got `int`"),
         (manifest(spec=pair_spec(image="")), "train: spec.replicaSpecs.Leader.template.spec.containers[0].image: is missing"),
         (manifest(spec=None), "train: spec.replicaSpecs: must name at least one role"),
