@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dlop.conditions import end_in_conditions, phase_in_conditions, with_block, write_conditions, write_replica_statuses, write_times
 from dlop.declaration import ContainerProperties, JobType, Options, ReplicaType, Rights, check_declaration
 from dlop.dialect import read_roles, read_run_policy, service_port
 from dlop.engine.gang import Gang
+from dlop.engine.lazy import lazy
 from dlop.engine.limits import told
 from dlop.engine.names import JOB_NAME_LABEL, MANAGER, REPLICA_INDEX_LABEL, REPLICA_TYPE_LABEL, Reason, way_to_rights
 from dlop.engine.outcome import Outcome, Phase, Verdict
@@ -318,7 +318,7 @@ class DLJob(StoredJob, ABC):
 
         return plan(self, snapshot, now=now)
 
-    @cached_property
+    @lazy
     def size(self) -> str:
         """How many replicas there are, as far as each of them is told."""
         fixed = self.fixed_roles()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import msgspec
 
 from dlop.declaration import Options
+from dlop.engine.lazy import lazy
 from dlop.engine.spec import CleanPodPolicy, JobSpec, Problem, SpecError
 from dlop.generated import problems_by_model
 from dlop.kube.errors import JsonObject
@@ -110,7 +110,7 @@ class StoredJob(ABC):
         spec = replace(found.spec, run_policy=policy)
         return spec if found.problems else self.fill_in(spec)
 
-    @cached_property
+    @lazy
     def _reading(self) -> Reading:
         data = bytes(self._found.spec)
         return _readings.get(type(self), data) or _readings.keep(type(self), data, self._read(msgspec.json.decode(data)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import Annotated, Literal
 
 import pydantic
@@ -38,6 +37,7 @@ from dlop.api.crd import AGE, Column
 from dlop.api.models import Count, OpenModel, Port, Replicas, RestartedPodTemplate, RunPolicyModel
 from dlop.api.schema import rule, with_rules
 from dlop.dialect import listed_at, read_listed_roles, read_run_policy
+from dlop.engine.lazy import lazy
 from dlop.engine.record import Blocked
 from dlop.kube.errors import JsonObject
 from dlop.naming import dns_label, fingerprint, label_value
@@ -207,12 +207,12 @@ class MXJob(DLJob):
                 "spec.terminationPolicy.chief.replicaIndex", f"must be less than {role.replicas}, the number of replicas of {name}"
             )
 
-    @cached_property
+    @lazy
     def runtime_id(self) -> str:
         """The part of names that tells this job from earlier ones of its name: given, or made of the job's uid."""
         return _given_runtime_id(Field("spec", self.raw_spec)) or fingerprint(self.metadata.uid, length=4)
 
-    @cached_property
+    @lazy
     def chief(self) -> tuple[str, int]:
         """The role and the index of the replica that decides."""
         return _chief(Field("spec", self.raw_spec))

@@ -9,17 +9,19 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 from dlop import CleanPodPolicy, DLJob, Outcome, Phase, Progress, ReplicaState, RestartPolicy, RoleProgress, RoleSpec, Verdict
+from dlop.engine.lazy import lazy
 from dlop.engine.names import MANAGER, Reason
 from dlop.frameworks.kubeflow.models import TRAINING_OPERATOR
 from dlop.frameworks.kubeflow.older_words import in_todays_words
 from dlop.kube.errors import JsonObject
 from dlop.naming import label_value
 
-_LABELS = "training.kubeflow.org"
+_OPERATOR_NAME, _JOB_NAME, _REPLICA_TYPE, _REPLICA_INDEX, _JOB_ROLE = (
+    f"training.kubeflow.org/{name}" for name in ("operator-name", "job-name", "replica-type", "replica-index", "job-role")
+)
 _LIMITS = (Reason.BACKOFF_LIMIT_EXCEEDED, Reason.DEADLINE_EXCEEDED)
 
 
@@ -44,18 +46,18 @@ class KubeflowJob(DLJob, ABC):
     def role_labels(self, role: RoleSpec) -> Mapping[str, str]:
         """The operator, the job and the role."""
         return {
-            f"{_LABELS}/operator-name": f"{self.job_type.kind.lower()}-controller",
-            f"{_LABELS}/job-name": label_value(self.metadata.name),
-            f"{_LABELS}/replica-type": role.name.lower(),
+            _OPERATOR_NAME: f"{self.job_type.kind.lower()}-controller",
+            _JOB_NAME: label_value(self.metadata.name),
+            _REPLICA_TYPE: role.name.lower(),
         }
 
     def labels(self, role: RoleSpec, index: int) -> Mapping[str, str]:
         """Those of the role, and the index."""
-        return {**self.role_labels(role), f"{_LABELS}/replica-index": str(index)}
+        return {**self.role_labels(role), _REPLICA_INDEX: str(index)}
 
     def pod_labels(self, role: RoleSpec, index: int) -> Mapping[str, str]:
         """A mark for the pod whose log is that of the job."""
-        return {f"{_LABELS}/job-role": "master"} if self.is_master(role, index) else {}
+        return {_JOB_ROLE: "master"} if self.is_master(role, index) else {}
 
     def is_master(self, role: RoleSpec, index: int) -> bool:
         """Whether a replica is the one that clients ask for the log of the job."""
@@ -71,7 +73,7 @@ class KubeflowJob(DLJob, ABC):
         found = self.spec.role(role)
         return (self.port(found) if found is not None else None) or self.container_properties.port or 0
 
-    @cached_property
+    @lazy
     def total_replicas(self) -> int:
         """All replicas that the job asks for."""
         return sum(role.replicas for role in self.spec.roles)
@@ -86,7 +88,7 @@ class KubeflowJob(DLJob, ABC):
         """Whether workers may come and go while the job runs."""
         return False
 
-    @cached_property
+    @lazy
     def leading_role(self) -> str | None:
         """The role that leads this job; None when it has no such role."""
         return next((name for name in self.leading_roles if self.spec.role(name) is not None), None)

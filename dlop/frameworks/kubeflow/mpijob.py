@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 
 from dlop import ContainerProperties, Creation, Field, JobSpec, JobType, Outcome, Progress, Replica, ReplicaState, ReplicaType, RoleSpec
 from dlop.api.crd import AGE, LAST_FAILURE, STATE_BY_CONDITIONS
+from dlop.engine.lazy import lazy
 from dlop.engine.spec import RestartPolicy
 from dlop.frameworks.kubeflow import mpi_model, mpi_objects, mpi_pods, mpi_scripts
 from dlop.frameworks.kubeflow.base import KubeflowJob
@@ -103,7 +103,7 @@ class MPIJob(KubeflowJob):
         names = [self._workers[index] for index in running]
         return mpi_scripts.scripts(Field("spec", self.raw_spec), workers=self._workers, running=names, launcher=launcher)
 
-    @cached_property
+    @lazy
     def _belongings(self) -> mpi_objects.Belongings:
         name = self.metadata.name
         launcher = object_name(name, "-launcher")
@@ -113,7 +113,7 @@ class MPIJob(KubeflowJob):
     def _owned(self, name: str) -> JsonObject:
         return {**self.owned(name), "labels": {"app": label_value(self.metadata.name)}}
 
-    @cached_property
+    @lazy
     def _workers(self) -> list[str]:
         found = self.spec.role("Worker")
         return [] if found is None else [self.replica_name(found, index) for index in range(found.replicas)]

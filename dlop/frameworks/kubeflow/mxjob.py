@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from dlop import ContainerProperties, Field, JobType, Replica, ReplicaType, RestartPolicy, RoleSpec
+from dlop.engine.lazy import lazy
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.models import KubeflowSpec, at_most_one, rules_of_spec, with_roles
 
@@ -69,7 +69,7 @@ class MXJob(KubeflowJob):
     def _config(self, replica: Replica) -> dict[str, Any]:
         return {**self._cluster, "task": {"type": replica.role.lower(), "index": replica.index}}
 
-    @cached_property
+    @lazy
     def _cluster(self) -> dict[str, msgspec.Raw]:
         """What is the same for all replicas, written once."""
         found = sorted(self.spec.roles, key=lambda role: role.name.lower())

@@ -6,9 +6,9 @@ Each pod is told its place twice: as `torch.distributed` reads it (`MASTER_ADDR`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 
 from dlop import ContainerProperties, Creation, Field, JobType, Progress, Replica, ReplicaState, ReplicaType
+from dlop.engine.lazy import lazy
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.elastic import AUTOSCALER_RULES, ELASTIC_RULES, ElasticPolicyModel, autoscalers, has_bounds, rendezvous
 from dlop.frameworks.kubeflow.init_containers import init_containers
@@ -78,16 +78,16 @@ class PyTorchJob(KubeflowJob):
         added, spec = init_containers(self.options, master=self.host("Master")), pod["spec"]
         return {**pod, "spec": {**spec, "initContainers": [*(spec.get("initContainers") or []), *added]}} if added else pod
 
-    @property
+    @lazy
     def _elastic(self) -> Field:
         return Field("spec", self.raw_spec).get("elasticPolicy")
 
-    @property
+    @lazy
     def _processes_per_node(self) -> str:
         given = Field("spec", self.raw_spec).get("nprocPerNode").text()
         return given or ("" if self._elastic.get("nProcPerNode").value is not None else "auto")
 
-    @cached_property
+    @lazy
     def _told_to_all(self) -> dict[str, str]:
         return {"PYTHONUNBUFFERED": "1", **self._led_by_master(), **self._processes(), **self._nodes()}
 

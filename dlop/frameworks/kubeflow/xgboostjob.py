@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 
 from dlop import ContainerProperties, JobType, Outcome, Replica, ReplicaType, RestartPolicy
 from dlop.api.schema import rule
+from dlop.engine.lazy import lazy
 from dlop.engine.names import Reason
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.models import KubeflowSpec, exactly_one, rules_of_spec, with_roles
@@ -57,7 +57,7 @@ class XGBoostJob(KubeflowJob):
         running = {"type": "Running", "status": "False", "reason": "XGBoostJobRunning", "message": self.running_message()}
         return {**status, "conditions": [*before, {**end, **running}, end]}
 
-    @cached_property
+    @lazy
     def _workers(self) -> dict[str, str]:
         if self.total_replicas == 1:
             return {}
