@@ -26,6 +26,7 @@ from dlop.kube.watch import EventType, WatchEvent
 _WARM_UP_JOBS = 30
 # For both alike: the server comes to an end with what it was asked before, of which collecting garbage is a part.
 _REST_SECONDS = 2.0
+_LAST_EVENTS_SECONDS = 0.3
 _POD_BYTES = range(2_000, 3_500)
 
 
@@ -47,16 +48,36 @@ class Counts:
     """Counts objects as watches show them, without looking into them."""
 
     def __init__(self) -> None:
-        self.counts: Counter[EventType] = Counter()
+        self._objects: Counter[EventType] = Counter()
+        self._jobs: Counter[EventType] = Counter()
+
+    def clear(self) -> None:
+        """Begin again."""
+        self._objects.clear()
+        self._jobs.clear()
 
     def told(self, event: WatchEvent) -> None:
         """An object has come, changed or gone."""
-        self.counts[event.type] += 1
+        self._objects[event.type] += 1
+
+    def told_of_job(self, event: WatchEvent) -> None:
+        """A job has come, changed or gone."""
+        self._jobs[event.type] += 1
 
     @property
     def added(self) -> int:
-        """How many have come."""
-        return self.counts[EventType.ADDED]
+        """How many objects have come."""
+        return self._objects[EventType.ADDED]
+
+    @property
+    def statuses(self) -> int:
+        """How often the status of a job has changed: nothing else changes here of jobs."""
+        return self._jobs[EventType.MODIFIED]
+
+    def follower(self, places: Sequence[Place], namespace: str) -> Follower:
+        """Watches of all that is counted, in one namespace."""
+        jobs = {place.kind.resource: self.told_of_job for place in places}
+        return Follower(places[0].client, namespace, {PODS: self.told, SERVICES: self.told, **jobs})
 
 
 async def create_rows(places: Sequence[Place], load: Load, *, rounds: int, at_least: float, name: str) -> list[list[Row]]:
@@ -157,10 +178,7 @@ async def operator_speed(place: Place, load: Load, *, name: str) -> Speed:
     """How fast the operator creates the objects of jobs, from when it is let go until the last one is there."""
     namespace = await place.make_namespace(name)
     counts = Counts()
-    async with (
-        place.operator(namespace) as operator,
-        Follower(place.client, namespace, {PODS: counts.told, SERVICES: counts.told}) as follower,
-    ):
+    async with place.operator(namespace) as operator, counts.follower([place], namespace) as follower:
         await warm_up(place, operator, follower, counts, namespace=namespace)
         return await released(place, operator, follower, counts, bodies=load.bodies(place.kind, namespace), load=load)
 
@@ -171,20 +189,32 @@ async def warm_up(place: Place, operator: Operator, follower: Follower, counts: 
     await place.create_jobs(load.bodies(place.kind, namespace, name=f"warm-up-{place.kind.title.lower()}"))
     await follower.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects to warm up with")
     await operator.wait_idle()
-    counts.counts.clear()
+    counts.clear()
 
 
-async def released(place: Place, operator: Operator, follower: Follower, counts: Counts, *, bodies: Sequence[JobBody], load: Load) -> Speed:
+async def released(
+    place: Place,
+    operator: Operator,
+    follower: Follower,
+    counts: Counts,
+    *,
+    bodies: Sequence[JobBody],
+    load: Load,
+    rest_seconds: float = _REST_SECONDS,
+) -> Speed:
     """How fast an operator that was held while these jobs were made creates their objects."""
     before = await operator.samples()
     operator.pause()
     await place.create_jobs(bodies)
-    await asyncio.sleep(_REST_SECONDS)
+    await asyncio.sleep(rest_seconds)
     cpu_before, began = operator.cpu_seconds, time.perf_counter()
     operator.go_on()
     ended = await follower.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects of the operator")
+    # What it has put off meanwhile counts too. It is not asked whether it is done, for answering would count as well.
+    await follower.until(lambda: counts.statuses >= load.jobs, what=lambda: f"{counts.statuses} statuses")
+    await asyncio.sleep(_LAST_EVENTS_SECONDS)
+    cpu_seconds = operator.cpu_seconds - cpu_before
     await operator.wait_idle()
-    cpu_seconds = operator.cpu_seconds - cpu_before  # with what it has put off meanwhile
     after = await operator.samples()
     refused = after.unanswered_or_refused - before.unanswered_or_refused
     if counts.added != load.objects or refused:

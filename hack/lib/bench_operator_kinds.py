@@ -12,16 +12,14 @@ from statistics import median
 
 from bench_operator_creates import Counts, Speed, released, warm_up
 from bench_operator_jobs import Load
-from bench_operator_load import Follower, Place
+from bench_operator_load import Place
 from bench_operator_process import running_operator
 from bench_rows import Row, say
-
-from dlop.kube.resources import PODS, SERVICES
 
 _CERTAINTY = 0.95
 # No slower and no dearer, as far as such a run can tell.
 _NO_SLOWER, _NO_DEARER = 0.95, 1.05
-_QUIET_SECONDS = 0.3
+_QUIET_SECONDS, _REST_SECONDS = 0.3, 0.5
 
 Turns = tuple[Speed, Speed]
 """A turn of each kind, one right after the other."""
@@ -48,14 +46,14 @@ async def _in_turns(one: Place, other: Place, load: Load, *, pairs: int, name: s
     counts, kinds = Counts(), ",".join(place.kind.resource.qualified_name for place in (one, other))
     async with (
         running_operator(one.kubeconfig, kind=kinds, namespace=namespace, folder=one.folder) as operator,
-        Follower(one.client, namespace, {PODS: counts.told, SERVICES: counts.told}) as follower,
+        counts.follower([one, other], namespace) as follower,
     ):
 
         async def turn(place: Place, number: int) -> Speed:
             await operator.wait_quiet(seconds=_QUIET_SECONDS)  # or the events of the other kind would count as this one's
-            counts.counts.clear()
+            counts.clear()
             bodies = load.bodies(place.kind, namespace, name=f"{place.kind.title.lower()}-{number}")
-            return await released(place, operator, follower, counts, bodies=bodies, load=load)
+            return await released(place, operator, follower, counts, bodies=bodies, load=load, rest_seconds=_REST_SECONDS)
 
         for place in (one, other):
             await warm_up(place, operator, follower, counts, namespace=namespace)
