@@ -125,23 +125,27 @@ async def _pair(place: Place, load: Load, *, name: str, operator_first: bool) ->
 
 
 async def bare_speed(place: Place, load: Load, *, name: str) -> Speed:
-    """How fast the bare client creates the same objects."""
-    namespace = await place.make_namespace(f"{name}-bare")
-    bodies = load.bodies(place.kind, namespace)
+    """How fast the bare client creates the same objects, in a namespace of its own."""
+    namespace, counts = await place.make_namespace(f"{name}-bare"), Counts()
+    async with counts.follower([place], namespace) as follower:
+        return await bare_released(place, follower, counts, bodies=load.bodies(place.kind, namespace), load=load)
+
+
+async def bare_released(
+    place: Place, follower: Follower, counts: Counts, *, bodies: Sequence[JobBody], load: Load, rest_seconds: float = _REST_SECONDS
+) -> Speed:
+    """How fast the bare client creates the objects of these jobs, which are not there themselves."""
     objects = [found for number, body in enumerate(bodies) for found in objects_of(place.kind, body, uid=_uid(number))]
     _demand_size(len(orjson.dumps(objects[-1][1])))
-    items = [(resource.path(namespace=namespace), body) for resource, body in objects]
-    path = place.folder / f"{namespace}.json"
+    items = [(resource.path(namespace=body["metadata"]["namespace"]), body) for resource, body in objects]
+    path = place.folder / "bare.json"
     path.write_bytes(orjson.dumps(items))
     await _tell(place.bare, str(path))
-    counts = Counts()
-    async with Follower(place.client, namespace, {PODS: counts.told, SERVICES: counts.told}) as follower:
-        await asyncio.sleep(_REST_SECONDS)
-        answering = asyncio.create_task(_tell(place.bare, "go"))
-        began = time.perf_counter()
-        ended = await follower.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects of the bare client")
-        done = orjson.loads(await answering)
-    path.unlink()
+    await asyncio.sleep(rest_seconds)
+    answering = asyncio.create_task(_tell(place.bare, "go"))
+    began = time.perf_counter()
+    ended = await follower.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects of the bare client")
+    done = orjson.loads(await answering)
     if done["created"] != load.objects or counts.added != load.objects:
         raise MeasureError(f"the bare client has created {done['created']} objects and {counts.added} have come, not {load.objects}")
     return Speed(load.objects / (ended - began), done["cpu_seconds"] / load.objects * 1e6)
