@@ -48,7 +48,7 @@ class Following:
 
     async def run(self) -> None:
         """Follow the definitions; where they may not be watched, this ends soon."""
-        await self._follow_former()
+        self._spawn(self._follow_former(), name="what jobs own from an earlier time")
         await self._definitions.run()
 
     @property
@@ -150,9 +150,7 @@ class Following:
         for scope in self._machinery.scopes:
             for resource in self._former:
                 if await self._has_any(scope, resource):
-                    informer = scope.add_former(resource)
-                    self._spawn(informer.run(), name=f"informer of former {resource.plural}")
-                    await informer.wait_synced()
+                    self._spawn(scope.add_former(resource).run(), name=f"informer of former {resource.plural}")
 
     async def _has_any(self, scope: Scope, resource: Resource) -> bool:
         """Whether jobs own such objects. What is not served or may not be read is for nobody here to remove."""

@@ -35,6 +35,7 @@ FORBIDDEN: JsonObject = {
     "reason": "Forbidden",
     "message": 'podgroups.scheduling.volcano.sh is forbidden: User "dlop" cannot list resource "podgroups"',
 }
+BROKEN = FORBIDDEN | {"reason": "InternalError", "code": 500, "message": "conversion webhook failed"}
 DENIED = FORBIDDEN | {"message": 'admission webhook "validatepodgroup.volcano.sh" denied the request: queue is closed'}
 
 
@@ -167,6 +168,18 @@ async def test_where_there_are_no_groups_or_no_right_to_them_none_are_watched_an
         view = await kit.submit(job(PyTorchJob))
         await kit.until(view, phase="Running", reached=all_run)
         assert not running.operator.complaints()
+
+
+@virtual_time
+async def test_jobs_run_while_the_server_cannot_say_whether_there_are_groups_of_an_earlier_scheduler() -> None:
+    async with OperatorKit([PyTorchJob], operator=False) as kit:
+        server = kit.new_server()
+        broken = server.faults.fail_before(BROKEN, match=Match(plural="podgroups", verb="list"), times=100_000)
+        await apply(kit.client, [definition(VOLCANO), definition(PLUGINS)], say=lambda _: None)
+        await kit.start_operator(server)
+        view = await kit.submit(job(PyTorchJob))
+        await kit.until(view, phase="Running", reached=all_run, within_seconds=60)
+        assert broken.hits
 
 
 # --- what may be missing -------------------------------------------------------------------------------------------------
