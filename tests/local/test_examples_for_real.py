@@ -87,7 +87,7 @@ def said(output: str) -> Counter[str]:
 
 
 def _without_chance(line: str) -> str:
-    line = re.sub(r"[\d.]+ ?(ms|s|m)\b|\d\d:\d\d:\d\d", "TIME", line)
+    line = re.sub(r"(\d+ min )?[\d.]+ ?(ms|s|m)\b|\d\d:\d\d:\d\d", "TIME", line)
     line = re.sub(r"-[a-z0-9]{4}-(\d)", r"-ID-\1", line)
     line = re.sub(r"loss [\d.]+", "loss L", line)
     line = re.sub(r" +\| ", " | ", line)
