@@ -48,7 +48,9 @@ class Following:
 
     async def run(self) -> None:
         """Follow the definitions; where they may not be watched, this ends soon."""
-        self._spawn(self._follow_former(), name="what jobs own from an earlier time")
+        for scope in self._machinery.scopes:
+            for resource in self._former:
+                self._spawn(self._follow_former(scope, resource), name=f"informer of former {resource.plural}")
         await self._definitions.run()
 
     @property
@@ -145,12 +147,10 @@ class Following:
             await scope.wait_synced(kind.all_others)
         return [f"{resource.qualified_name}: {refusal}" for resource, refusal in missing.items()]
 
-    async def _follow_former(self) -> None:
+    async def _follow_former(self, scope: Scope, resource: Resource) -> None:
         """Follow what jobs own from an earlier time, until the operator ends. Where there is nothing, nothing will come."""
-        for scope in self._machinery.scopes:
-            for resource in self._former:
-                if await self._has_any(scope, resource):
-                    self._spawn(scope.add_former(resource).run(), name=f"informer of former {resource.plural}")
+        if await self._has_any(scope, resource):
+            await scope.add_former(resource).run()
 
     async def _has_any(self, scope: Scope, resource: Resource) -> bool:
         """Whether jobs own such objects. What is not served or may not be read is for nobody here to remove."""
