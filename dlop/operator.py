@@ -23,9 +23,9 @@ from dlop.job import DLJob
 from dlop.kube.client import Client, Limits
 from dlop.kube.garbage import give_back_memory
 from dlop.kube.informer import Informer, Pace
-from dlop.kube.lease import Elector, LeaseTiming
+from dlop.kube.leader_election import Elector, LeaseTiming
 from dlop.kube.metrics import MeasuredTransport, Metrics
-from dlop.kube.pacing import PacedTransport, Rate, TokenBucket
+from dlop.kube.rate_limit import PacedTransport, Rate, TokenBucket
 from dlop.kube.resources import PRIORITY_CLASSES, Resource
 from dlop.kube.transport import Transport
 from dlop.registry import Registry

@@ -24,8 +24,8 @@ from dlop.flag_reading import Note
 from dlop.go_template import fill_in
 from dlop.kube.errors import ConfigurationError
 from dlop.kube.garbage import tune_garbage_collection
-from dlop.kube.http import HttpTransport, connect
-from dlop.kube.lease import LeadershipLostError
+from dlop.kube.http.transport import HttpTransport, connect
+from dlop.kube.leader_election import LeadershipLostError
 from dlop.log_lines import set_up_logging
 from dlop.operator import Operator
 from dlop.probes import serving_probes

@@ -155,7 +155,7 @@ def on_cluster(options: argparse.Namespace, deed: Callable[[Client], Awaitable[R
 
 async def _connected(options: argparse.Namespace, deed: Callable[[Client], Awaitable[Result]]) -> Result:
     from dlop.kube.client import Client  # noqa: PLC0415
-    from dlop.kube.http import connect  # noqa: PLC0415 - imports aiohttp
+    from dlop.kube.http.transport import connect
 
     client = Client(await connect(options.kubeconfig, context=options.context))
     try:

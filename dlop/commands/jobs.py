@@ -14,7 +14,7 @@ from dlop.commands.errors import CommandError, UsageError
 if TYPE_CHECKING:
     from dlop.jobs.found import FoundJob
     from dlop.kube.client import Client
-    from dlop.kube.http import HttpTransport
+    from dlop.kube.http.transport import HttpTransport
     from dlop.registry import Registry
 
 

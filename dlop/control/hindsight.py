@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from dlop.kube.consistency import ReadYourWrites
 from dlop.kube.objects import CustomObject
+from dlop.kube.read_your_writes import ReadYourWrites
 from dlop.kube.resources import PODS
 
 

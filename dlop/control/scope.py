@@ -16,10 +16,10 @@ from dlop.engine.gang import POD_GROUPS
 from dlop.engine.names import JOB_UID_LABEL
 from dlop.kube.cache import Cache
 from dlop.kube.client import Client
-from dlop.kube.consistency import ReadYourWrites, VersionedCache
 from dlop.kube.handlers import Handler
 from dlop.kube.informer import Informer, Pace
 from dlop.kube.objects import CustomObject, KubeObject, PartialObject, Pod, PodGroup, PriorityClass, Service, T
+from dlop.kube.read_your_writes import ReadYourWrites, VersionedCache
 from dlop.kube.resources import PODS, PRIORITY_CLASSES, SERVICES, Resource
 
 MakeHandler = Callable[[Resource], Handler[Any]]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dlop.kube.errors import JsonObject
-from dlop.kube.quantities import Quantity, quantity
+from dlop.kube.quantity import Quantity, quantity
 
 Requests = dict[str, Quantity]
 """How much of each resource."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dlop.kube.client import Client
-from dlop.kube.logs import pod_log
+from dlop.kube.pod_logs import pod_log
 
 # A program may write for hours without ending its line.
 _LONGEST_LINE_BYTES = 256 * 1024

@@ -1,6 +1,6 @@
 """The verbs of the Kubernetes API over a transport: JSON in, JSON out, typed errors.
 
-How a call is bounded, retried and guarded is told in `dlop.kube.calls`.
+How a call is bounded, retried and guarded is told in `dlop.kube.request_pipeline`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dlop.kube import nesting
-from dlop.kube.calls import Calls, Limits, refused_again
+from dlop.kube import json_depth
 from dlop.kube.errors import AmbiguousWriteError, JsonObject, TransportError, UnauthorizedError, error_from_response
+from dlop.kube.request_pipeline import Calls, Limits, refused_again
 from dlop.kube.resources import Resource
 from dlop.kube.transport import JSON, Request, Response, StreamResponse, Transport
 from dlop.kube.watch import WatchEvent, read_events
@@ -371,7 +371,7 @@ class Client:
 
 def _decoded(method: str, path: str, answer: Response, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
     try:
-        return nesting.decode(answer.body, decoder)
+        return json_depth.decode(answer.body, decoder)
     except ValueError as error:  # also for bytes that are no UTF-8
         # A login page of a gateway, for one. It is no proof that a write arrived, nor that it did not.
         kind = TransportError if method == "GET" else AmbiguousWriteError

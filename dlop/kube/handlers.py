@@ -8,8 +8,8 @@ from typing import Generic
 import structlog
 
 from dlop.kube.cache import Change
+from dlop.kube.cooperative import Slices
 from dlop.kube.objects import T
-from dlop.kube.slices import Slices
 
 log = structlog.get_logger(__name__)
 

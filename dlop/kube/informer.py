@@ -20,12 +20,12 @@ import structlog
 from dlop.kube.backoff import Backoff
 from dlop.kube.cache import Cache, Replacement, version_number
 from dlop.kube.client import Client
-from dlop.kube.course import Course, Step
+from dlop.kube.cooperative import Slices
 from dlop.kube.errors import KubeError, StatusError, TransportError
 from dlop.kube.handlers import Handler, Handlers
+from dlop.kube.list_watch_state import Course, Step
 from dlop.kube.objects import ObjectMeta, PartialObject, T, reader
 from dlop.kube.resources import Resource
-from dlop.kube.slices import Slices
 from dlop.kube.watch import EventType, WatchEvent
 
 log = structlog.get_logger(__name__)

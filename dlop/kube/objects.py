@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from dlop.kube.errors import JsonObject
-from dlop.kube.sharing import Shared
+from dlop.kube.interning import Shared
 
 Buffer = bytes | msgspec.Raw
 

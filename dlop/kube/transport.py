@@ -1,6 +1,6 @@
 """How a request reaches an API server: the seam between the client and the wire.
 
-Two implementations exist: `dlop.kube.http` (a real server over TLS) and the embedded server's in-process front.
+Two implementations exist: `dlop.kube.http.transport` (a real server over TLS) and the embedded server's in-process front.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dlop.kube import nesting
+from dlop.kube import json_depth
 from dlop.kube.errors import JsonObject, KubeError, TransportError, error_from_status
 
 # An object may not be larger than etcd's limit of a few MB, but a line also carries managedFields and escapes.
@@ -60,7 +60,7 @@ async def read_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent
     async with aclosing(_lines(chunks)) as lines:
         async for line in lines:
             try:
-                event = nesting.decode(line, _decoder)
+                event = json_depth.decode(line, _decoder)
             except ValueError as error:  # also for bytes that are no UTF-8
                 raise UnreadableLineError(f"the watch sent a line that is no event: {error}: {line[:200]!r}") from error
             if event.type is EventType.ERROR:

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Generic
 
+from dlop.kube.cooperative import Slices
 from dlop.kube.lanes import Item, K, Lane
 from dlop.kube.queue_observer import NO_OBSERVER, QueueObserver
-from dlop.kube.slices import Slices
 
 # Stale entries of the delay heap are thrown out when they outnumber the others, but not before there are this many.
 _SMALL_HEAP = 64

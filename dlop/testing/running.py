@@ -8,7 +8,7 @@ from random import Random
 
 from dlop.declaration import Options
 from dlop.job import DLJob
-from dlop.kube.lease import LeadershipLostError
+from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.transport import Transport
 from dlop.operator import Operator
 from dlop.settings import Settings

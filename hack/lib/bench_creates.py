@@ -19,7 +19,7 @@ from bench_pods import new_pod
 from real_cluster import RealCluster
 
 from dlop.kube.client import Client
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import PODS
 
 IN_FLIGHT = 50

@@ -31,7 +31,7 @@ from dlop.jobs.found import FoundJob
 from dlop.jobs.waiting import Goal, wait_for
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, KubeError
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import PODS
 

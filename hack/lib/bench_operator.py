@@ -30,7 +30,7 @@ from real_cluster import RealCluster
 
 from dlop.kube.client import Client, Limits
 from dlop.kube.errors import KubeError
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 
 _LIB = Path(__file__).parent
 _WARM_UP = Load(50, 3)

@@ -17,7 +17,7 @@ from bench_processes import serving
 from bench_rows import Row, say
 
 from dlop.kube.client import Client, Limits
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 
 _LIB = Path(__file__).parent
 _PODS = 3

@@ -18,7 +18,7 @@ from real_cluster import RealCluster
 from dlop.api.crd import definitions
 from dlop.kube.cache import Change, version_number
 from dlop.kube.client import Client
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.informer import Informer
 from dlop.kube.objects import CustomObject, Pod, Service, T
 from dlop.kube.resources import NAMESPACES, PODS, SERVICES, Resource

@@ -15,7 +15,7 @@ from dlop import DLJob
 from dlop.api.crd import SIZE_LIMIT_BYTES, definitions
 from dlop.kube.client import Client
 from dlop.kube.errors import InvalidError, JsonObject
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from dlop.local.cluster import EmbeddedCluster
 from dlop.manifests.applying import apply

@@ -15,7 +15,7 @@ import pytest
 from real_cluster import RealCluster
 
 from dlop.kube.client import Client, Limits
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from tests.cluster.chain_world import Pair, World, world_of_jobs
 from tests.cluster.edit_chains import Chain, Sort, drawn
 from tests.cluster.ring_jobs import operator_process, tail, until_in_step

@@ -13,11 +13,11 @@ from typing import Any
 
 from real_cluster import RealCluster
 
-from dlop.kube.access import configuration
 from dlop.kube.cache import Change
 from dlop.kube.client import Client
+from dlop.kube.config import load
 from dlop.kube.errors import TooManyRequestsError
-from dlop.kube.http import HttpTransport
+from dlop.kube.http.transport import HttpTransport
 from dlop.kube.informer import Informer
 from dlop.kube.objects import Pod
 from dlop.kube.resources import CLUSTER_ROLE_BINDINGS, PODS
@@ -45,7 +45,7 @@ async def client_of(
     cluster: RealCluster, folder: Path, *, user: str = "admin", server: int = 0, through: Balancer | None = None
 ) -> AsyncIterator[Client]:
     """A client of one API server, or of the balancer in front of them."""
-    connection = await configuration.load(cluster.write_kubeconfig(folder / f"{user}-{server}", user=user, server=server))
+    connection = await load.load(cluster.write_kubeconfig(folder / f"{user}-{server}", user=user, server=server))
     if through is not None:
         connection = replace(connection, server=through.url)
     client = Client(CountingTransport(connection))

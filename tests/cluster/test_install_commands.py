@@ -16,7 +16,7 @@ from dlop.api.crd import definition
 from dlop.cli import main
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import CLUSTER_ROLES, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, ROLES
 from dlop.local.cluster import EmbeddedCluster
 from dlop.manifests.applying import DEPLOYMENTS

@@ -14,8 +14,8 @@ import pytest
 from real_cluster import RealCluster
 
 from dlop.kube.client import Client
-from dlop.kube.http import HttpTransport, connect
-from dlop.kube.lease import Elector, LeadershipLostError, LeaseTiming
+from dlop.kube.http.transport import HttpTransport, connect
+from dlop.kube.leader_election import Elector, LeadershipLostError, LeaseTiming
 from dlop.kube.resources import LEASES
 
 TIMING = LeaseTiming(lease_duration_seconds=3, renew_deadline_seconds=2, retry_period_seconds=0.5)

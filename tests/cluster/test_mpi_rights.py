@@ -14,7 +14,7 @@ from real_cluster import RealCluster
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import EVENTS, NAMESPACES, PODS
 from dlop.manifests.applying import apply
 from dlop.manifests.rbac import given

@@ -10,7 +10,7 @@ from real_cluster import RealCluster
 
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, PODS
 from dlop.local.cluster import EmbeddedCluster
 from dlop.testing.kubelet import Kubelet

@@ -20,7 +20,7 @@ from dlop.api.crd import definitions
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import ForbiddenError, JsonObject, NotFoundError
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import EVENTS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
 from dlop.manifests import deployment
 from dlop.manifests.applying import DEPLOYMENTS, apply, ensure_namespace, remove

@@ -19,7 +19,7 @@ from dlop.declaration import Options
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import EVENTS, NAMESPACES, PODS, SERVICES, Resource
 from dlop.kube.transport import Transport
 from dlop.local.cluster import EmbeddedCluster

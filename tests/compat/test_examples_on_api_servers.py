@@ -14,7 +14,7 @@ from dlop.api.crd import definitions
 from dlop.job import DLJob
 from dlop.kube.client import Client
 from dlop.kube.errors import InvalidError
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
 from dlop.local.cluster import EmbeddedCluster
 from dlop.manifests.applying import apply

@@ -14,7 +14,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 from real_cluster import RealCluster
 
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.local.cluster import EmbeddedCluster
 from dlop.testing.times import LoopClock
 from dlop.testing.virtual_time import run

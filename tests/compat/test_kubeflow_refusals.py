@@ -20,7 +20,7 @@ from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import InvalidError, JsonObject
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
 from dlop.kube.transport import Transport
 from dlop.local.cluster import EmbeddedCluster

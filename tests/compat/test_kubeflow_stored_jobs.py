@@ -24,7 +24,7 @@ from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.resources import NAMESPACES, PODS
 from dlop.kube.transport import Transport

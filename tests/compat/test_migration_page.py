@@ -19,7 +19,7 @@ from dlop.api.crd import definition
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, ServerError
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS
 from dlop.manifests.applying import DEPLOYMENTS
 from dlop.manifests.deployment import Deployed

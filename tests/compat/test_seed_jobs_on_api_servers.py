@@ -16,7 +16,7 @@ from dlop.frameworks.mpba_mxjob import MXJob as ListedMXJob
 from dlop.job import DLJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
 from dlop.kube.transport import Transport
 from dlop.local.cluster import EmbeddedCluster

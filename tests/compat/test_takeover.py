@@ -20,7 +20,7 @@ from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.job import DLJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
 from dlop.kube.transport import Transport
 from dlop.local.cluster import EmbeddedCluster

@@ -13,7 +13,7 @@ from kubernetes_build import require_assets
 from real_cluster import RealCluster
 
 from dlop.kube.client import Client
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, NODES
 from dlop.local.cluster import EmbeddedCluster
 from dlop.local.node.server.api import HOST, KubeletApi

@@ -22,7 +22,7 @@ from dlop.api.crd import definitions
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, NODES
 from dlop.local.node.images import ImageMap, PythonEnvironment, read_images
 from dlop.local.node.kubectl_delivery import KUBECTL_DELIVERY

@@ -20,7 +20,7 @@ from client_certificate import write_client_certificate
 from kubernetes_asyncio.stream import WsApiClient
 
 from dlop.kube.errors import JsonObject, ServerError
-from dlop.kube.logs import pod_log
+from dlop.kube.pod_logs import pod_log
 from dlop.kube.resources import PODS
 from dlop.local.cluster import EmbeddedCluster
 from dlop.local.node.logs import STDOUT

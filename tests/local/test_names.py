@@ -15,7 +15,7 @@ import pytest
 from dlop.jobs.following import Scope, follow
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
 from tests.compat.manifests import EXAMPLES

@@ -11,7 +11,7 @@ import pytest
 from real_cluster import RealCluster
 
 from dlop.kube.client import Client
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import LEASES, NAMESPACES, NODES, SERVICE_ACCOUNTS
 from dlop.local.node.node import Node
 from dlop.local.node.runtime.choose import choose

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from dlop.api.crd import definitions
 from dlop.declaration import JobType
 from dlop.kube.errors import JsonObject
-from dlop.kube.lease import LeadershipLostError
+from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES
 from dlop.local.apiserver.faults import Match
 from dlop.operator import Operator

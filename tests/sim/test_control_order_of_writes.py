@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dlop.frameworks.kubeflow.tfjob import TFJob
-from dlop.kube.places import LONGEST_PATIENCE_SECONDS
+from dlop.kube.in_flight import LONGEST_PATIENCE_SECONDS
 from dlop.kube.resources import PODS
 from dlop.testing.kit import OUTSIDE, OperatorKit
 from dlop.testing.script import Script

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from dlop.control.hindsight import Hindsight
-from dlop.kube.consistency import ReadYourWrites
 from dlop.kube.errors import JsonObject
 from dlop.kube.expectations import Expectations
+from dlop.kube.read_your_writes import ReadYourWrites
 from dlop.kube.transport import Request, Response, StreamResponse
 from dlop.local.apiserver.server import ApiServer
 from dlop.testing.virtual_time import run as run_virtually

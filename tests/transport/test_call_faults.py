@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dlop.kube.access.connection import Access, Connection, FixedCredentials
 from dlop.kube.client import Client, Limits
+from dlop.kube.config.cluster import Access, Connection, FixedCredentials
 from dlop.kube.errors import (
     AmbiguousWriteError,
     ConflictError,
@@ -23,7 +23,7 @@ from dlop.kube.errors import (
     TooManyRequestsError,
     TransportError,
 )
-from dlop.kube.http import HttpTransport
+from dlop.kube.http.transport import HttpTransport
 from dlop.kube.resources import PODS
 from tests.transport.wire import Exchange, Handler, WireServer, answer, cut, reset, stall, status, wire
 
@@ -298,7 +298,7 @@ async def stalled(call: Coroutine[Any, Any, Any], server: WireServer) -> AsyncIt
 
 
 async def test_a_write_that_gets_no_connection_in_time_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlop.kube.http._CONNECT_SECONDS_OF_A_WRITE", 0.05)
+    monkeypatch.setattr("dlop.kube.http.transport._CONNECT_SECONDS_OF_A_WRITE", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections and never says a word of TLS
         client = client_of(f"https://127.0.0.1:{silent.getsockname()[1]}", timeout_seconds=30)
         with pytest.raises(TransportError, match="could not be sent: no connection in time"):

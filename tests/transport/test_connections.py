@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dlop.kube.access.connection import Access, Connection, FixedCredentials
 from dlop.kube.client import Client
+from dlop.kube.config.cluster import Access, Connection, FixedCredentials
 from dlop.kube.errors import AmbiguousWriteError, TransportError
-from dlop.kube.http import HttpTransport, connect
+from dlop.kube.http.connection import Wire
+from dlop.kube.http.transport import HttpTransport, connect
 from dlop.kube.resources import PODS
 from dlop.kube.transport import Request
-from dlop.kube.wire import Wire
 from tests.transport.certificates import Authority
 from tests.transport.kubeconfigs import base64_of, kubeconfig
 from tests.transport.wire import Exchange, answer, stall, wire
@@ -89,7 +89,7 @@ async def test_a_server_that_speaks_on_an_idle_connection_loses_it() -> None:
 
 
 async def test_an_idle_connection_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlop.kube.connections.KEEPALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("dlop.kube.http.pool.KEEPALIVE_SECONDS", 0.05)
     async with wire(answer(json=POD)) as server, server.client() as client:
         await asyncio.gather(read(client), read(client))
         while server.open_connections:

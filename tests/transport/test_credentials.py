@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from dlop.kube.access import configuration
-from dlop.kube.access.connection import Access, Connection
-from dlop.kube.access.credentials import ServiceAccountCredentials
 from dlop.kube.client import Client, Limits
+from dlop.kube.config import load
+from dlop.kube.config.cluster import Access, Connection
+from dlop.kube.config.credentials import ServiceAccountCredentials
 from dlop.kube.errors import ConfigurationError, TransportError, UnauthorizedError
-from dlop.kube.http import HttpTransport, connect
+from dlop.kube.http.transport import HttpTransport, connect
 from dlop.kube.resources import PODS
 from tests.transport.certificates import Authority
 from tests.transport.kubeconfigs import exec_answer, exec_user, kubeconfig
@@ -54,7 +54,7 @@ def only(*tokens: str) -> Handler:
 
 @asynccontextmanager
 async def client_from(path: Path, *, clock: Clock | None = None) -> AsyncIterator[Client]:
-    connection: Connection = await configuration.load(path, clock=clock or Clock())
+    connection: Connection = await load.load(path, clock=clock or Clock())
     client = Client(HttpTransport(connection, clock=clock or Clock()), limits=Limits(timeout_seconds=5))
     try:
         yield client
@@ -213,7 +213,7 @@ async def test_a_plugin_that_takes_longer_than_a_call_serves_a_later_one(tmp_pat
 
 
 async def test_a_write_does_not_wait_for_credentials_longer_than_leadership_is_sure_to_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlop.kube.http._CONNECT_SECONDS_OF_A_WRITE", 0.05)
+    monkeypatch.setattr("dlop.kube.http.transport._CONNECT_SECONDS_OF_A_WRITE", 0.05)
 
     class SlowCredentials:
         async def read(self, *, refused: bool) -> Access:
@@ -240,7 +240,7 @@ async def test_closing_a_client_fails_the_calls_that_wait_for_credentials(tmp_pa
 async def test_a_plugin_that_hangs_does_not_outlive_the_client(tmp_path: Path, last: str) -> None:
     script = f'echo $$ > "{tmp_path}/part"; mv "{tmp_path}/part" "{tmp_path}/pid"; {last}'
     path = kubeconfig(tmp_path, user=exec_user(script))
-    transport = HttpTransport(await configuration.load(path))
+    transport = HttpTransport(await load.load(path))
     client = Client(transport, limits=Limits(timeout_seconds=0.2))
     with pytest.raises(TransportError, match="could not be read in time"):
         await read(client)

@@ -20,7 +20,7 @@ from dlop.kube.errors import (
     TooManyRequestsError,
     TransportError,
 )
-from dlop.kube.http import connect
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import CONFIG_MAPS, SECRETS
 from dlop.kube.watch import EventType, WatchEvent
 from dlop.local.apiserver.faults import Match

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from dlop.kube.access.connection import Access, Connection, FixedCredentials
 from dlop.kube.client import Client, Limits
-from dlop.kube.connections import Connections
+from dlop.kube.config.cluster import Access, Connection, FixedCredentials
 from dlop.kube.errors import AmbiguousWriteError, KubeError, TransportError
-from dlop.kube.http import HttpTransport, connect
+from dlop.kube.http.connection import Wire
+from dlop.kube.http.pool import Connections
+from dlop.kube.http.transport import HttpTransport, connect
 from dlop.kube.resources import PODS
 from dlop.kube.transport import Request
-from dlop.kube.wire import Wire
 from tests.transport.certificates import Authority
 from tests.transport.kubeconfigs import base64_of, kubeconfig
 from tests.transport.wire import Exchange, answer, stall, wire

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dlop.kube.access.connection import Access
+from dlop.kube.config.cluster import Access
 from dlop.kube.informer import Informer, Pace
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dlop.kube.access import configuration
 from dlop.kube.client import Client, Limits
+from dlop.kube.config import load
 from dlop.kube.errors import ConfigurationError, KubeError, TransportError
-from dlop.kube.http import HttpTransport, connect
+from dlop.kube.http.transport import HttpTransport, connect
 from dlop.kube.resources import PODS
 from tests.transport.certificates import Authority, Pair
 from tests.transport.kubeconfigs import base64_of, exec_answer, exec_user, kubeconfig
@@ -37,7 +37,7 @@ def trusting(authority: Authority, **extra: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def client_from(path: Path) -> AsyncIterator[Client]:
-    client = Client(HttpTransport(await configuration.load(path)), limits=Limits(timeout_seconds=5))
+    client = Client(HttpTransport(await load.load(path)), limits=Limits(timeout_seconds=5))
     try:
         yield client
     finally:
@@ -171,7 +171,7 @@ async def test_a_plugins_certificate_is_replaced_before_it_ends_over_new_connect
     async with wire(name_of_client, tls=authority.server_context(tmp_path, wants_client=True)) as server:
         path = kubeconfig(tmp_path, server=server.url, cluster=trusting(authority), user=exec_user(f'cat "{tmp_path}/answer"'))
         answered("alice", ends=now + datetime.timedelta(minutes=10))
-        connection = await configuration.load(path, clock=lambda: moment)
+        connection = await load.load(path, clock=lambda: moment)
         client = Client(HttpTransport(connection, clock=lambda: moment), limits=Limits(timeout_seconds=5))
         assert await read(client) == {"metadata": {"name": "alice"}}
         answered("bob", ends=now + datetime.timedelta(minutes=20))
@@ -230,7 +230,7 @@ async def test_a_client_certificate_in_a_file_is_read_again_shortly_before_its_e
         user = {"client-certificate": "client.crt", "client-key": "client.key"}
         path = kubeconfig(tmp_path, server=server.url, cluster=trusting(authority), user=user)
         write(authority.issue("alice", days=1))
-        connection = await configuration.load(path, clock=lambda: moment)
+        connection = await load.load(path, clock=lambda: moment)
         client = Client(HttpTransport(connection, clock=lambda: moment), limits=Limits(timeout_seconds=5))
         assert await read(client) == {"metadata": {"name": "alice"}}
         write(authority.issue("bob", days=2))

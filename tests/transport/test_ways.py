@@ -6,12 +6,12 @@ import socket
 
 import pytest
 
-from dlop.kube.access.connection import Access, Connection, FixedCredentials
-from dlop.kube.access.tls import TlsMaterial
 from dlop.kube.client import Client, Limits
-from dlop.kube.connections import socket_that_notices_dead_peers
+from dlop.kube.config.cluster import Access, Connection, FixedCredentials
+from dlop.kube.config.tls import TlsMaterial
 from dlop.kube.errors import TransportError
-from dlop.kube.http import HttpTransport
+from dlop.kube.http.pool import socket_that_notices_dead_peers
+from dlop.kube.http.transport import HttpTransport
 from dlop.kube.resources import PODS
 from tests.transport.wire import Exchange, answer, wire
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 
-from dlop.kube.access.connection import Access, Connection, Credentials, FixedCredentials
 from dlop.kube.client import Client, Limits
-from dlop.kube.http import HttpTransport
+from dlop.kube.config.cluster import Access, Connection, Credentials, FixedCredentials
+from dlop.kube.http.transport import HttpTransport
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from dlop.kube.errors import AmbiguousWriteError, TransportError
-from dlop.kube.lease import Elector, LeaseTiming
+from dlop.kube.leader_election import Elector, LeaseTiming
 from dlop.kube.transport import Request, Response, StreamResponse
 
 NOON = 1_800_000_000.0

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from dlop.kube.errors import JsonObject
-from dlop.kube.quantities import billionths, canonical_quantity
+from dlop.kube.quantity import billionths, canonical_quantity
 from dlop.local.apiserver.builtin.decoding import read
 from dlop.local.apiserver.builtin.pod_defaults import quality_of_service
 from dlop.local.apiserver.builtin.scalars import WrongTypeError

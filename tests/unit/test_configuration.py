@@ -13,8 +13,8 @@ import pytest
 import yaml
 from kubernetes_asyncio.client import Configuration
 
-from dlop.kube.access import configuration
-from dlop.kube.access.connection import Access, Connection
+from dlop.kube.config import load
+from dlop.kube.config.cluster import Access, Connection
 from dlop.kube.errors import ConfigurationError
 from tests.transport.certificates import Authority
 from tests.transport.kubeconfigs import exec_answer, exec_user, kubeconfig
@@ -24,7 +24,7 @@ SHELL = {"PATH": os.environ["PATH"]}
 
 async def load(path: Path | str | None = None, **options: Any) -> Connection:
     options.setdefault("environ", SHELL)
-    return await configuration.load(path, **options)
+    return await load.load(path, **options)
 
 
 async def _access(path: Path | str | None = None, **options: Any) -> Access:
@@ -254,7 +254,7 @@ async def test_a_context_that_is_not_there_is_named_with_those_that_are(tmp_path
 async def test_a_server_that_is_no_address_is_named_with_the_kubeconfig(tmp_path: Path, server: str) -> None:
     path = kubeconfig(tmp_path, server=server)
     with pytest.raises(ConfigurationError, match=f"kubeconfig {path}.*is no http or https address: set cluster.server"):
-        await configuration.load(path)
+        await load.load(path)
 
 
 @pytest.mark.parametrize("proxy", ["socks5://proxy:1080", "http://proxy:port"])
@@ -279,7 +279,7 @@ def test_the_client_can_be_imported_without_the_slow_libraries() -> None:
 
 
 def test_the_http_transport_can_be_imported_without_kubernetes_asyncio() -> None:
-    program = "import sys, dlop.kube.http; print('kubernetes_asyncio' in sys.modules)"
+    program = "import sys, dlop.kube.http.transport; print('kubernetes_asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
 
 

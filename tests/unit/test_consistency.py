@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlop.kube.cache import Cache
-from dlop.kube.consistency import ReadYourWrites
 from dlop.kube.errors import TransportError
 from dlop.kube.objects import PartialObject
+from dlop.kube.read_your_writes import ReadYourWrites
 from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES, Resource
 from tests.virtual_time import virtual_time
 

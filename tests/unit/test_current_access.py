@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from dlop.kube.access.connection import Access, CurrentAccess
+from dlop.kube.config.cluster import Access, CurrentAccess
 from dlop.kube.errors import ConfigurationError
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dlop.kube.client import Client
 from dlop.kube.errors import NotLeaderError
-from dlop.kube.lease import LeadershipLostError
+from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.resources import LEASES
 from tests.toy_server import Cut, Fault, ToyServer, following, names, settle
 from tests.unit.lease_server import LeaseServer, Wire, elector, forever, now, stop, wire_to

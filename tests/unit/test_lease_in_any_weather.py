@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlop.kube.lease import LeadershipLostError
+from dlop.kube.leader_election import LeadershipLostError
 from tests.unit.lease_server import LeaseServer, Wire, elector, now
 from tests.virtual_time import virtual_time
 

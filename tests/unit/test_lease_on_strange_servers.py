@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from dlop.kube.lease import Elector, LeaseTiming
+from dlop.kube.leader_election import Elector, LeaseTiming
 from tests.unit.lease_server import LeaseServer, elector, forever, now, stop, wire_to
 from tests.virtual_time import virtual_time
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlop.kube import nesting
+from dlop.kube import json_depth
 from dlop.kube.client import Client
 from dlop.kube.informer import Informer
 from dlop.kube.objects import CustomObject
@@ -37,12 +37,12 @@ def deep(levels: int, inside: bytes = b"1") -> bytes:
 @given(json_values, json_values)
 def test_what_is_near_is_read_as_it_is_next_to_something_deep(before: Any, after: Any) -> None:
     data = b"[" + b",".join([msgspec.json.encode(before), deep(TOO_DEEP), msgspec.json.encode(after)]) + b"]"
-    read = nesting.decode(data, anything)
+    read = json_depth.decode(data, anything)
     assert (read[0], read[2]) == (before, after)
 
 
 def test_what_lies_too_deep_is_null_and_its_brackets_in_strings_do_not_count() -> None:
-    read = nesting.decode(deep(TOO_DEEP, inside=b'"]}\\"{["'), anything)
+    read = json_depth.decode(deep(TOO_DEEP, inside=b'"]}\\"{["'), anything)
     levels = 0
     while read is not None:
         read = read["a"] if isinstance(read, dict) else read[0]
@@ -53,7 +53,7 @@ def test_what_lies_too_deep_is_null_and_its_brackets_in_strings_do_not_count() -
 @pytest.mark.parametrize("data", [b"[" * 5000, b"]" * 5000, b'{"a":' * 5000, b'["' * 5000])
 def test_what_is_no_json_stays_an_error(data: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
-        nesting.decode(data, anything)
+        json_depth.decode(data, anything)
 
 
 @pytest.mark.parametrize("streams_lists", [True, False])

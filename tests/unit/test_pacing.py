@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dlop.kube.errors import TransportError
-from dlop.kube.pacing import PacedTransport, Rate, TokenBucket
+from dlop.kube.rate_limit import PacedTransport, Rate, TokenBucket
 from dlop.kube.transport import Request, Response, StreamResponse
 from tests.virtual_time import virtual_time
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from dlop.kube.places import LONGEST_PATIENCE_SECONDS, Places
+from dlop.kube.in_flight import LONGEST_PATIENCE_SECONDS, Places
 from tests.virtual_time import virtual_time
 
 

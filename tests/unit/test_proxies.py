@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlop.kube.access.proxies import checked_proxy, proxy_from_environment
+from dlop.kube.config.proxies import checked_proxy, proxy_from_environment
 from dlop.kube.errors import ConfigurationError
 
 SERVER = "https://api.lab.example.org:6443"

@@ -1,4 +1,4 @@
-"""Claims on `dlop.kube.sharing`: what is equal is kept once, and not for ever."""
+"""Claims on `dlop.kube.interning`: what is equal is kept once, and not for ever."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from dlop.kube.interning import Shared
 from dlop.kube.objects import Pod, Service, reader
-from dlop.kube.sharing import Shared
 
 OWNER = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "job", "uid": "1234", "controller": True}
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from dlop.kube import quantities
-
 
 def amount(quantity: str | float) -> Fraction:
     """The number that a quantity stands for.
@@ -18,7 +16,7 @@ def amount(quantity: str | float) -> Fraction:
         ValueError: it is no quantity.
     """
     try:
-        return quantities.quantity(str(quantity).strip()).value
+        return quantity.quantity(str(quantity).strip()).value
     except ValueError:
         raise ValueError(f"{quantity!r} is no quantity") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlop.kube.errors import JsonObject
-from dlop.kube.quantities import ONE, billionths
+from dlop.kube.quantity import ONE, billionths
 from dlop.local.apiserver.builtin.base import forbidden, invalid, not_one_of, required
 from dlop.local.apiserver.builtin.environment_validation import environment_errors
 from dlop.local.apiserver.names import label_errors, port_name_errors, qualified_name_errors

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dlop.kube.errors import JsonObject
-from dlop.kube.quantities import billionths
+from dlop.kube.quantity import billionths
 from dlop.local.apiserver.builtin.base import defaulted
 
 _FILE_MODE = 0o644

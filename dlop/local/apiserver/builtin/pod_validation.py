@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from dlop.kube.errors import JsonObject
-from dlop.kube.quantities import billionths
+from dlop.kube.quantity import billionths
 from dlop.local.apiserver.builtin.base import forbidden, invalid, not_one_of, required
 from dlop.local.apiserver.builtin.container_validation import container_list_errors
 from dlop.local.apiserver.names import label_errors, label_value_errors, qualified_name_errors, subdomain_errors

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from dlop.kube.quantities import canonical_quantity
+from dlop.kube.quantity import canonical_quantity
 
 ScalarReader = Callable[[Any], Any]
 """Makes the kept value from a given one."""

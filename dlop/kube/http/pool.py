@@ -1,6 +1,6 @@
 """The connections to one API server, each used by one call at a time and kept a while for the next one.
 
-How many there are is bounded by how many calls are in flight, which `dlop.kube.calls` does. A write goes out at most once;
+How many there are is bounded by how many calls are in flight, which `dlop.kube.request_pipeline` does. A write goes out at most once;
 a read whose connection ends before any answer goes out once more, over a new one.
 """
 
@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import aiohappyeyeballs
 
+from dlop.kube.http.connection import LostError, Wire
 from dlop.kube.transport import Response
-from dlop.kube.wire import LostError, Wire
 
 # Below the 90 seconds after which an API server closes an idle connection: a write on a closing connection is ambiguous.
 KEEPALIVE_SECONDS = 30.0

@@ -21,9 +21,11 @@ from urllib.parse import quote, urlencode, urlsplit
 import aiohttp
 from yarl import URL
 
-from dlop.kube.access import configuration
-from dlop.kube.access.connection import Access, Connection, CurrentAccess
-from dlop.kube.connections import (
+from dlop.kube.config import load
+from dlop.kube.config.cluster import Access, Connection, CurrentAccess
+from dlop.kube.errors import AmbiguousWriteError, TransportError
+from dlop.kube.http.connection import USER_AGENT, LostError, written
+from dlop.kube.http.pool import (
     KEEPALIVE_SECONDS,
     NO_CONNECTION_IN_TIME,
     Connections,
@@ -33,9 +35,7 @@ from dlop.kube.connections import (
     unresolved,
     untrusted,
 )
-from dlop.kube.errors import AmbiguousWriteError, TransportError
 from dlop.kube.transport import Request, Response, StreamResponse
-from dlop.kube.wire import USER_AGENT, LostError, written
 
 # To get credentials, where they are due, and a connection.
 _CONNECT_SECONDS = 10.0
@@ -73,7 +73,7 @@ async def connect(kubeconfig: Path | str | None = None, *, context: str | None =
     Raises:
         ConfigurationError: when none of them names a usable one.
     """
-    transport = HttpTransport(await configuration.load(kubeconfig, context=context))
+    transport = HttpTransport(await load.load(kubeconfig, context=context))
     try:
         await transport.authenticate()
     except BaseException:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dlop.kube.access.connection import Connection
-from dlop.kube.access.credentials import KubeconfigCredentials, ServiceAccountCredentials
-from dlop.kube.access.kubeconfig import read_kubeconfig
-from dlop.kube.access.loaders import loaders
-from dlop.kube.access.proxies import proxy_from_environment
+from dlop.kube.config.cluster import Connection
+from dlop.kube.config.credentials import KubeconfigCredentials, ServiceAccountCredentials
+from dlop.kube.config.kubeconfig import read_kubeconfig
+from dlop.kube.config.loaders import loaders
+from dlop.kube.config.proxies import proxy_from_environment
 from dlop.kube.errors import ConfigurationError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

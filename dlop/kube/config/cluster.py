@@ -1,6 +1,6 @@
 """What a transport needs to know about a cluster: where it is, and how to be let in.
 
-Nothing here opens a socket or reads a kubeconfig; `dlop.kube.access.configuration` does that.
+Nothing here opens a socket or reads a kubeconfig; `dlop.kube.config.load` does that.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlop.kube.access.connection import Access
-from dlop.kube.access.exec_plugin import ExecCredential
-from dlop.kube.access.kubeconfig import Kubeconfig, read_kubeconfig
-from dlop.kube.access.tls import TlsMaterial
+from dlop.kube.config.cluster import Access
+from dlop.kube.config.exec_plugin import ExecCredential
+from dlop.kube.config.kubeconfig import Kubeconfig, read_kubeconfig
+from dlop.kube.config.tls import TlsMaterial
 from dlop.kube.errors import ConfigurationError
 
 _TOKEN_FILE_SECONDS = 60.0

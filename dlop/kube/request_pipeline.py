@@ -22,7 +22,7 @@ from dlop.kube.errors import (
     UnauthorizedError,
     error_from_response,
 )
-from dlop.kube.places import Places
+from dlop.kube.in_flight import Places
 from dlop.kube.transport import Request, Response, Transport
 
 _MAX_RETRIES = 10

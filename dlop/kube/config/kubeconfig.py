@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from dlop.kube.access.exec_plugin import ExecPlugin, ExecSource
-from dlop.kube.access.loaders import loaders
-from dlop.kube.access.proxies import checked_proxy, is_http_address
-from dlop.kube.access.tls import TlsMaterial
+from dlop.kube.config.exec_plugin import ExecPlugin, ExecSource
+from dlop.kube.config.loaders import loaders
+from dlop.kube.config.proxies import checked_proxy, is_http_address
+from dlop.kube.config.tls import TlsMaterial
 from dlop.kube.errors import ConfigurationError, JsonObject
 
 # A user that acts as someone else would silently have more rights than asked for if this were ignored.
