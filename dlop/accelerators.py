@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dlop.declaration import Accelerator
+from dlop.api.fields import Field
+from dlop.api.types import Accelerator
 from dlop.kube.errors import JsonObject
-from dlop.reading import Field
 
 GPU = "nvidia.com/gpu"
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"

@@ -4,7 +4,7 @@ Four names make a framework: `job_type`, `replica_types`, `container_properties`
 rest has a default that a subclass may override: one method each for names, labels, ports, defaults, validation, success,
 start order, further objects, and the dialects of spec and status.
 
-An instance is made of the custom resource as it is stored, answers what the engine asks (`dlop.engine.outcome.Job`), and is
+An instance is made of the custom resource as it is stored, answers what the engine asks (`dlop.api.phase.Job`), and is
 thrown away after the pass. It never raises for what a user wrote, save `SpecError` from `spec`.
 """
 
@@ -14,27 +14,34 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dlop.conditions import end_in_conditions, phase_in_conditions, with_block, write_conditions, write_replica_statuses, write_times
-from dlop.declaration import ContainerProperties, JobType, Options, ReplicaType, Rights, check_declaration
-from dlop.dialect import read_roles, read_run_policy, service_port
-from dlop.engine.gang import Gang
-from dlop.engine.lazy import lazy
+from dlop.api.cached_property import lazy
+from dlop.api.constants import JOB_NAME_LABEL, MANAGER, REPLICA_INDEX_LABEL, REPLICA_TYPE_LABEL, Reason, way_to_rights
+from dlop.api.defaults import default_columns, default_scale_paths, default_spec_model
+from dlop.api.fields import Field
+from dlop.api.gang import Gang
+from dlop.api.job_resource import StoredJob
+from dlop.api.names import dns_label, label_value, selector
+from dlop.api.parsing import read_roles, read_run_policy, service_port
+from dlop.api.phase import Outcome, Phase, Verdict
+from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
+from dlop.api.record import Blocked, LastFailure
+from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RestartPolicy, RestartScope, RoleSpec
+from dlop.api.types import ContainerProperties, JobType, Options, ReplicaType, Rights, check_declaration
 from dlop.engine.limits import told
-from dlop.engine.names import JOB_NAME_LABEL, MANAGER, REPLICA_INDEX_LABEL, REPLICA_TYPE_LABEL, Reason, way_to_rights
-from dlop.engine.outcome import Outcome, Phase, Verdict
 from dlop.engine.plan import Creation, Plan
-from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState
-from dlop.engine.record import Blocked, LastFailure
 from dlop.engine.snapshot import Snapshot
-from dlop.engine.spec import CleanPodPolicy, JobSpec, Problem, RestartPolicy, RestartScope, RoleSpec
-from dlop.generated import default_columns, default_scale_paths, default_spec_model
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import Resource
-from dlop.naming import dns_label, label_value, selector
-from dlop.reading import Field
+from dlop.policies.conditions import (
+    end_in_conditions,
+    phase_in_conditions,
+    with_block,
+    write_conditions,
+    write_replica_statuses,
+    write_times,
+)
 from dlop.replica import Replica
-from dlop.stored_job import StoredJob
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -18,8 +18,8 @@ import yaml
 
 from dlop.accelerators import read_accelerators
 from dlop.addresses import Site, sites
-from dlop.declaration import KUBECTL_DELIVERY_IMAGE, Accelerator, Options
-from dlop.engine.spec import SpecError
+from dlop.api.spec import SpecError
+from dlop.api.types import KUBECTL_DELIVERY_IMAGE, Accelerator, Options
 from dlop.flag_reading import Note
 from dlop.go_template import fill_in
 from dlop.kube.errors import ConfigurationError

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from dlop.declaration import Options
-from dlop.engine.spec import SpecError
+from dlop.api.spec import SpecError
+from dlop.api.types import Options
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, ObjectMeta

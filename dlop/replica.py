@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from dlop.declaration import ContainerProperties, JobType
-from dlop.dialect import training_container
-from dlop.engine.gang import Gang, marked
-from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL, SIZE_ANNOTATION
-from dlop.engine.progress import ReplicaProgress, ReplicaState
-from dlop.engine.spec import RoleSpec
-from dlop.engine.stamp import stamped
+from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, SIZE_ANNOTATION
+from dlop.api.gang import Gang, marked
+from dlop.api.parsing import training_container
+from dlop.api.progress import ReplicaProgress, ReplicaState
+from dlop.api.spec import RoleSpec
+from dlop.api.template_hash import stamped
+from dlop.api.types import ContainerProperties, JobType
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta, Pod
 

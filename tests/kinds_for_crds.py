@@ -10,8 +10,8 @@ from pydantic import ConfigDict, Field, RootModel
 
 from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType
 from dlop.api.crd import DEFAULT_COLUMNS, Column
-from dlop.api.models import ApiModel, OpenModel, PodTemplate, Replicas
 from dlop.api.schema import rule, with_rules
+from dlop.api.spec_models import ApiModel, OpenModel, PodTemplate, Replicas
 
 
 class Ranked(DLJob, ABC):

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
+from dlop.api.ratcheting import lenient
 from dlop.api.schema import ANYTHING, OPEN_OBJECT, SchemaError, structural
-from dlop.api.stored import lenient
 from dlop.kube.errors import JsonObject
 
 SIZE_LIMIT_BYTES = 100_000

@@ -6,10 +6,10 @@ import keyword
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlop.api.types import DeclarationError, JobType
 from dlop.commands.common import Parser, say
 from dlop.commands.errors import CommandError, UsageError
 from dlop.commands.framework_files import NewFramework, framework_files
-from dlop.declaration import DeclarationError, JobType
 
 
 def parser() -> Parser:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from dlop.api.constants import GANG_RIGHTS
 from dlop.commands.errors import UsageError
-from dlop.engine.names import GANG_RIGHTS
 
 _CLUSTER = "leave it out: in the cluster, the operator goes by its service account"
 _LEASE = "leave it out: the operator has a right to the lease dlop in its own namespace, and to no other"

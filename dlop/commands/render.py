@@ -47,8 +47,8 @@ def _render_file(name: str, registry: Registry, *, namespace: str) -> Iterator[J
 
 
 def _render(document: Document, registry: Registry, *, namespace: str) -> list[JsonObject]:
+    from dlop.api.spec import SpecError
     from dlop.engine.remarks import remarks_on  # noqa: PLC0415
-    from dlop.engine.spec import SpecError  # noqa: PLC0415
     from dlop.rendering import RenderError, job_of, render  # noqa: PLC0415
 
     try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlop.api.phase import Phase
 from dlop.console.durations import between
 from dlop.console.tables import Table
-from dlop.engine.outcome import Phase
 from dlop.jobs.view import JobView, RoleView
 
 

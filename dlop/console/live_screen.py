@@ -12,10 +12,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from dlop.api.progress import ReplicaState
 from dlop.console.log_output import prefix_of
 from dlop.console.progress import counted, obstacles, seconds, title
 from dlop.console.tables import STYLES
-from dlop.engine.progress import ReplicaState
 from dlop.jobs.log_lines import LogLine
 from dlop.jobs.replicas import ReplicaView
 from dlop.jobs.view import JobView

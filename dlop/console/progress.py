@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from dlop.engine.progress import ReplicaState
+from dlop.api.progress import ReplicaState
 from dlop.jobs.replicas import GONE, LEAVING, ReplicaView
 from dlop.jobs.view import NOT_SEEN, JobView
 

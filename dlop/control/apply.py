@@ -17,13 +17,13 @@ from typing import TypeVar
 
 import structlog
 
+from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, Reason
 from dlop.control.differences import merge_patch
 from dlop.control.events import EventRecorder
 from dlop.control.kinds import ManagedJob
 from dlop.control.memory import Memories
 from dlop.control.slow_start import AT_FIRST, slowly_at_first
 from dlop.control.writing import Result, Writer, Written
-from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL, Reason
 from dlop.engine.plan import Change, Creation, Deletion, Plan
 from dlop.engine.snapshot import Refusal
 from dlop.kube.client import Propagation

@@ -15,8 +15,8 @@ from random import Random
 
 import structlog
 
+from dlop.api.constants import MANAGER
 from dlop.control.kinds import JobKey
-from dlop.engine.names import MANAGER
 from dlop.engine.plan import Event
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, KubeError, NotFoundError, NotLeaderError

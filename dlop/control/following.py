@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import structlog
 
+from dlop.api.constants import JOB_UID_LABEL
 from dlop.control.definitions import Definitions
 from dlop.control.kinds import JobKey, Kind
 from dlop.control.machinery import Machinery, Means
 from dlop.control.scope import Scope
-from dlop.engine.names import JOB_UID_LABEL
 from dlop.kube.backoff import Backoff
 from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError
 from dlop.kube.informer import Informer

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dlop.api.constants import JOB_UID_LABEL
+from dlop.api.gang import DEFAULT_CLASS
 from dlop.control.kinds import Kind
 from dlop.control.memory import JobMemory, Memories
 from dlop.control.scope import Scope
-from dlop.engine.gang import DEFAULT_CLASS
-from dlop.engine.names import JOB_UID_LABEL
 from dlop.engine.snapshot import Foreign, Leftover, Snapshot
 from dlop.kube.cache import Cache
 from dlop.kube.objects import CustomObject, KubeObject, OwnerReference, PartialObject, PriorityClass

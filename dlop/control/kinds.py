@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from dlop.engine.outcome import Job
+from dlop.api.phase import Job
 from dlop.engine.plan import Plan
 from dlop.engine.snapshot import Snapshot
 from dlop.kube.objects import CustomObject, OwnerReference

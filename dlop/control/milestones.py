@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dlop.api.phase import Phase
+from dlop.api.spec import SpecError
 from dlop.control.kinds import JobKey, ManagedJob
 from dlop.control.memory import Memories
 from dlop.control.metrics import ControlMetrics
-from dlop.engine.outcome import Phase
 from dlop.engine.plan import Plan
 from dlop.engine.snapshot import Snapshot
-from dlop.engine.spec import SpecError
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from random import Random
 from typing import Any
 
+from dlop.api.constants import JOB_UID_LABEL
+from dlop.api.gang import POD_GROUPS
 from dlop.control.hindsight import Hindsight
 from dlop.control.kinds import Kind
-from dlop.engine.gang import POD_GROUPS
-from dlop.engine.names import JOB_UID_LABEL
 from dlop.kube.cache import Cache
 from dlop.kube.client import Client
 from dlop.kube.handlers import Handler

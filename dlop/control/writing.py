@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import structlog
 
+from dlop.api.constants import JOB_UID_LABEL
 from dlop.control.kinds import JobKey
 from dlop.control.scope import Scope
-from dlop.engine.names import JOB_UID_LABEL
 from dlop.engine.plan import Change, Creation, Deletion
 from dlop.kube.client import FIELD_MANAGER, Client
 from dlop.kube.errors import (

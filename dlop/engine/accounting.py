@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlop.api.constants import Reason
+from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
+from dlop.api.record import LastFailure
 from dlop.engine.case import Case, ReplicaId
 from dlop.engine.ledger import Ledger
-from dlop.engine.names import Reason
-from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
-from dlop.engine.record import LastFailure
 from dlop.engine.restart import Loss, after_failure
 from dlop.engine.sight import Sight, failure_of, look_at, own_failure_of, restarts_of
 from dlop.engine.times import written

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 
+from dlop.api.constants import Reason
+from dlop.api.progress import ReplicaState
+from dlop.api.record import Blocked, Retry
+from dlop.api.spec import RestartScope
 from dlop.engine.case import Case
-from dlop.engine.names import Reason
-from dlop.engine.progress import ReplicaState
-from dlop.engine.record import Blocked, Retry
-from dlop.engine.spec import RestartScope
 from dlop.engine.times import read, written
 
 FIRST_DELAY_SECONDS = 10

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlop.engine.gang import POD_GROUPS
+from dlop.api.cached_property import lazy
+from dlop.api.gang import POD_GROUPS
+from dlop.api.phase import Job, Phase
+from dlop.api.record import Record, indexes_of, record_in
+from dlop.api.spec import JobSpec, RestartScope, RoleSpec, RunPolicy
 from dlop.engine.knowing import by_replica
-from dlop.engine.lazy import lazy
-from dlop.engine.outcome import Job, Phase
 from dlop.engine.plan import Creation
-from dlop.engine.record import Record, indexes_of, record_in
 from dlop.engine.sight import attempt_of
 from dlop.engine.snapshot import Snapshot
-from dlop.engine.spec import JobSpec, RestartScope, RoleSpec, RunPolicy
 from dlop.engine.times import read
 from dlop.kube.objects import Pod, PodGroup
 from dlop.kube.resources import PODS, SERVICES, Resource

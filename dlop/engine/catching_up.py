@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
+from dlop.api.record import Record, plain
+from dlop.api.spec import RestartScope
 from dlop.engine.case import Case
 from dlop.engine.ledger import Ledger
-from dlop.engine.record import Record, plain
-from dlop.engine.spec import RestartScope
 from dlop.engine.times import written
 from dlop.kube.errors import JsonObject
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dlop.api.constants import Reason
+from dlop.api.spec import CleanPodPolicy
 from dlop.engine.case import Case
 from dlop.engine.events import of_groups
-from dlop.engine.names import Reason
 from dlop.engine.plan import Event, EventType, Plan
 from dlop.engine.removal import deletions, next_overdue, overdue, passing
-from dlop.engine.spec import CleanPodPolicy
 from dlop.engine.times import earliest
 from dlop.kube.objects import Pod, Service
 

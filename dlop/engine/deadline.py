@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dlop.api.constants import Reason
+from dlop.api.phase import Verdict
+from dlop.api.progress import Progress, ReplicaState
+from dlop.api.record import Blocked
 from dlop.engine.backoff import lost_last
 from dlop.engine.case import Case
-from dlop.engine.names import Reason
-from dlop.engine.outcome import Verdict
-from dlop.engine.progress import Progress, ReplicaState
-from dlop.engine.record import Blocked
 from dlop.engine.times import earliest, read
 from dlop.engine.waiting import waiting_pods, why_waiting
 from dlop.kube.objects import Pod

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dlop.api.constants import RENDERED_ANNOTATION
+from dlop.api.progress import Progress, ReplicaState
+from dlop.api.spec import RoleSpec
+from dlop.api.template_hash import read_stamp
 from dlop.engine.case import Case
-from dlop.engine.names import RENDERED_ANNOTATION
-from dlop.engine.progress import Progress, ReplicaState
 from dlop.engine.sight import has_begun
-from dlop.engine.spec import RoleSpec
-from dlop.engine.stamp import read_stamp
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod, Service
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dlop.api.constants import Reason
+from dlop.api.gang import POD_GROUPS
+from dlop.api.phase import Outcome, Phase
+from dlop.api.progress import ReplicaState
+from dlop.api.record import LastFailure
 from dlop.engine.accounting import Account
 from dlop.engine.case import Case
-from dlop.engine.gang import POD_GROUPS
 from dlop.engine.limits import told
-from dlop.engine.names import Reason
-from dlop.engine.outcome import Outcome, Phase
 from dlop.engine.plan import Deletion, Event, EventType
-from dlop.engine.progress import ReplicaState
-from dlop.engine.record import LastFailure
 from dlop.engine.remarks import remarks_on
 from dlop.engine.starting import Creations
 from dlop.kube.resources import PODS

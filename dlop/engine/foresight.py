@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.engine.accounting import Account
 from dlop.engine.case import Case
 from dlop.engine.plan import Creation, Deletion
-from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 
 
 def when_created(case: Case, progress: Progress, pods: Collection[Creation]) -> Progress:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dlop.api.gang import Gang, Part, difference, group_body, group_metadata, group_spec
+from dlop.api.progress import Progress, ReplicaState, RoleProgress
 from dlop.engine.case import Case
-from dlop.engine.gang import Gang, Part, difference, group_body, group_metadata, group_spec
 from dlop.engine.plan import Change, Creation
-from dlop.engine.progress import Progress, ReplicaState, RoleProgress
 from dlop.kube.errors import JsonObject
 
 _ENDED = (ReplicaState.SUCCEEDED, ReplicaState.FAILED)

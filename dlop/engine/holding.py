@@ -5,13 +5,13 @@ Pods and services come when the scheduler lets the group in, and never while the
 
 from __future__ import annotations
 
+from dlop.api.constants import Reason
+from dlop.api.phase import Phase
+from dlop.api.progress import Progress, ReplicaState
+from dlop.api.record import Blocked
 from dlop.engine.backoff import lost_last
 from dlop.engine.case import Case
 from dlop.engine.leaving import PATIENCE_SECONDS, why_still_there
-from dlop.engine.names import Reason
-from dlop.engine.outcome import Phase
-from dlop.engine.progress import Progress, ReplicaState
-from dlop.engine.record import Blocked
 from dlop.engine.times import written
 from dlop.kube.objects import PodGroup
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from dlop.api.constants import RENDERED_ANNOTATION
+from dlop.api.progress import Progress
+from dlop.api.template_hash import read_stamp, stamped_object
 from dlop.engine.case import Case
-from dlop.engine.names import RENDERED_ANNOTATION
 from dlop.engine.plan import Change, Creation
-from dlop.engine.progress import Progress
-from dlop.engine.stamp import read_stamp, stamped_object
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dlop.api.constants import Reason
+from dlop.api.record import Blocked
 from dlop.engine.case import Case
-from dlop.engine.names import Reason
-from dlop.engine.record import Blocked
 from dlop.engine.snapshot import Leftover
 from dlop.engine.times import earliest, written
 from dlop.kube.resources import PODS, Resource

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dlop.engine.record import LastFailure, Record, indexes_of, ranges_of
-from dlop.engine.spec import JobSpec
+from dlop.api.record import LastFailure, Record, indexes_of, ranges_of
+from dlop.api.spec import JobSpec
 
 
 class Ledger:

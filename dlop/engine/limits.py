@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dlop.api.constants import Reason
+from dlop.api.phase import Verdict
+from dlop.api.record import LastFailure
+from dlop.api.spec import RunPolicy
 from dlop.engine.ledger import Ledger
-from dlop.engine.names import Reason
-from dlop.engine.outcome import Verdict
-from dlop.engine.record import LastFailure
-from dlop.engine.spec import RunPolicy
 
 
 def exceeded(policy: RunPolicy, ledger: Ledger) -> Verdict | None:

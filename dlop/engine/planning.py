@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dlop.api.phase import Job, Phase, Verdict
+from dlop.api.record import Blocked, Record
+from dlop.api.spec import SpecError
 from dlop.engine import backoff, events, leaving, restart
 from dlop.engine.accounting import Account, take_account
 from dlop.engine.case import Case, stored_state
@@ -14,15 +17,12 @@ from dlop.engine.grouping import group_to_change
 from dlop.engine.holding import is_yet_to_start, told_next, waiting_for_group
 from dlop.engine.keeping import to_change
 from dlop.engine.limits import exceeded
-from dlop.engine.outcome import Job, Phase, Verdict
 from dlop.engine.plan import Event, EventType, Plan
-from dlop.engine.record import Blocked, Record
 from dlop.engine.refusing import refuse
 from dlop.engine.removal import deletions, deletions_if_unchanged, next_overdue, outdated_and_written_off, overdue, passed
 from dlop.engine.resizing import begin_anew, former_size
 from dlop.engine.scaling import surplus_pods, surplus_services
 from dlop.engine.snapshot import Snapshot
-from dlop.engine.spec import SpecError
 from dlop.engine.starting import Creations, to_create
 from dlop.engine.status import changed_status, end_of, outcome_of, phase_of, resizing_of, started_at
 from dlop.engine.suspend import hold, to_take_away

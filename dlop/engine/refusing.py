@@ -8,15 +8,15 @@ has come to its end     nothing: it is cleaned up as far as its spec can be read
 
 from __future__ import annotations
 
+from dlop.api.constants import Reason
+from dlop.api.phase import Job, Phase
+from dlop.api.record import Blocked
+from dlop.api.spec import SpecError
 from dlop.engine import events
 from dlop.engine.case import Case, Stored
 from dlop.engine.cleanup import after_the_end
-from dlop.engine.names import Reason
-from dlop.engine.outcome import Job, Phase
 from dlop.engine.plan import Event, EventType, Plan
-from dlop.engine.record import Blocked
 from dlop.engine.snapshot import Snapshot
-from dlop.engine.spec import SpecError
 from dlop.engine.status import changed_status, refusal_of, status_with_block
 from dlop.engine.times import written
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dlop.engine.gang import Gang, other_schedulers
-from dlop.engine.names import Reason
-from dlop.engine.outcome import Job
-from dlop.engine.spec import RoleSpec
+from dlop.api.constants import Reason
+from dlop.api.gang import Gang, other_schedulers
+from dlop.api.phase import Job
+from dlop.api.spec import RoleSpec
 
 _MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
 

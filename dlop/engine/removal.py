@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from dlop.api.gang import POD_GROUPS, group_of
 from dlop.engine.case import Case
-from dlop.engine.gang import POD_GROUPS, group_of
 from dlop.engine.plan import Deletion
 from dlop.kube.objects import KubeObject, Pod
 from dlop.kube.resources import PODS, SERVICES, Resource

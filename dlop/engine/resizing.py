@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dlop.api.constants import SIZE_ANNOTATION
+from dlop.api.progress import Progress, ReplicaState
 from dlop.engine.case import Case
 from dlop.engine.ledger import Ledger
-from dlop.engine.names import SIZE_ANNOTATION
-from dlop.engine.progress import Progress, ReplicaState
 from dlop.engine.sight import has_begun
 from dlop.kube.objects import Pod
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from dlop.engine.names import ATTEMPT_LABEL
-from dlop.engine.record import LastFailure
-from dlop.engine.spec import RoleSpec
+from dlop.api.constants import ATTEMPT_LABEL
+from dlop.api.record import LastFailure
+from dlop.api.spec import RoleSpec
 from dlop.engine.times import written
 from dlop.kube.objects import ContainerStatus, Pod, Terminated
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
+from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
 from dlop.engine.backoff import unit_of
 from dlop.engine.case import Case
 from dlop.engine.grouping import group_to_create
 from dlop.engine.holding import is_held
 from dlop.engine.keeping import as_of_now
 from dlop.engine.plan import Creation
-from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState
 from dlop.kube.resources import PODS, SERVICES
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from dlop.api.constants import Reason
+from dlop.api.phase import Job, Outcome, Phase, Verdict
+from dlop.api.progress import Progress, ReplicaState
+from dlop.api.record import Blocked, Record, plain
 from dlop.engine.case import Case, Stored
 from dlop.engine.limits import told
-from dlop.engine.names import Reason
-from dlop.engine.outcome import Job, Outcome, Phase, Verdict
-from dlop.engine.progress import Progress, ReplicaState
-from dlop.engine.record import Blocked, Record, plain
 from dlop.engine.times import read, written
 from dlop.kube.errors import JsonObject
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
 from dlop.engine.accounting import Account
 from dlop.engine.case import Case
 from dlop.engine.plan import Deletion
-from dlop.engine.progress import Progress, ReplicaProgress, ReplicaState
 from dlop.engine.removal import deletions, overdue, passing
 from dlop.engine.scaling import surplus_services
 

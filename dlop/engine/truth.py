@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dlop.engine.outcome import Phase
-from dlop.engine.spec import RestartPolicy, RestartScope
+from dlop.api.phase import Phase
+from dlop.api.spec import RestartPolicy, RestartScope
 
 
 class Cause(StrEnum):

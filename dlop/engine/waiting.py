@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from dlop.api.constants import GANG_RIGHTS, Reason, way_to_rights
+from dlop.api.progress import Progress, ReplicaState
+from dlop.api.record import Blocked
 from dlop.engine.case import Case
 from dlop.engine.leaving import left_over
-from dlop.engine.names import GANG_RIGHTS, Reason, way_to_rights
-from dlop.engine.progress import Progress, ReplicaState
-from dlop.engine.record import Blocked
 from dlop.engine.snapshot import Refusal
 from dlop.engine.times import written
 from dlop.kube.objects import Pod

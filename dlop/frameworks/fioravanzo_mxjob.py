@@ -33,14 +33,14 @@ from dlop import (
     Verdict,
 )
 from dlop.accelerators import with_devices
+from dlop.api.cached_property import lazy
 from dlop.api.crd import AGE, Column
-from dlop.api.models import Count, OpenModel, Port, Replicas, RestartedPodTemplate, RunPolicyModel
+from dlop.api.names import dns_label, fingerprint, label_value
+from dlop.api.parsing import listed_at, read_listed_roles, read_run_policy
+from dlop.api.record import Blocked
 from dlop.api.schema import rule, with_rules
-from dlop.dialect import listed_at, read_listed_roles, read_run_policy
-from dlop.engine.lazy import lazy
-from dlop.engine.record import Blocked
+from dlop.api.spec_models import Count, OpenModel, Port, Replicas, RestartedPodTemplate, RunPolicyModel
 from dlop.kube.errors import JsonObject
-from dlop.naming import dns_label, fingerprint, label_value
 
 _RUNTIME_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?")
 _STATES = {ReplicaState.MISSING: "Unknown", ReplicaState.SUCCEEDED: "Succeeded", ReplicaState.FAILED: "Failed"}

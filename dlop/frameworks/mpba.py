@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from dlop import CleanPodPolicy, DLJob, Field, JobSpec, Replica, RoleSpec, RunPolicy
-from dlop.dialect import listed_at, read_listed_roles
-from dlop.engine.names import REPLICA_TYPE_LABEL
+from dlop.api.constants import REPLICA_TYPE_LABEL
+from dlop.api.names import dns_label, label_value
+from dlop.api.parsing import listed_at, read_listed_roles
 from dlop.kube.errors import JsonObject
-from dlop.naming import dns_label, label_value
 
 
 class ListedJob(DLJob, ABC):

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, RootModel
 
 from dlop import ContainerProperties, JobType, Replica, ReplicaType
-from dlop.api.models import OpenModel, Replicas, RestartedPodTemplate
 from dlop.api.schema import rule, with_rules
+from dlop.api.spec_models import OpenModel, Replicas, RestartedPodTemplate
 from dlop.frameworks.mpba import ListedJob
 
 

@@ -9,8 +9,8 @@ import msgspec
 from pydantic import Field, RootModel
 
 from dlop import ContainerProperties, JobType, Replica, ReplicaType
-from dlop.api.models import OpenModel, Replicas, RestartedPodTemplate
 from dlop.api.schema import rule, with_rules
+from dlop.api.spec_models import OpenModel, Replicas, RestartedPodTemplate
 from dlop.frameworks.mpba import ListedJob
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from dlop.engine.spec import SpecError
+from dlop.api.spec import SpecError
 from dlop.jobs.errors import CannotChangeError
 from dlop.jobs.found import FoundJob
 from dlop.kube.client import Client, PatchType, Propagation

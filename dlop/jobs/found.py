@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlop.engine.outcome import Phase
-from dlop.engine.record import Record, record_in
+from dlop.api.phase import Phase
+from dlop.api.record import Record, record_in
 from dlop.job import DLJob
 from dlop.kube.objects import Buffer, CustomObject, ObjectMeta, reader
 from dlop.kube.resources import Resource

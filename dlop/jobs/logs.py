@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from dlop.api.spec import JobSpec, RoleSpec, SpecError
 from dlop.engine.sight import main_container
-from dlop.engine.spec import JobSpec, RoleSpec, SpecError
 from dlop.jobs.errors import JobsError
 from dlop.jobs.found import FoundJob
 from dlop.jobs.log_lines import Cursor, LogLine, LogSource, read_lines

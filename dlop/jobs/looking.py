@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dlop.engine.names import JOB_UID_LABEL
+from dlop.api.constants import JOB_UID_LABEL
 from dlop.job import DLJob
 from dlop.jobs.errors import OutOfReachError
 from dlop.jobs.following import News, Scope, follow, merged

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from dlop.api.progress import ReplicaState
+from dlop.api.record import LastFailure, Record, indexes_of
+from dlop.api.spec import JobSpec, RoleSpec
 from dlop.engine.knowing import by_replica
-from dlop.engine.progress import ReplicaState
-from dlop.engine.record import LastFailure, Record, indexes_of
 from dlop.engine.sight import Sight, attempt_of, look_at, main_container, restarts_of
-from dlop.engine.spec import JobSpec, RoleSpec
 from dlop.engine.times import written
 from dlop.job import DLJob
 from dlop.kube.objects import ContainerStatus, Pod, Terminated

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dlop.engine.spec import SpecError
+from dlop.api.spec import SpecError
 from dlop.job import DLJob
 from dlop.jobs.errors import NotCreatedError, SubmitError
 from dlop.jobs.files import Document

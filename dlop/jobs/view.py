@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from dlop.engine.names import JOB_UID_LABEL
-from dlop.engine.outcome import Phase
-from dlop.engine.progress import ReplicaState
-from dlop.engine.record import Blocked, LastFailure, Record
-from dlop.engine.spec import JobSpec, RoleSpec, SpecError
+from dlop.api.constants import JOB_UID_LABEL
+from dlop.api.phase import Phase
+from dlop.api.progress import ReplicaState
+from dlop.api.record import Blocked, LastFailure, Record
+from dlop.api.spec import JobSpec, RoleSpec, SpecError
 from dlop.engine.times import written
 from dlop.job import DLJob
 from dlop.jobs.found import FoundJob

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing
 from enum import StrEnum
 
-from dlop.engine.outcome import Phase
+from dlop.api.phase import Phase
 from dlop.jobs.errors import NotInTimeError, OutOfReachError
 from dlop.jobs.following import follow
 from dlop.jobs.found import FoundJob

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dlop.engine.outcome import Phase
-from dlop.engine.progress import ReplicaState
-from dlop.engine.record import Blocked
+from dlop.api.phase import Phase
+from dlop.api.progress import ReplicaState
+from dlop.api.record import Blocked
 from dlop.jobs.found import FoundJob
 from dlop.jobs.replicas import LEAVING, ReplicaView
 

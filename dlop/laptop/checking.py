@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from dlop.api.crd import definitions
-from dlop.engine.spec import SpecError
+from dlop.api.spec import SpecError
 from dlop.job import DLJob
 from dlop.jobs.files import Document
 from dlop.jobs.submitting import mistakes_in

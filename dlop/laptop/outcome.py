@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from dlop.api.phase import Phase
 from dlop.console.progress import seconds, title
 from dlop.engine.limits import told
-from dlop.engine.outcome import Phase
 from dlop.jobs.view import JobView
 
 SUCCEEDED, FAILED, MISTAKEN = 0, 1, 2

@@ -10,9 +10,9 @@ from contextlib import aclosing
 
 import msgspec
 
+from dlop.api.phase import Phase
+from dlop.api.progress import ReplicaState
 from dlop.console.line_screen import JobScreen
-from dlop.engine.outcome import Phase
-from dlop.engine.progress import ReplicaState
 from dlop.jobs.errors import JobsError, OutOfReachError, SubmitError
 from dlop.jobs.found import FoundJob
 from dlop.jobs.log_following import follow_logs

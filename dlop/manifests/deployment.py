@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlop.engine.names import MANAGER
+from dlop.api.constants import MANAGER
 from dlop.kube.errors import JsonObject
 from dlop.manifests.rbac import Account
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from dlop.declaration import Rights
-from dlop.engine.names import GANG_RIGHTS
+from dlop.api.constants import GANG_RIGHTS
+from dlop.api.types import Rights
 from dlop.kube.errors import JsonObject
 
 _POD_GROUPS: JsonObject = {

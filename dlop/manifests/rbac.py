@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from dlop.api.constants import MANAGER
 from dlop.api.crd import TypeNames
-from dlop.declaration import Rights
-from dlop.engine.names import MANAGER
+from dlop.api.types import Rights
 from dlop.kube.errors import JsonObject
 
 RBAC = "rbac.authorization.k8s.io"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dlop.declaration import Options
-from dlop.engine.outcome import Phase
+from dlop.api.phase import Phase
+from dlop.api.types import Options
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, reader

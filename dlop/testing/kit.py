@@ -28,7 +28,7 @@ from uuid import UUID
 import yaml
 
 from dlop.api.crd import definitions
-from dlop.declaration import Options
+from dlop.api.types import Options
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject

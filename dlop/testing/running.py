@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from random import Random
 
-from dlop.declaration import Options
+from dlop.api.types import Options
 from dlop.job import DLJob
 from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.transport import Transport

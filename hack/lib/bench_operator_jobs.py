@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from dlop.declaration import ContainerProperties
+from dlop.api.types import ContainerProperties
 from dlop.frameworks import fioravanzo_mxjob
 from dlop.frameworks.kubeflow import jaxjob, paddlejob, pytorchjob
 from dlop.job import DLJob

@@ -13,8 +13,8 @@ from bench_operator_load import Follower, Kubelet, Place, many
 from bench_operator_process import Operator
 from bench_rows import MeasureError, Row, say
 
-from dlop.engine.outcome import Phase
-from dlop.engine.record import Record
+from dlop.api.phase import Phase
+from dlop.api.record import Record
 from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject, PartialObject, Pod, reader
 from dlop.kube.resources import EVENTS, PODS, SERVICES

@@ -8,7 +8,7 @@ from bench_operator_jobs import Load
 from bench_operator_load import Follower, Kubelet, Place
 from bench_rows import MeasureError, Row, say
 
-from dlop.engine.names import ATTEMPT_LABEL
+from dlop.api.constants import ATTEMPT_LABEL
 from dlop.kube.objects import Pod, reader
 from dlop.kube.resources import PODS
 from dlop.kube.watch import EventType, WatchEvent

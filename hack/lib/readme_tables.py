@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dlop.api.models import RunPolicyModel
+from dlop.api.job_resource import StoredJob
+from dlop.api.spec_models import RunPolicyModel
 from dlop.commands.table import COMMANDS
 from dlop.engine.truth import truth_table_markdown
 from dlop.job import DLJob
 from dlop.old_flags import FLAGS, VARIABLES
 from dlop.registry import load_registry
 from dlop.settings import table
-from dlop.stored_job import StoredJob
 
 ATTRIBUTES = "What a framework may say otherwise: attributes"
 README = Path(__file__).resolve().parents[2] / "README.md"

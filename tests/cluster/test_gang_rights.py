@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from real_cluster import RealCluster
 
-from dlop.engine.gang import VOLCANO
+from dlop.api.gang import VOLCANO
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS
 from dlop.manifests.applying import apply

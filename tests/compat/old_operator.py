@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dlop.api.names import LONGEST
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES, Resource
-from dlop.naming import LONGEST
 from dlop.testing.kubelet import Kubelet
 from tests.compat.golden_comparison import MOMENT, NAMESPACE
 from tests.compat.golden_kinds import kind_of

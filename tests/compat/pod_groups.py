@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlop.declaration import Options
-from dlop.engine.gang import VOLCANO, group_resource
+from dlop.api.gang import VOLCANO, group_resource
+from dlop.api.types import Options
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject, NotFoundError
 from dlop.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS, Resource

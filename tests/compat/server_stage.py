@@ -15,7 +15,7 @@ from typing import Any
 from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
-from dlop.declaration import Options
+from dlop.api.types import Options
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from real_cluster import RealCluster
 
-from dlop.declaration import Options
+from dlop.api.types import Options
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PRIORITY_CLASSES

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dlop.declaration import Options
-from dlop.engine.gang import VOLCANO
+from dlop.api.gang import VOLCANO
+from dlop.api.types import Options
 from dlop.frameworks.fioravanzo_mxjob import MXJob as FioravanzoMXJob
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dlop.engine.gang import VOLCANO
+from dlop.api.gang import VOLCANO
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, HORIZONTAL_POD_AUTOSCALERS, ROLES, SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS, Resource
 from dlop.local.apiserver.faults import Match

@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 import tests.compat.test_kubeflow_known_bugs_from_13 as from_13
-from dlop.engine.gang import VOLCANO
+from dlop.api.gang import VOLCANO
 from dlop.frameworks.kubeflow.jaxjob import JAXJob
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.frameworks.kubeflow.paddlejob import PaddleJob

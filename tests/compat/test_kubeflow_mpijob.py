@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dlop import DLJob, Options, SpecError
-from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL
+from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.kube.client import PatchType
 from dlop.kube.errors import JsonObject

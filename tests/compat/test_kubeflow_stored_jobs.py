@@ -16,7 +16,7 @@ from real_cluster import RealCluster
 
 from dlop import CleanPodPolicy, RunPolicy
 from dlop.api.crd import definitions
-from dlop.engine.spec import SchedulingPolicy
+from dlop.api.spec import SchedulingPolicy
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.crd import definitions
 from dlop.cli import main
-from dlop.engine.names import JOB_UID_LABEL
 from dlop.jobs.errors import JobsError
 from dlop.jobs.finding import find_job, read_job_reference
 from dlop.jobs.found import FoundJob

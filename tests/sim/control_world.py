@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 from typing import Any
 
-from dlop.declaration import ContainerProperties, JobType, ReplicaType
+from dlop.api.types import ContainerProperties, JobType, ReplicaType
 from dlop.job import DLJob
 from dlop.kube.client import Client, Propagation
 from dlop.kube.errors import JsonObject

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from dlop.declaration import Options
-from dlop.engine.gang import POD_GROUPS
-from dlop.engine.names import ATTEMPT_LABEL, REPLICA_TYPE_LABEL
-from dlop.engine.outcome import Phase
+from dlop.api.constants import ATTEMPT_LABEL, REPLICA_TYPE_LABEL
+from dlop.api.gang import POD_GROUPS
+from dlop.api.phase import Phase
+from dlop.api.types import Options
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, reader

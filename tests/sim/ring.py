@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dlop.declaration import ContainerProperties, JobType, ReplicaType
+from dlop.api.types import ContainerProperties, JobType, ReplicaType
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.replica import Replica

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
-from dlop.engine.gang import VOLCANO
+from dlop.api.gang import VOLCANO
 from dlop.frameworks.fioravanzo_mxjob import MXJob
 from dlop.kube.errors import JsonObject, NotFoundError
 from dlop.kube.resources import PODS, VOLCANO_POD_GROUPS

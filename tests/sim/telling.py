@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from dlop.declaration import Options
+from dlop.api.types import Options
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.local.apiserver.store import Change

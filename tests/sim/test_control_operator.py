@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 
 from dlop.api.crd import definitions
-from dlop.declaration import JobType
+from dlop.api.types import JobType
 from dlop.kube.errors import JsonObject
 from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES

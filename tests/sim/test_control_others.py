@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
-from dlop.engine.names import JOB_UID_LABEL
+from dlop.api.constants import JOB_UID_LABEL
+from dlop.api.progress import Progress, ReplicaState
 from dlop.engine.plan import Creation
-from dlop.engine.progress import Progress, ReplicaState
 from dlop.kube.resources import CONFIG_MAPS, Resource
 from dlop.local.apiserver.faults import Match
 from tests.sim.control_world import NAMESPACE, RingJob, World, a_while, ring, world

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from dlop import CleanPodPolicy, DLJob, Outcome, Phase, Progress, ReplicaState, RestartPolicy, RoleProgress, RoleSpec, Verdict
-from dlop.engine.lazy import lazy
-from dlop.engine.names import MANAGER, Reason
+from dlop.api.cached_property import lazy
+from dlop.api.constants import MANAGER, Reason
+from dlop.api.names import label_value
 from dlop.frameworks.kubeflow.models import TRAINING_OPERATOR
 from dlop.frameworks.kubeflow.older_words import in_todays_words
 from dlop.kube.errors import JsonObject
-from dlop.naming import label_value
 
 _OPERATOR_NAME, _JOB_NAME, _REPLICA_TYPE, _REPLICA_INDEX, _JOB_ROLE = (
     f"training.kubeflow.org/{name}" for name in ("operator-name", "job-name", "replica-type", "replica-index", "job-role")

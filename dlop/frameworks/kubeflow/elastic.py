@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dlop import Creation, Field
-from dlop.api.models import ApiModel, Count, Port
 from dlop.api.schema import rule
+from dlop.api.spec_models import ApiModel, Count, Port
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
 

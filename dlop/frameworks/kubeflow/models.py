@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, create_model
 
 from dlop.api.crd import ScalePaths
-from dlop.api.models import ApiModel, ContainerModel, PodSpecModel, PodTemplate, ReplicaModel, RunPolicyModel
 from dlop.api.schema import rule, with_default, with_rules
+from dlop.api.spec_models import ApiModel, ContainerModel, PodSpecModel, PodTemplate, ReplicaModel, RunPolicyModel
 from dlop.kube.errors import JsonObject
 
 TRAINING_OPERATOR = "kubeflow.org/training-operator"

@@ -8,8 +8,8 @@ from typing import Annotated
 import pydantic
 
 from dlop import CleanPodPolicy, Field, JobSpec
-from dlop.api.models import CleaningWord, Count
 from dlop.api.schema import rule
+from dlop.api.spec_models import CleaningWord, Count
 from dlop.frameworks.kubeflow.models import KubeflowSpec, rules_of_spec, with_roles
 
 REPLICA_SPECS = "mpiReplicaSpecs"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dlop import ContainerProperties, Creation, Field, JobSpec, JobType, Outcome, Progress, Replica, ReplicaState, ReplicaType, RoleSpec
+from dlop.api.cached_property import lazy
 from dlop.api.crd import AGE, LAST_FAILURE, STATE_BY_CONDITIONS
-from dlop.engine.lazy import lazy
-from dlop.engine.spec import RestartPolicy
+from dlop.api.names import label_value, object_name
+from dlop.api.spec import RestartPolicy
 from dlop.frameworks.kubeflow import mpi_model, mpi_objects, mpi_pods, mpi_scripts
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.kube.errors import JsonObject
-from dlop.naming import label_value, object_name
 
 _READY = (ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
 

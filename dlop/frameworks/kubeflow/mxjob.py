@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dlop import ContainerProperties, Field, JobType, Replica, ReplicaType, RestartPolicy, RoleSpec
-from dlop.engine.lazy import lazy
+from dlop.api.cached_property import lazy
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.models import KubeflowSpec, at_most_one, rules_of_spec, with_roles
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlop import ContainerProperties, JobType, Replica, ReplicaType, RoleSpec
-from dlop.api.models import ApiModel, Count
+from dlop.api.spec_models import ApiModel, Count
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.models import KubeflowSpec, scaled_by_workers, with_roles
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dlop import ContainerProperties, Creation, Field, JobType, Progress, Replica, ReplicaState, ReplicaType
-from dlop.engine.lazy import lazy
+from dlop.api.cached_property import lazy
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.elastic import AUTOSCALER_RULES, ELASTIC_RULES, ElasticPolicyModel, autoscalers, has_bounds, rendezvous
 from dlop.frameworks.kubeflow.init_containers import init_containers

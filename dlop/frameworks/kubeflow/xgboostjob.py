@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dlop import ContainerProperties, JobType, Outcome, Replica, ReplicaType, RestartPolicy
+from dlop.api.cached_property import lazy
+from dlop.api.constants import Reason
 from dlop.api.schema import rule
-from dlop.engine.lazy import lazy
-from dlop.engine.names import Reason
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.models import KubeflowSpec, exactly_one, rules_of_spec, with_roles
 from dlop.kube.errors import JsonObject

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from dlop.api.models import ApiModel, OpenModel, PodTemplate, ReplicaModel, Replicas, RunPolicyModel, problems_of
+from dlop.api.parsing import MOST_REPLICAS
 from dlop.api.schema import ANYTHING, SchemaError, rule, structural, with_rules
-from dlop.dialect import MOST_REPLICAS
-from dlop.engine.spec import CleanPodPolicy, RestartPolicy, RestartScope
+from dlop.api.spec import CleanPodPolicy, RestartPolicy, RestartScope
+from dlop.api.spec_models import ApiModel, OpenModel, PodTemplate, ReplicaModel, Replicas, RunPolicyModel, problems_of
 from dlop.kube.errors import JsonObject
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dlop.api.ratcheting import lenient
 from dlop.api.schema import rule, with_rules
-from dlop.api.stored import lenient
 from dlop.kube.errors import JsonObject
 
 RULES = "x-kubernetes-validations"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlop import JobType, ReplicaType
-from dlop.api.models import ApiModel
+from dlop.api.spec_models import ApiModel
 from tests.kinds_for_crds import Ranked
 
 

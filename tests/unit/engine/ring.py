@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlop.declaration import ContainerProperties, JobType, ReplicaType
-from dlop.engine.progress import Progress
-from dlop.engine.spec import RoleSpec
+from dlop.api.progress import Progress
+from dlop.api.spec import RoleSpec
+from dlop.api.types import ContainerProperties, JobType, ReplicaType
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.replica import Replica

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from dlop.api.constants import ATTEMPT_LABEL
+from dlop.api.progress import ReplicaState
 from dlop.engine.backoff import delay_seconds
-from dlop.engine.names import ATTEMPT_LABEL
 from dlop.engine.plan import EventType
-from dlop.engine.progress import ReplicaState
 from tests.unit.engine.ring import TRAINER, ring
 from tests.unit.engine.world import START, World
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from dlop.declaration import Options
-from dlop.engine.names import ATTEMPT_LABEL
+from dlop.api.constants import ATTEMPT_LABEL
+from dlop.api.types import Options
 from dlop.engine.plan import Plan
 from dlop.kube.errors import JsonObject
 from tests.unit.engine.ring import HELPER, TRAINER, ring

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from dlop.engine.names import ATTEMPT_LABEL, RENDERED_ANNOTATION
+from dlop.api.constants import ATTEMPT_LABEL, RENDERED_ANNOTATION
 from dlop.kube.errors import JsonObject
 from dlop.replica import Replica
 from tests.unit.engine.ring import HELPER, TRAINER, RingJob, ring

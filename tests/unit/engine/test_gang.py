@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dlop.engine.gang import DEFAULT_CLASS, Gang, Part, difference, group_metadata, group_spec, marked, other_schedulers
-from dlop.engine.requests import requests_of
-from dlop.engine.spec import JobSpec, RoleSpec, SchedulingPolicy
+from dlop.api.gang import DEFAULT_CLASS, Gang, Part, difference, group_metadata, group_spec, marked, other_schedulers
+from dlop.api.pod_resources import requests_of
+from dlop.api.spec import JobSpec, RoleSpec, SchedulingPolicy
 from dlop.kube.errors import JsonObject
 
 BY_VOLCANO = Gang("volcano", "demo")

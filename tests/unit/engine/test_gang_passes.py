@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dlop.declaration import Options
-from dlop.engine.names import Reason
+from dlop.api.constants import Reason
+from dlop.api.types import Options
 from dlop.engine.times import written
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dlop.engine.names import ATTEMPT_LABEL
+from dlop.api.constants import ATTEMPT_LABEL
 from dlop.engine.plan import Creation, Plan
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import CONFIG_MAPS, SERVICES

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from dlop.engine.names import ATTEMPT_LABEL
+from dlop.api.constants import ATTEMPT_LABEL
 from tests.unit.engine.ring import HELPER, TRAINER, ring
 from tests.unit.engine.world import World
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlop.api.record import Blocked, LastFailure, Record, indexes_of, plain, ranges_of, record_in
+from dlop.api.spec import JobSpec, RoleSpec
 from dlop.engine.ledger import Ledger
-from dlop.engine.record import Blocked, LastFailure, Record, indexes_of, plain, ranges_of, record_in
-from dlop.engine.spec import JobSpec, RoleSpec
 from dlop.engine.times import earliest, read, written
 
 

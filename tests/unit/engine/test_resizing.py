@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from dlop.engine.names import ATTEMPT_LABEL, SIZE_ANNOTATION
+from dlop.api.constants import ATTEMPT_LABEL, SIZE_ANNOTATION
 from dlop.replica import Replica
 from tests.unit.engine.ring import HELPER, TRAINER, RingJob, ring
 from tests.unit.engine.world import World

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlop.engine.outcome import Outcome
+from dlop.api.phase import Outcome
+from dlop.api.spec import RoleSpec
 from dlop.engine.plan import EventType
 from dlop.engine.sight import Sight, failure_of, look_at
 from dlop.engine.snapshot import Foreign, Refusal
-from dlop.engine.spec import RoleSpec
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
 from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlop.engine.spec import RestartScope
+from dlop.api.spec import RestartScope
 from dlop.engine.truth import TABLE, Answer, Cause, Cell, cells, truth_table_markdown
 from tests.unit.engine.ring import HELPER, TRAINER, ring
 from tests.unit.engine.world import GRACE_SECONDS, World

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from dlop.declaration import Options
-from dlop.engine.gang import POD_GROUPS
-from dlop.engine.names import ATTEMPT_LABEL
+from dlop.api.constants import ATTEMPT_LABEL
+from dlop.api.gang import POD_GROUPS
+from dlop.api.types import Options
 from dlop.engine.plan import Change, Creation, Deletion, Event, Plan
 from dlop.engine.snapshot import Foreign, Refusal, Snapshot
 from dlop.engine.times import read, written

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dlop import Outcome, Phase, Progress, ReplicaProgress, ReplicaState, ReplicaType, RoleProgress
-from dlop.engine.record import Blocked, Record
+from dlop.api.record import Blocked, Record
 from dlop.kube.errors import JsonObject
 from tests.unit.job.jobs import PairJob, make, pair, template
 

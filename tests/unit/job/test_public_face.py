@@ -9,11 +9,11 @@ from pathlib import Path
 import readme_tables
 
 import dlop
-from dlop.api.models import RunPolicyModel
-from dlop.dialect import read_run_policy
-from dlop.engine.spec import CleanPodPolicy, RestartScope
+from dlop.api.fields import Field
+from dlop.api.parsing import read_run_policy
+from dlop.api.spec import CleanPodPolicy, RestartScope
+from dlop.api.spec_models import RunPolicyModel
 from dlop.job import DLJob
-from dlop.reading import Field
 from dlop.settings import Settings
 
 README = (Path(__file__).parents[3] / "README.md").read_text()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from dlop import ContainerProperties, JobType, Options, Replica, ReplicaState, RestartPolicy, RoleSpec, SpecError
-from dlop.engine.names import RENDERED_ANNOTATION
+from dlop.api.constants import RENDERED_ANNOTATION
 from dlop.kube.errors import JsonObject
 from tests.unit.job.jobs import UID, PairJob, environment, make, pair, pair_spec, template
 

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from dlop.declaration import Options
-from dlop.engine.lazy import lazy
-from dlop.engine.spec import CleanPodPolicy, JobSpec, Problem, SpecError
-from dlop.generated import problems_by_model
+from dlop.api.cached_property import lazy
+from dlop.api.defaults import problems_by_model
+from dlop.api.fields import Field
+from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, SpecError
+from dlop.api.spec_cache import Reading, Readings
+from dlop.api.types import Options
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, ObjectMeta
-from dlop.reading import Field
-from dlop.readings import Reading, Readings
 
 _readings = Readings()
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlop.engine.spec import RestartPolicy
+from dlop.api.spec import RestartPolicy
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dlop.declaration import ContainerProperties, ReplicaType
-from dlop.engine.requests import amounts
-from dlop.engine.spec import CleanPodPolicy, RestartPolicy, RestartScope, RoleSpec, RunPolicy, SchedulingPolicy
+from dlop.api.fields import Field
+from dlop.api.pod_resources import amounts
+from dlop.api.spec import CleanPodPolicy, RestartPolicy, RestartScope, RoleSpec, RunPolicy, SchedulingPolicy
+from dlop.api.types import ContainerProperties, ReplicaType
 from dlop.kube.errors import JsonObject
-from dlop.reading import Field
 
 MOST_REPLICAS = 10_000
 """Of one role. A slip of the finger must not fill the operator's memory."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from dlop.engine.names import ATTEMPT_LABEL, JOB_UID_LABEL, RENDERED_ANNOTATION
+from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, RENDERED_ANNOTATION
 from dlop.kube.errors import JsonObject
 
 # The same spec may come with its fields in another order.

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import Field, create_model
 
-from dlop.api.models import ApiModel, ReplicaModel, RunPolicyModel
 from dlop.api.schema import rule, with_rules
+from dlop.api.spec_models import ApiModel, ReplicaModel, RunPolicyModel
 from dlop.kube.errors import JsonObject
 
 REPLICA_SPECS = "replicaSpecs"
@@ -96,5 +96,5 @@ def _range(role: Role) -> str:
 
 
 def _quoted(role: Role) -> str:
-    """A CEL string. Names of roles are words, so there is nothing to escape: `dlop.declaration` sees to that."""
+    """A CEL string. Names of roles are words, so there is nothing to escape: `dlop.api.types` sees to that."""
     return f"'{role.name.lower()}'"

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dlop.engine.names import Reason
-from dlop.engine.outcome import Outcome, Phase
-from dlop.engine.progress import ReplicaState, RoleProgress
-from dlop.engine.record import Blocked
+from dlop.api.constants import Reason
+from dlop.api.phase import Outcome, Phase
+from dlop.api.progress import ReplicaState, RoleProgress
+from dlop.api.record import Blocked
 from dlop.engine.times import written
 from dlop.kube.errors import JsonObject
 

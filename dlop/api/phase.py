@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from dlop.engine.gang import Gang
+from dlop.api.gang import Gang
+from dlop.api.progress import Progress
+from dlop.api.record import Blocked, LastFailure, Record
+from dlop.api.spec import JobSpec, RoleSpec
 from dlop.engine.plan import Creation
-from dlop.engine.progress import Progress
-from dlop.engine.record import Blocked, LastFailure, Record
-from dlop.engine.spec import JobSpec, RoleSpec
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import Resource

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from dlop.engine.spec import JobSpec, Problem
+from dlop.api.spec import JobSpec, Problem
 
 MOST_KEPT = 1024
 

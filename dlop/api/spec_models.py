@@ -1,7 +1,7 @@
 """The parts that the specs of most kinds have in common, as pydantic models.
 
 `dlop.api.crd` makes the schemas of CRDs of them, so that the API server refuses what the operator would have to refuse.
-The operator reads the common parts without them (`dlop.dialect`), as fast as it can: a definition may be older than the
+The operator reads the common parts without them (`dlop.api.parsing`), as fast as it can: a definition may be older than the
 operator, or somebody else's. Fields are optional where a kind has a default: nothing is written into the user's spec.
 
 Pod templates are described in part only. The rest is kept as the user wrote it, so a CRD stays small and a field that is
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from dlop.api.schema import rule, with_rules
-from dlop.engine.spec import Problem, RestartScope
+from dlop.api.spec import Problem, RestartScope
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dlop.engine.record import LastFailure
-from dlop.engine.spec import RoleSpec
+from dlop.api.record import LastFailure
+from dlop.api.spec import RoleSpec
 from dlop.kube.objects import Pod
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from dlop.engine.spec import Problem, SpecError
+from dlop.api.spec import Problem, SpecError
 from dlop.kube.errors import JsonObject
 
 Choice = TypeVar("Choice", bound=StrEnum)
