@@ -6,8 +6,8 @@ from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgr
 from dlop.api.record import LastFailure
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RestartPolicy, RestartScope, RoleSpec, RunPolicy, SpecError
 from dlop.api.types import Accelerator, ContainerProperties, DeclarationError, JobType, Options, ReplicaType, Rights
-from dlop.engine.plan import Creation
 from dlop.job import DLJob
+from dlop.reconcile.plan import Creation
 from dlop.replica import Replica
 
 __all__ = [

@@ -27,9 +27,6 @@ from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
 from dlop.api.record import Blocked, LastFailure
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RestartPolicy, RestartScope, RoleSpec
 from dlop.api.types import ContainerProperties, JobType, Options, ReplicaType, Rights, check_declaration
-from dlop.engine.limits import told
-from dlop.engine.plan import Creation, Plan
-from dlop.engine.snapshot import Snapshot
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import Resource
@@ -41,6 +38,9 @@ from dlop.policies.conditions import (
     write_replica_statuses,
     write_times,
 )
+from dlop.reconcile.limits import told
+from dlop.reconcile.plan import Creation, Plan
+from dlop.reconcile.snapshot import Snapshot
 from dlop.replica import Replica
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ class DLJob(StoredJob, ABC):
     def reconcile(self, snapshot: Snapshot, now: float) -> Plan:
         """What is to be done about the job. Pure: nothing is asked of a clock or a server."""
         # Imported here: most users of this module declare a kind and never plan.
-        from dlop.engine.planning import plan  # noqa: PLC0415
+        from dlop.reconcile.planner import plan
 
         return plan(self, snapshot, now=now)
 

@@ -11,10 +11,10 @@ from dlop.api.gang import Gang
 from dlop.api.progress import Progress
 from dlop.api.record import Blocked, LastFailure, Record
 from dlop.api.spec import JobSpec, RoleSpec
-from dlop.engine.plan import Creation
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import Resource
+from dlop.reconcile.plan import Creation
 
 
 class Phase(StrEnum):

@@ -48,7 +48,7 @@ def _render_file(name: str, registry: Registry, *, namespace: str) -> Iterator[J
 
 def _render(document: Document, registry: Registry, *, namespace: str) -> list[JsonObject]:
     from dlop.api.spec import SpecError
-    from dlop.engine.remarks import remarks_on  # noqa: PLC0415
+    from dlop.reconcile.spec_warnings import remarks_on
     from dlop.rendering import RenderError, job_of, render  # noqa: PLC0415
 
     try:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dlop.console.durations import between
 from dlop.console.job_tables import duration, replicas_table
 from dlop.console.tables import plain_lines
-from dlop.engine.limits import told
 from dlop.jobs.history import Happening
 from dlop.jobs.log_lines import LogLine
 from dlop.jobs.view import JobView
+from dlop.reconcile.limits import told
 
 HEADING = "heading"
 PLAIN = "plain"

@@ -24,11 +24,11 @@ from dlop.control.kinds import ManagedJob
 from dlop.control.memory import Memories
 from dlop.control.slow_start import AT_FIRST, slowly_at_first
 from dlop.control.writing import Result, Writer, Written
-from dlop.engine.plan import Change, Creation, Deletion, Plan
-from dlop.engine.snapshot import Refusal
 from dlop.kube.client import Propagation
 from dlop.kube.errors import AmbiguousWriteError, InvalidError, KubeError, NotFoundError, OutdatedError, StatusError
 from dlop.kube.resources import Resource
+from dlop.reconcile.plan import Change, Creation, Deletion, Plan
+from dlop.reconcile.snapshot import Refusal
 
 log = structlog.get_logger(__name__)
 

@@ -24,14 +24,14 @@ from dlop.control.metrics import ControlMetrics
 from dlop.control.milestones import note_deletion, note_milestones
 from dlop.control.scope import Scope
 from dlop.control.writing import Writer
-from dlop.engine.plan import Plan
-from dlop.engine.snapshot import Snapshot
 from dlop.kube.client import Client
 from dlop.kube.errors import ConflictError, KubeError, NotFoundError, NotLeaderError
 from dlop.kube.expectations import Expectations
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import Resource
 from dlop.kube.workqueue import QueueShutDownError, WorkQueue
+from dlop.reconcile.plan import Plan
+from dlop.reconcile.snapshot import Snapshot
 
 log = structlog.get_logger(__name__)
 

@@ -15,10 +15,10 @@ from dlop.api.gang import DEFAULT_CLASS
 from dlop.control.kinds import Kind
 from dlop.control.memory import JobMemory, Memories
 from dlop.control.scope import Scope
-from dlop.engine.snapshot import Foreign, Leftover, Snapshot
 from dlop.kube.cache import Cache
 from dlop.kube.objects import CustomObject, KubeObject, OwnerReference, PartialObject, PriorityClass
 from dlop.kube.resources import PODS, PRIORITY_CLASSES, SERVICES, Resource
+from dlop.reconcile.snapshot import Foreign, Leftover, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

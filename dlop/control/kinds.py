@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from dlop.api.phase import Job
-from dlop.engine.plan import Plan
-from dlop.engine.snapshot import Snapshot
 from dlop.kube.objects import CustomObject, OwnerReference
 from dlop.kube.resources import Resource
+from dlop.reconcile.plan import Plan
+from dlop.reconcile.snapshot import Snapshot
 
 
 class ManagedJob(Job, Protocol):

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from dlop.control.kinds import JobKey
-from dlop.engine.snapshot import Refusal
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.reconcile.snapshot import Refusal
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 120.0

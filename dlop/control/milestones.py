@@ -7,10 +7,10 @@ from dlop.api.spec import SpecError
 from dlop.control.kinds import JobKey, ManagedJob
 from dlop.control.memory import Memories
 from dlop.control.metrics import ControlMetrics
-from dlop.engine.plan import Plan
-from dlop.engine.snapshot import Snapshot
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.reconcile.plan import Plan
+from dlop.reconcile.snapshot import Snapshot
 
 _FINAL_COUNTERS = {Phase.SUCCEEDED: "succeeded", Phase.FAILED: "failed", Phase.INVALID: "invalid"}
 _GROWING = {"restarts": "restarted", "disruptions": "disrupted"}

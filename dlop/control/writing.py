@@ -17,7 +17,6 @@ import structlog
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.control.kinds import JobKey
 from dlop.control.scope import Scope
-from dlop.engine.plan import Change, Creation, Deletion
 from dlop.kube.client import FIELD_MANAGER, Client
 from dlop.kube.errors import (
     AlreadyExistsError,
@@ -35,6 +34,7 @@ from dlop.kube.errors import (
 from dlop.kube.expectations import Child, Expectations
 from dlop.kube.objects import ObjectMeta, PartialObject, reader
 from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.reconcile.plan import Change, Creation, Deletion
 
 log = structlog.get_logger(__name__)
 

@@ -7,11 +7,11 @@ from datetime import datetime
 
 import msgspec
 
-from dlop.engine.times import read, written
 from dlop.jobs.found import FoundJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.timestamps import to_the_microsecond
+from dlop.reconcile.times import read, written
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):

@@ -11,7 +11,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from dlop.api.spec import JobSpec, RoleSpec, SpecError
-from dlop.engine.sight import main_container
 from dlop.jobs.errors import JobsError
 from dlop.jobs.found import FoundJob
 from dlop.jobs.log_lines import Cursor, LogLine, LogSource, read_lines
@@ -20,6 +19,7 @@ from dlop.jobs.replicas import ReplicaView, replica_views
 from dlop.kube.client import Client
 from dlop.kube.errors import BadRequestError, KubeError, NotFoundError, ServerError, TransportError
 from dlop.kube.objects import ContainerStatus, Pod
+from dlop.reconcile.pod_state import main_container
 
 UNREADABLE = (BadRequestError, NotFoundError, ServerError, TransportError)
 """What may keep one log from being read, and says nothing about the others."""

@@ -10,11 +10,11 @@ import msgspec
 from dlop.api.progress import ReplicaState
 from dlop.api.record import LastFailure, Record, indexes_of
 from dlop.api.spec import JobSpec, RoleSpec
-from dlop.engine.knowing import by_replica
-from dlop.engine.sight import Sight, attempt_of, look_at, main_container, restarts_of
-from dlop.engine.times import written
 from dlop.job import DLJob
 from dlop.kube.objects import ContainerStatus, Pod, Terminated
+from dlop.reconcile.knowing import by_replica
+from dlop.reconcile.pod_state import Sight, attempt_of, look_at, main_container, restarts_of
+from dlop.reconcile.times import written
 
 GONE = "Gone"
 """Of a job that is over: the pod was deleted before its work was done, as far as anybody has noted."""

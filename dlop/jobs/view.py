@@ -15,13 +15,13 @@ from dlop.api.phase import Phase
 from dlop.api.progress import ReplicaState
 from dlop.api.record import Blocked, LastFailure, Record
 from dlop.api.spec import JobSpec, RoleSpec, SpecError
-from dlop.engine.times import written
 from dlop.job import DLJob
 from dlop.jobs.found import FoundJob
 from dlop.jobs.history import Happening, KubeEvent, history_of
 from dlop.jobs.replicas import GONE, ReplicaView, replica_views
 from dlop.jobs.waits import waits_of
 from dlop.kube.objects import Pod
+from dlop.reconcile.times import written
 
 NOT_SEEN = "Unseen"
 """The phase of a job that no operator has looked at."""

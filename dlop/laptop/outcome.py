@@ -8,8 +8,8 @@ import msgspec
 
 from dlop.api.phase import Phase
 from dlop.console.progress import seconds, title
-from dlop.engine.limits import told
 from dlop.jobs.view import JobView
+from dlop.reconcile.limits import told
 
 SUCCEEDED, FAILED, MISTAKEN = 0, 1, 2
 

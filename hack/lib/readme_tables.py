@@ -16,9 +16,9 @@ from typing import Any
 from dlop.api.job_resource import StoredJob
 from dlop.api.spec_models import RunPolicyModel
 from dlop.commands.table import COMMANDS
-from dlop.engine.truth import truth_table_markdown
 from dlop.job import DLJob
 from dlop.old_flags import FLAGS, VARIABLES
+from dlop.reconcile.truth import truth_table_markdown
 from dlop.registry import load_registry
 from dlop.settings import table
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from dlop import DLJob, Options, Phase
-from dlop.engine.snapshot import Snapshot
 from dlop.frameworks.kubeflow.mpijob import MPIJob
 from dlop.frameworks.kubeflow.paddlejob import PaddleJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
+from dlop.reconcile.snapshot import Snapshot
 from dlop.registry import Registry, load_registry
 from dlop.rendering import RenderError, job_of, render
 from tests.compat.kubeflow_jobs import job, mpi_job

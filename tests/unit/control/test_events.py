@@ -9,13 +9,13 @@ from random import Random
 
 from dlop.control.events import EventBudget, EventRecorder
 from dlop.control.kinds import JobKey
-from dlop.engine.plan import Event, EventType
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import EVENTS, Resource
 from dlop.local.apiserver.faults import Match
 from dlop.local.cluster import EmbeddedCluster
+from dlop.reconcile.plan import Event, EventType
 from tests.virtual_time import virtual_time
 
 JOBS = Resource("example.org", "v1", "ringjobs", "RingJob")

@@ -9,8 +9,8 @@ import pytest
 
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.api.progress import ReplicaState
-from dlop.engine.backoff import delay_seconds
-from dlop.engine.plan import EventType
+from dlop.reconcile.backoff import delay_seconds
+from dlop.reconcile.plan import EventType
 from tests.unit.engine.ring import TRAINER, ring
 from tests.unit.engine.world import START, World
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from dlop.api.phase import Outcome
 from dlop.api.spec import RoleSpec
-from dlop.engine.plan import EventType
-from dlop.engine.sight import Sight, failure_of, look_at
-from dlop.engine.snapshot import Foreign, Refusal
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
 from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES
+from dlop.reconcile.plan import EventType
+from dlop.reconcile.pod_state import Sight, failure_of, look_at
+from dlop.reconcile.snapshot import Foreign, Refusal
 from tests.unit.engine.ring import TRAINER, RingJob, ring
 from tests.unit.engine.world import World
 

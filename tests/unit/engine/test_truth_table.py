@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlop.api.spec import RestartScope
-from dlop.engine.truth import TABLE, Answer, Cause, Cell, cells, truth_table_markdown
+from dlop.reconcile.truth import TABLE, Answer, Cause, Cell, cells, truth_table_markdown
 from tests.unit.engine.ring import HELPER, TRAINER, ring
 from tests.unit.engine.world import GRACE_SECONDS, World
 

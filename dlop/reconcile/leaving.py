@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from dlop.api.constants import Reason
 from dlop.api.record import Blocked
-from dlop.engine.case import Case
-from dlop.engine.snapshot import Leftover
-from dlop.engine.times import earliest, written
 from dlop.kube.resources import PODS, Resource
+from dlop.reconcile.context import Case
+from dlop.reconcile.snapshot import Leftover
+from dlop.reconcile.times import earliest, written
 
 PATIENCE_SECONDS = 30
 """How long something is waited for before anybody is told. Most things take a moment only, and nobody wants to hear of that."""

@@ -9,13 +9,13 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
-from dlop.engine.backoff import unit_of
-from dlop.engine.case import Case
-from dlop.engine.grouping import group_to_create
-from dlop.engine.holding import is_held
-from dlop.engine.keeping import as_of_now
-from dlop.engine.plan import Creation
 from dlop.kube.resources import PODS, SERVICES
+from dlop.reconcile.backoff import unit_of
+from dlop.reconcile.children import as_of_now
+from dlop.reconcile.context import Case
+from dlop.reconcile.gang.admission import is_held
+from dlop.reconcile.gang.podgroup import group_to_create
+from dlop.reconcile.plan import Creation
 
 
 @dataclass(frozen=True, slots=True)

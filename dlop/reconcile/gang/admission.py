@@ -9,11 +9,11 @@ from dlop.api.constants import Reason
 from dlop.api.phase import Phase
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.record import Blocked
-from dlop.engine.backoff import lost_last
-from dlop.engine.case import Case
-from dlop.engine.leaving import PATIENCE_SECONDS, why_still_there
-from dlop.engine.times import written
 from dlop.kube.objects import PodGroup
+from dlop.reconcile.backoff import lost_last
+from dlop.reconcile.context import Case
+from dlop.reconcile.leaving import PATIENCE_SECONDS, why_still_there
+from dlop.reconcile.times import written
 
 _UNSCHEDULABLE = ("Unschedulable", "True")
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from dlop.api.constants import Reason
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.record import LastFailure
-from dlop.engine.case import Case, ReplicaId
-from dlop.engine.ledger import Ledger
-from dlop.engine.restart import Loss, after_failure
-from dlop.engine.sight import Sight, failure_of, look_at, own_failure_of, restarts_of
-from dlop.engine.times import written
 from dlop.kube.objects import Pod
+from dlop.reconcile.context import Case, ReplicaId
+from dlop.reconcile.pod_state import Sight, failure_of, look_at, own_failure_of, restarts_of
+from dlop.reconcile.record_builder import Ledger
+from dlop.reconcile.restart import Loss, after_failure
+from dlop.reconcile.times import written
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from dlop.api.constants import GANG_RIGHTS, Reason, way_to_rights
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.record import Blocked
-from dlop.engine.case import Case
-from dlop.engine.leaving import left_over
-from dlop.engine.snapshot import Refusal
-from dlop.engine.times import written
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.reconcile.context import Case
+from dlop.reconcile.leaving import left_over
+from dlop.reconcile.snapshot import Refusal
+from dlop.reconcile.times import written
 
 _RIGHTS = re.compile(r"cannot \w+ resource|attempting to grant")
 """How the server says that the operator itself may not do something. A quota is told in other words, and mended elsewhere."""

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from dlop.api.gang import Gang, Part, difference, group_body, group_metadata, group_spec
 from dlop.api.progress import Progress, ReplicaState, RoleProgress
-from dlop.engine.case import Case
-from dlop.engine.plan import Change, Creation
 from dlop.kube.errors import JsonObject
+from dlop.reconcile.context import Case
+from dlop.reconcile.plan import Change, Creation
 
 _ENDED = (ReplicaState.SUCCEEDED, ReplicaState.FAILED)
 

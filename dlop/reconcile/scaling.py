@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlop.engine.case import Case
-from dlop.engine.ledger import Ledger
 from dlop.kube.objects import Pod, Service
 from dlop.kube.resources import SERVICES
+from dlop.reconcile.context import Case
+from dlop.reconcile.record_builder import Ledger
 
 
 def surplus_pods(case: Case) -> tuple[Pod, ...]:

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
-from dlop.engine.accounting import Account
-from dlop.engine.case import Case
-from dlop.engine.plan import Creation, Deletion
+from dlop.reconcile.context import Case
+from dlop.reconcile.observe import Account
+from dlop.reconcile.plan import Creation, Deletion
 
 
 def when_created(case: Case, progress: Progress, pods: Collection[Creation]) -> Progress:

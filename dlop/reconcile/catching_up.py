@@ -11,10 +11,10 @@ import msgspec
 
 from dlop.api.record import Record, plain
 from dlop.api.spec import RestartScope
-from dlop.engine.case import Case
-from dlop.engine.ledger import Ledger
-from dlop.engine.times import written
 from dlop.kube.errors import JsonObject
+from dlop.reconcile.context import Case
+from dlop.reconcile.record_builder import Ledger
+from dlop.reconcile.times import written
 
 
 def with_latest_attempt(case: Case) -> JsonObject:

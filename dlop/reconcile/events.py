@@ -9,13 +9,13 @@ from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import Outcome, Phase
 from dlop.api.progress import ReplicaState
 from dlop.api.record import LastFailure
-from dlop.engine.accounting import Account
-from dlop.engine.case import Case
-from dlop.engine.limits import told
-from dlop.engine.plan import Deletion, Event, EventType
-from dlop.engine.remarks import remarks_on
-from dlop.engine.starting import Creations
 from dlop.kube.resources import PODS
+from dlop.reconcile.context import Case
+from dlop.reconcile.creation import Creations
+from dlop.reconcile.limits import told
+from dlop.reconcile.observe import Account
+from dlop.reconcile.plan import Deletion, Event, EventType
+from dlop.reconcile.spec_warnings import remarks_on
 
 _PHASES = {
     Phase.SUSPENDED: (EventType.NORMAL, "the job is suspended"),

@@ -6,7 +6,7 @@ from dlop.api.constants import Reason
 from dlop.api.phase import Verdict
 from dlop.api.record import LastFailure
 from dlop.api.spec import RunPolicy
-from dlop.engine.ledger import Ledger
+from dlop.reconcile.record_builder import Ledger
 
 
 def exceeded(policy: RunPolicy, ledger: Ledger) -> Verdict | None:

@@ -9,8 +9,8 @@ from enum import Enum, auto
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.api.record import LastFailure
 from dlop.api.spec import RoleSpec
-from dlop.engine.times import written
 from dlop.kube.objects import ContainerStatus, Pod, Terminated
+from dlop.reconcile.times import written
 
 _TAKEN_AWAY = frozenset(
     {"Evicted", "Preempting", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "NodeAffinity", "UnexpectedAdmissionError"}

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from dlop.api.progress import Progress, ReplicaState, RoleProgress
 from dlop.api.record import LastFailure
 from dlop.api.spec import RestartPolicy, RestartScope
-from dlop.engine import backoff
-from dlop.engine.ledger import Ledger
+from dlop.reconcile import backoff
+from dlop.reconcile.record_builder import Ledger
 
 FIRST_RETRYABLE_EXIT_CODE = 128
 """From here on a program was ended by a signal, or says that another try is worth it."""

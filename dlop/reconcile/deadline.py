@@ -8,11 +8,11 @@ from dlop.api.constants import Reason
 from dlop.api.phase import Verdict
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.record import Blocked
-from dlop.engine.backoff import lost_last
-from dlop.engine.case import Case
-from dlop.engine.times import earliest, read
-from dlop.engine.waiting import waiting_pods, why_waiting
 from dlop.kube.objects import Pod
+from dlop.reconcile.backoff import lost_last
+from dlop.reconcile.blocked import waiting_pods, why_waiting
+from dlop.reconcile.context import Case
+from dlop.reconcile.times import earliest, read
 
 _NOT_STARTED = (ReplicaState.MISSING, ReplicaState.PENDING)
 

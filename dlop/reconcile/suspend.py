@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
-from dlop.engine.accounting import Account
-from dlop.engine.case import Case
-from dlop.engine.plan import Deletion
-from dlop.engine.removal import deletions, overdue, passing
-from dlop.engine.scaling import surplus_services
+from dlop.reconcile.context import Case
+from dlop.reconcile.deletion import deletions, overdue, passing
+from dlop.reconcile.observe import Account
+from dlop.reconcile.plan import Deletion
+from dlop.reconcile.scaling import surplus_services
 
 _KEPT = (ReplicaState.SUCCEEDED, ReplicaState.FAILED)
 

@@ -8,10 +8,10 @@ from dlop.api.constants import Reason
 from dlop.api.phase import Job, Outcome, Phase, Verdict
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.record import Blocked, Record, plain
-from dlop.engine.case import Case, Stored
-from dlop.engine.limits import told
-from dlop.engine.times import read, written
 from dlop.kube.errors import JsonObject
+from dlop.reconcile.context import Case, Stored
+from dlop.reconcile.limits import told
+from dlop.reconcile.times import read, written
 
 _LOST = (ReplicaState.RESTARTING, ReplicaState.DISRUPTED)
 

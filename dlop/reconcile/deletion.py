@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dlop.api.gang import POD_GROUPS, group_of
-from dlop.engine.case import Case
-from dlop.engine.plan import Deletion
 from dlop.kube.objects import KubeObject, Pod
 from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.reconcile.context import Case
+from dlop.reconcile.plan import Deletion
 
 
 def outdated_and_written_off(case: Case) -> Iterator[Pod]:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from dlop.api.constants import RENDERED_ANNOTATION
 from dlop.api.progress import Progress
 from dlop.api.template_hash import read_stamp, stamped_object
-from dlop.engine.case import Case
-from dlop.engine.plan import Change, Creation
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
+from dlop.reconcile.context import Case
+from dlop.reconcile.plan import Change, Creation
 
 
 def as_of_now(case: Case, progress: Progress, creations: Iterable[Creation]) -> tuple[Creation, ...]:

@@ -13,10 +13,10 @@ from dlop.api.constants import RENDERED_ANNOTATION
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.spec import RoleSpec
 from dlop.api.template_hash import read_stamp
-from dlop.engine.case import Case
-from dlop.engine.sight import has_begun
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod, Service
+from dlop.reconcile.context import Case
+from dlop.reconcile.pod_state import has_begun
 
 
 def outdated_by_edits(case: Case, progress: Progress) -> tuple[Pod, ...]:

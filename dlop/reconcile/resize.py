@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from dlop.api.constants import SIZE_ANNOTATION
 from dlop.api.progress import Progress, ReplicaState
-from dlop.engine.case import Case
-from dlop.engine.ledger import Ledger
-from dlop.engine.sight import has_begun
 from dlop.kube.objects import Pod
+from dlop.reconcile.context import Case
+from dlop.reconcile.pod_state import has_begun
+from dlop.reconcile.record_builder import Ledger
 
 _GOES_ON = (ReplicaState.PENDING, ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
 

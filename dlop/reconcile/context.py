@@ -9,13 +9,13 @@ from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import Job, Phase
 from dlop.api.record import Record, indexes_of, record_in
 from dlop.api.spec import JobSpec, RestartScope, RoleSpec, RunPolicy
-from dlop.engine.knowing import by_replica
-from dlop.engine.plan import Creation
-from dlop.engine.sight import attempt_of
-from dlop.engine.snapshot import Snapshot
-from dlop.engine.times import read
 from dlop.kube.objects import Pod, PodGroup
 from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.reconcile.knowing import by_replica
+from dlop.reconcile.plan import Creation
+from dlop.reconcile.pod_state import attempt_of
+from dlop.reconcile.snapshot import Snapshot
+from dlop.reconcile.times import read
 
 
 @dataclass(frozen=True, slots=True)
