@@ -16,9 +16,9 @@ import structlog
 
 from dlop.api.gang import POD_GROUPS, group_resource
 from dlop.api.types import Options
-from dlop.control.following import Following
-from dlop.control.kinds import Kind
-from dlop.control.machinery import Machinery, Means
+from dlop.controller.kind_manager import Following
+from dlop.controller.kinds import Kind
+from dlop.controller.manager import Machinery, Means
 from dlop.job import DLJob
 from dlop.kube.client import Client, Limits
 from dlop.kube.garbage import give_back_memory

@@ -1,4 +1,4 @@
-"""What a pass has decided: carried out by `dlop.control`, in the order of the fields."""
+"""What a pass has decided: carried out by `dlop.controller`, in the order of the fields."""
 
 from __future__ import annotations
 

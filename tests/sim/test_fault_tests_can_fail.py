@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from dlop.control.hindsight import Hindsight
+from dlop.controller.record_gate import Hindsight
 from dlop.kube.errors import JsonObject
 from dlop.kube.expectations import Expectations
 from dlop.kube.read_your_writes import ReadYourWrites

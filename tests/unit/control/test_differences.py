@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlop.control.differences import merge_patch
+from dlop.kube.merge_patch import merge_patch
 from dlop.local.apiserver.patches.patch import merge
 
 # A status has no nulls in its objects: a server would take them for something to remove.

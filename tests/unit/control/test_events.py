@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from dlop.control.events import EventBudget, EventRecorder
-from dlop.control.kinds import JobKey
+from dlop.controller.event_recorder import EventBudget, EventRecorder
+from dlop.controller.kinds import JobKey
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta

@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from dlop.control.hindsight import Hindsight
+from dlop.controller.record_gate import Hindsight
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.read_your_writes import ReadYourWrites
 from dlop.kube.resources import PODS, Resource

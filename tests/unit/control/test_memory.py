@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dlop.control.kinds import JobKey
-from dlop.control.memory import Memories
+from dlop.controller.job_state import Memories
+from dlop.controller.kinds import JobKey
 from dlop.kube.resources import PODS, Resource
 
 ONE, TWO = (JobKey(Resource("example.org", "v1", f"{kind}s", kind.title()), "team", "train") for kind in ("one", "two"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from dlop.control.slow_start import slowly_at_first as slowly_while_there_is_room
+from dlop.controller.slow_start import slowly_at_first as slowly_while_there_is_room
 from tests.virtual_time import virtual_time
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dlop.control.metrics import ControlMetrics
+from dlop.controller.metrics import ControlMetrics
 
 PREFIX = "training_operator_jobs_"
 MEANINGS = {

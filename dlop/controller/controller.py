@@ -14,16 +14,16 @@ from typing import Self
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from dlop.control.adoption import adopt
-from dlop.control.apply import Applied, Applier, Next
-from dlop.control.events import EventRecorder
-from dlop.control.gather import gather
-from dlop.control.kinds import JobKey, Kind, Kinds, ManagedJob
-from dlop.control.memory import Memories
-from dlop.control.metrics import ControlMetrics
-from dlop.control.milestones import note_deletion, note_milestones
-from dlop.control.scope import Scope
-from dlop.control.writing import Writer
+from dlop.controller.adoption import adopt
+from dlop.controller.apply import Applied, Applier, Next
+from dlop.controller.event_recorder import EventRecorder
+from dlop.controller.informer_set import Scope
+from dlop.controller.job_state import Memories
+from dlop.controller.kinds import JobKey, Kind, Kinds, ManagedJob
+from dlop.controller.metrics import ControlMetrics
+from dlop.controller.milestones import note_deletion, note_milestones
+from dlop.controller.snapshot_builder import gather
+from dlop.controller.writer import Writer
 from dlop.kube.client import Client
 from dlop.kube.errors import ConflictError, KubeError, NotFoundError, NotLeaderError
 from dlop.kube.expectations import Expectations

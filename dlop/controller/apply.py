@@ -18,14 +18,14 @@ from typing import TypeVar
 import structlog
 
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, Reason
-from dlop.control.differences import merge_patch
-from dlop.control.events import EventRecorder
-from dlop.control.kinds import ManagedJob
-from dlop.control.memory import Memories
-from dlop.control.slow_start import AT_FIRST, slowly_at_first
-from dlop.control.writing import Result, Writer, Written
+from dlop.controller.event_recorder import EventRecorder
+from dlop.controller.job_state import Memories
+from dlop.controller.kinds import ManagedJob
+from dlop.controller.slow_start import AT_FIRST, slowly_at_first
+from dlop.controller.writer import Result, Writer, Written
 from dlop.kube.client import Propagation
 from dlop.kube.errors import AmbiguousWriteError, InvalidError, KubeError, NotFoundError, OutdatedError, StatusError
+from dlop.kube.merge_patch import merge_patch
 from dlop.kube.resources import Resource
 from dlop.reconcile.plan import Change, Creation, Deletion, Plan
 from dlop.reconcile.snapshot import Refusal

@@ -12,8 +12,8 @@ from typing import Any
 
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.gang import POD_GROUPS
-from dlop.control.hindsight import Hindsight
-from dlop.control.kinds import Kind
+from dlop.controller.kinds import Kind
+from dlop.controller.record_gate import Hindsight
 from dlop.kube.cache import Cache
 from dlop.kube.client import Client
 from dlop.kube.handlers import Handler

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from dlop.control.kinds import JobKey, Kinds
-from dlop.control.memory import Memories
+from dlop.controller.job_state import Memories
+from dlop.controller.kinds import JobKey, Kinds
 from dlop.kube.cache import Change
 from dlop.kube.expectations import Child, Expectations
 from dlop.kube.handlers import Handler

@@ -12,7 +12,7 @@ from random import Random
 import msgspec
 import structlog
 
-from dlop.control.kinds import Kind
+from dlop.controller.kinds import Kind
 from dlop.kube.backoff import Backoff
 from dlop.kube.cache import Change
 from dlop.kube.client import Client

@@ -15,8 +15,8 @@ import msgspec
 import structlog
 
 from dlop.api.constants import JOB_UID_LABEL
-from dlop.control.kinds import JobKey
-from dlop.control.scope import Scope
+from dlop.controller.informer_set import Scope
+from dlop.controller.kinds import JobKey
 from dlop.kube.client import FIELD_MANAGER, Client
 from dlop.kube.errors import (
     AlreadyExistsError,

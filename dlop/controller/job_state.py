@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from dlop.control.kinds import JobKey
+from dlop.controller.kinds import JobKey
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
 from dlop.reconcile.snapshot import Refusal

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from dlop.control.arrivals import Arrivals
-from dlop.control.controller import Controller, Surroundings, passes_at_once
-from dlop.control.events import EventRecorder
-from dlop.control.kinds import JobKey, Kinds
-from dlop.control.kubeflow_metrics import KubeflowMetrics
-from dlop.control.memory import Memories
-from dlop.control.metrics import ControlMetrics
-from dlop.control.scope import Scope
+from dlop.compat.kubeflow.metrics import KubeflowMetrics
+from dlop.controller.controller import Controller, Surroundings, passes_at_once
+from dlop.controller.event_handlers import Arrivals
+from dlop.controller.event_recorder import EventRecorder
+from dlop.controller.informer_set import Scope
+from dlop.controller.job_state import Memories
+from dlop.controller.kinds import JobKey, Kinds
+from dlop.controller.metrics import ControlMetrics
 from dlop.kube.client import Client
 from dlop.kube.errors import NotFoundError
 from dlop.kube.expectations import Child, Expectations, Resolved

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.gang import DEFAULT_CLASS
-from dlop.control.kinds import Kind
-from dlop.control.memory import JobMemory, Memories
-from dlop.control.scope import Scope
+from dlop.controller.informer_set import Scope
+from dlop.controller.job_state import JobMemory, Memories
+from dlop.controller.kinds import Kind
 from dlop.kube.cache import Cache
 from dlop.kube.objects import CustomObject, KubeObject, OwnerReference, PartialObject, PriorityClass
 from dlop.kube.resources import PODS, PRIORITY_CLASSES, SERVICES, Resource

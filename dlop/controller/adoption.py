@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import structlog
 
-from dlop.control.gather import Orphan
-from dlop.control.writing import Writer
+from dlop.controller.snapshot_builder import Orphan
+from dlop.controller.writer import Writer
 from dlop.kube.client import PatchType
 from dlop.kube.errors import ConflictError, JsonObject, NotFoundError
 from dlop.kube.objects import CustomObject

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import structlog
 
 from dlop.api.constants import JOB_UID_LABEL
-from dlop.control.definitions import Definitions
-from dlop.control.kinds import JobKey, Kind
-from dlop.control.machinery import Machinery, Means
-from dlop.control.scope import Scope
+from dlop.controller.crd_watch import Definitions
+from dlop.controller.informer_set import Scope
+from dlop.controller.kinds import JobKey, Kind
+from dlop.controller.manager import Machinery, Means
 from dlop.kube.backoff import Backoff
 from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError
 from dlop.kube.informer import Informer

@@ -16,7 +16,7 @@ from random import Random
 import structlog
 
 from dlop.api.constants import MANAGER
-from dlop.control.kinds import JobKey
+from dlop.controller.kinds import JobKey
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, KubeError, NotFoundError, NotLeaderError
 from dlop.kube.objects import ObjectMeta

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dlop.api.phase import Phase
 from dlop.api.spec import SpecError
-from dlop.control.kinds import JobKey, ManagedJob
-from dlop.control.memory import Memories
-from dlop.control.metrics import ControlMetrics
+from dlop.controller.job_state import Memories
+from dlop.controller.kinds import JobKey, ManagedJob
+from dlop.controller.metrics import ControlMetrics
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
 from dlop.reconcile.plan import Plan
