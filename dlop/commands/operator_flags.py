@@ -37,8 +37,8 @@ def operator_flags(words: Sequence[str], *, rights: Collection[str] = ()) -> tup
         UsageError: it would not, or would not get on with the rest of its Deployment.
     """
     from dlop.commands.run import parser  # noqa: PLC0415
-    from dlop.flag_reading import read_settings, spellings, with_two_dashes  # noqa: PLC0415 - imports pydantic
-    from dlop.settings import Settings, SettingsError  # noqa: PLC0415
+    from dlop.operator.flags import read_settings, spellings, with_two_dashes
+    from dlop.operator.settings import Settings, SettingsError
 
     written = with_two_dashes(words)
     try:

@@ -11,7 +11,7 @@ from dlop.commands.errors import UsageError
 
 def parser() -> Parser:
     """What the command takes."""
-    from dlop.flag_reading import add_arguments  # noqa: PLC0415 - imports pydantic
+    from dlop.operator.flags import add_arguments
 
     found = Parser("run", "Runs the operator. Each flag has a variable of the environment; a flag goes before its variable.")
     add_arguments(found)
@@ -20,8 +20,8 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the operator until it is told to stop."""
-    from dlop.flag_reading import read_settings, with_two_dashes  # noqa: PLC0415 - imports pydantic
-    from dlop.settings import SettingsError  # noqa: PLC0415
+    from dlop.operator.flags import read_settings, with_two_dashes
+    from dlop.operator.settings import SettingsError
 
     try:
         settings, notes = read_settings(vars(parser().parse_args(with_two_dashes(arguments))), os.environ)
@@ -30,6 +30,6 @@ def main(arguments: Sequence[str]) -> int:
     if settings.frameworks:
         look_for_modules_here()
 
-    from dlop.process import run  # noqa: PLC0415 - imports everything
+    from dlop.operator.main import run
 
     return run(settings, notes=notes)

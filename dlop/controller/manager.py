@@ -21,7 +21,7 @@ from dlop.kube.expectations import Child, Expectations, Resolved
 from dlop.kube.informer import Informer, Pace
 from dlop.kube.metrics import Metrics
 from dlop.kube.workqueue import WorkQueue
-from dlop.settings import Settings
+from dlop.operator.settings import Settings
 
 QUEUE_NAME = "dlop"
 # How long an operator that stops goes on telling what it has done.

@@ -31,9 +31,9 @@ from dlop.local.node.node import Node, Serving
 from dlop.local.node.python_environments import PythonEnvironments, default_cache_folder
 from dlop.local.node.runtime.choose import Choice
 from dlop.local.node.server.api import HOST
-from dlop.operator import Operator
+from dlop.operator.operator import Operator
+from dlop.operator.settings import NO_ADDRESS, Settings
 from dlop.registry import Registry
-from dlop.settings import NO_ADDRESS, Settings
 
 
 class Laptop:

@@ -22,7 +22,6 @@ from dlop.jobs.replicas import LEAVING
 from dlop.jobs.submitting import submit
 from dlop.jobs.view import JobView
 from dlop.kube.errors import AlreadyExistsError, KubeError, StatusError
-from dlop.kube.garbage import tune_garbage_collection
 from dlop.kube.resources import NAMESPACES
 from dlop.laptop.checking import all_mistakes
 from dlop.laptop.cluster import Laptop
@@ -32,9 +31,10 @@ from dlop.laptop.ordering import in_order, namespaces_of
 from dlop.laptop.outcome import FAILED, MISTAKEN, Outcome, judged
 from dlop.laptop.watching import SETTLING_SECONDS, looks_at
 from dlop.local.node.runtime.choose import Choice
-from dlop.log_lines import set_up_logging
+from dlop.operator.gc import tune_garbage_collection
+from dlop.operator.logging import set_up_logging
+from dlop.operator.settings import LogFormat, LogLevel
 from dlop.registry import Registry
-from dlop.settings import LogFormat, LogLevel
 
 NAMESPACE = "default"
 _TAIL_LINES = 10

@@ -38,7 +38,7 @@ from dlop.local.apiserver.server import ApiServer
 from dlop.local.apiserver.store import Change
 from dlop.local.cluster import EmbeddedCluster
 from dlop.manifests.applying import apply
-from dlop.settings import Settings
+from dlop.operator.settings import Settings
 from dlop.testing.job_view import JobView
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.running import RunningOperator

@@ -10,8 +10,8 @@ from dlop.api.types import Options
 from dlop.job import DLJob
 from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.transport import Transport
-from dlop.operator import Operator
-from dlop.settings import Settings
+from dlop.operator.operator import Operator
+from dlop.operator.settings import Settings
 from dlop.testing.wire import Wire
 
 

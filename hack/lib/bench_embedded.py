@@ -9,8 +9,8 @@ import sys
 
 import uvloop
 
-from dlop.kube.garbage import tune_garbage_collection
 from dlop.local.cluster import EmbeddedCluster
+from dlop.operator.gc import tune_garbage_collection
 
 
 async def serve(*, tls: bool) -> None:

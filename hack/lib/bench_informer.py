@@ -20,11 +20,11 @@ import uvloop
 
 from dlop.kube.cache import Change
 from dlop.kube.client import Client
-from dlop.kube.garbage import tune_garbage_collection
 from dlop.kube.http.transport import connect
 from dlop.kube.informer import Informer
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
+from dlop.operator.gc import tune_garbage_collection
 
 _TICK_SECONDS = 0.001
 

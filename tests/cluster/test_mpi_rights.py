@@ -18,7 +18,7 @@ from dlop.kube.http.transport import connect
 from dlop.kube.resources import EVENTS, NAMESPACES, PODS
 from dlop.manifests.applying import apply
 from dlop.manifests.rbac import given
-from dlop.settings import Settings
+from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.running import RunningOperator
 from tests.cluster.test_rights import Place, deployed

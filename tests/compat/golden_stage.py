@@ -16,7 +16,7 @@ from dlop.kube.errors import JsonObject, NotFoundError
 from dlop.kube.resources import NAMESPACES, Resource
 from dlop.kube.transport import Transport
 from dlop.manifests.applying import apply
-from dlop.settings import Settings
+from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.running import RunningOperator
 from dlop.testing.script import Script

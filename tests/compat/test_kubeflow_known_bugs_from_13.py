@@ -16,7 +16,7 @@ from dlop.job import DLJob
 from dlop.kube.errors import InvalidError, JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
 from dlop.manifests.rbac import Account, cluster_wide
-from dlop.settings import Settings
+from dlop.operator.settings import Settings
 from dlop.testing.job_view import JobView
 from dlop.testing.kit import OUTSIDE, OperatorKit
 from dlop.testing.steps import Exit

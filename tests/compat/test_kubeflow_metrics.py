@@ -21,7 +21,7 @@ from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS
 from dlop.local.apiserver.faults import Faults, Match
-from dlop.settings import Settings
+from dlop.operator.settings import Settings
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import BY_KIND, all_run, job, let_everything_in, made_again, mpi_job

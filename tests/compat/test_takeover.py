@@ -25,7 +25,7 @@ from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, R
 from dlop.kube.transport import Transport
 from dlop.local.cluster import EmbeddedCluster
 from dlop.manifests.applying import apply
-from dlop.settings import Settings
+from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.running import RunningOperator
 from dlop.testing.script import Script

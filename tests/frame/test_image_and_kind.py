@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dlop.addresses import Page, sites
 from dlop.manifests.deployment import PROBES_PORT, Deployed, deployment
-from dlop.settings import Settings
+from dlop.operator.addresses import Page, sites
+from dlop.operator.settings import Settings
 from tests.frame.scripts import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()

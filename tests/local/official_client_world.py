@@ -30,7 +30,7 @@ from dlop.local.node.node import Node, Serving
 from dlop.local.node.python_environments import PythonEnvironments, default_cache_folder
 from dlop.local.node.runtime.choose import choose
 from dlop.manifests.applying import apply
-from dlop.settings import Settings
+from dlop.operator.settings import Settings
 from dlop.testing.running import RunningOperator
 from tests.compat.kubeflow_manifests import KINDS
 from tests.local.laptop_program import running

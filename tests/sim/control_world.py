@@ -17,9 +17,9 @@ from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, PODS, SERVI
 from dlop.kube.transport import Request, Response, StreamResponse, Transport
 from dlop.local.apiserver.faults import Faults
 from dlop.local.cluster import EmbeddedCluster
-from dlop.operator import Operator
+from dlop.operator.operator import Operator
+from dlop.operator.settings import Settings
 from dlop.replica import Replica
-from dlop.settings import Settings
 
 START = 1_750_000_000.0
 NAMESPACE = "default"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dlop.kube.transport import Request
 from dlop.local.apiserver.faults import Match
 from dlop.local.apiserver.server import ApiServer
-from dlop.settings import Settings
+from dlop.operator.settings import Settings
 from dlop.testing.kit import OperatorKit
 from dlop.testing.running import RunningOperator
 from dlop.testing.virtual_time import run as run_virtually

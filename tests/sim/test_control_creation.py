@@ -6,7 +6,7 @@ import asyncio
 
 from dlop.kube.resources import PODS, SERVICES
 from dlop.local.apiserver.faults import Match
-from dlop.operator import Operator
+from dlop.operator.operator import Operator
 from tests.sim.control_world import NAMESPACE, RINGS, a_while, ring, world
 from tests.virtual_time import virtual_time
 

@@ -6,7 +6,7 @@ import asyncio
 
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.kube.errors import JsonObject
-from dlop.settings import Settings
+from dlop.operator.settings import Settings
 from dlop.testing.kit import OUTSIDE, OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from dlop.testing.wire import Write

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from dlop.local.apiserver.faults import Match
-from dlop.operator import Operator
-from dlop.probes import health, readiness
-from dlop.settings import Settings
+from dlop.operator.health import health, readiness
+from dlop.operator.operator import Operator
+from dlop.operator.settings import Settings
 from tests.sim.control_world import RingJob, a_while, ring, world
 from tests.virtual_time import virtual_time
 

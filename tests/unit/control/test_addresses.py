@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlop.addresses import Page, sites
-from dlop.settings import Settings, SettingsError
+from dlop.operator.addresses import Page, sites
+from dlop.operator.settings import Settings, SettingsError
 
 ALL = set(Page)
 METRICS = {Page.METRICS}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dlop.flag_reading import Note, add_arguments, read_settings, with_two_dashes
-from dlop.old_flags import FLAGS, KINDS, VARIABLES
+from dlop.compat.kubeflow.flags import FLAGS, KINDS, VARIABLES
+from dlop.operator.flags import Note, add_arguments, read_settings, with_two_dashes
+from dlop.operator.settings import Settings, SettingsError
 from dlop.registry import load_registry
-from dlop.settings import Settings, SettingsError
 
 FLAGS_OF_1_9 = (
     *("metrics-bind-address", "health-probe-bind-address", "leader-elect", "leader-election-id", "enable-scheme", "gang-scheduler-name"),

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from dlop.settings import Settings, SettingsError, add_arguments, table
+from dlop.operator.settings import Settings, SettingsError, add_arguments, table
 
 
 def parsed(*arguments: str) -> dict[str, object]:

@@ -14,7 +14,7 @@ from dlop.api.parsing import read_run_policy
 from dlop.api.spec import CleanPodPolicy, RestartScope
 from dlop.api.spec_models import RunPolicyModel
 from dlop.job import DLJob
-from dlop.settings import Settings
+from dlop.operator.settings import Settings
 
 README = (Path(__file__).parents[3] / "README.md").read_text()
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from dlop.addresses import Page, Site
-from dlop.operator import Operator
+from dlop.operator.addresses import Page, Site
+from dlop.operator.operator import Operator
 
 _WELL = 200
 _FAILING = 503

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dlop.settings import NO_ADDRESS, Settings, SettingsError
+from dlop.operator.settings import NO_ADDRESS, Settings, SettingsError
 
 METRICS_PORT = 8080
 PROBES_PORT = 8081

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from dlop.settings import LogFormat, LogLevel
+from dlop.operator.settings import LogFormat, LogLevel
 
 
 def set_up_logging(log_format: LogFormat, level: LogLevel, *, stream: TextIO | None = None) -> None:

@@ -1,6 +1,6 @@
 """The operator: the loop, the kinds and the lease, in one task group.
 
-It needs a transport and nothing else of the outer world: no sockets, signals or threads. `dlop.process` gives it those.
+It needs a transport and nothing else of the outer world: no sockets, signals or threads. `dlop.operator.main` gives it those.
 A standby has warm caches and writes nothing. When leadership is lost the workers are cancelled at once.
 """
 
@@ -21,15 +21,15 @@ from dlop.controller.kinds import Kind
 from dlop.controller.manager import Machinery, Means
 from dlop.job import DLJob
 from dlop.kube.client import Client, Limits
-from dlop.kube.garbage import give_back_memory
 from dlop.kube.informer import Informer, Pace
 from dlop.kube.leader_election import Elector, LeaseTiming
 from dlop.kube.metrics import MeasuredTransport, Metrics
 from dlop.kube.rate_limit import PacedTransport, Rate, TokenBucket
 from dlop.kube.resources import PRIORITY_CLASSES, Resource
 from dlop.kube.transport import Transport
+from dlop.operator.gc import give_back_memory
+from dlop.operator.settings import Settings
 from dlop.registry import Registry
-from dlop.settings import Settings
 
 log = structlog.get_logger(__name__)
 

@@ -17,20 +17,20 @@ import structlog
 import yaml
 
 from dlop.accelerators import read_accelerators
-from dlop.addresses import Site, sites
 from dlop.api.spec import SpecError
 from dlop.api.types import KUBECTL_DELIVERY_IMAGE, Accelerator, Options
-from dlop.flag_reading import Note
 from dlop.go_template import fill_in
 from dlop.kube.errors import ConfigurationError
-from dlop.kube.garbage import tune_garbage_collection
 from dlop.kube.http.transport import HttpTransport, connect
 from dlop.kube.leader_election import LeadershipLostError
-from dlop.log_lines import set_up_logging
-from dlop.operator import Operator
-from dlop.probes import serving_probes
+from dlop.operator.addresses import Site, sites
+from dlop.operator.flags import Note
+from dlop.operator.gc import tune_garbage_collection
+from dlop.operator.health import serving_probes
+from dlop.operator.logging import set_up_logging
+from dlop.operator.operator import Operator
+from dlop.operator.settings import Settings, SettingsError
 from dlop.registry import Registry, RegistryError, load_registry
-from dlop.settings import Settings, SettingsError
 
 log = structlog.get_logger(__name__)
 

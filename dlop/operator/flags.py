@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dlop import settings as own
-from dlop.old_flags import FLAGS, VARIABLES, OldFlag, Values
-from dlop.settings import Given, Settings, SettingsError, given_by_flags, given_by_variables
+from dlop.compat.kubeflow.flags import FLAGS, VARIABLES, OldFlag, Values
+from dlop.operator import settings as own
+from dlop.operator.settings import Given, Settings, SettingsError, given_by_flags, given_by_variables
 
 _PREFIX = "old:"
 
