@@ -14,10 +14,10 @@ import msgspec
 
 from dlop.api.spec import SpecError
 from dlop.api.types import Options
+from dlop.frameworks.registry import Registry, RegistryError
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, ObjectMeta
-from dlop.registry import Registry, RegistryError
 
 NO_UID = "00000000-0000-0000-0000-000000000000"
 NO_SUFFIX = "xxxxx"

@@ -12,10 +12,10 @@ from dlop.commands.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
     from dlop.api.crd import Kind
+    from dlop.frameworks.registry import Registry
     from dlop.kube.client import Client
     from dlop.kube.errors import JsonObject
     from dlop.manifests.optional import KindWithOptionalRights
-    from dlop.registry import Registry
 
 Result = TypeVar("Result")
 
@@ -99,7 +99,7 @@ def load_kinds(options: argparse.Namespace) -> Registry:
     Raises:
         CommandError: one of them cannot be loaded or found.
     """
-    from dlop.registry import RegistryError, load_registry  # noqa: PLC0415 - loads every framework there is
+    from dlop.frameworks.registry import RegistryError, load_registry
 
     if options.frameworks:
         look_for_modules_here()

@@ -12,10 +12,10 @@ from dlop.commands.common import Parser, load_kinds, on_cluster
 from dlop.commands.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
+    from dlop.frameworks.registry import Registry
     from dlop.jobs.found import FoundJob
     from dlop.kube.client import Client
     from dlop.kube.http.transport import HttpTransport
-    from dlop.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from dlop.commands.common import Parser, definitions_of, load_kinds, say
 from dlop.commands.errors import CommandError
 
 if TYPE_CHECKING:
+    from dlop.frameworks.registry import Registry
     from dlop.jobs.files import Document
     from dlop.kube.errors import JsonObject
-    from dlop.registry import Registry
 
 
 def parser() -> Parser:

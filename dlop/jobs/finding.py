@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import msgspec
 
+from dlop.frameworks.registry import Registry, RegistryError
 from dlop.job import DLJob
 from dlop.jobs.errors import AmbiguousJobError, JobsError, NoSuchJobError
 from dlop.jobs.found import FoundJob
 from dlop.kube.client import Client
 from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError
-from dlop.registry import Registry, RegistryError
 
 _MOST_CHOICES = 8
 

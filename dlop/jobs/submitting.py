@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from dlop.api.spec import SpecError
+from dlop.frameworks.registry import Registry
 from dlop.job import DLJob
 from dlop.jobs.errors import NotCreatedError, SubmitError
 from dlop.jobs.files import Document
@@ -21,7 +22,6 @@ from dlop.jobs.found import FoundJob
 from dlop.kube.client import Client
 from dlop.kube.errors import AlreadyExistsError, BadRequestError, InvalidError, JsonObject, NotFoundError, StatusError
 from dlop.kube.resources import Resource
-from dlop.registry import Registry
 from dlop.rendering import RenderError, job_of
 
 _UNKNOWN_FIELD = re.compile(r'(unknown|duplicate) field "([^"]+)"')

@@ -13,6 +13,7 @@ import yaml
 
 from dlop.api.crd import definitions
 from dlop.api.spec import SpecError
+from dlop.frameworks.registry import Registry
 from dlop.job import DLJob
 from dlop.jobs.files import Document
 from dlop.jobs.submitting import mistakes_in
@@ -22,7 +23,6 @@ from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.laptop.mending import is_within, without
 from dlop.laptop.misspelt import misspelt
 from dlop.laptop.refusals import Complaint, read_refusal
-from dlop.registry import Registry
 from dlop.rendering import RenderError, job_of
 
 _MOST_QUESTIONS = 20

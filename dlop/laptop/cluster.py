@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from dlop.api.crd import definitions
+from dlop.frameworks.registry import Registry
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from dlop.laptop.folder import Folder
 from dlop.laptop.order import Machine
@@ -33,7 +34,6 @@ from dlop.local.node.runtime.choose import Choice
 from dlop.local.node.server.api import HOST
 from dlop.operator.operator import Operator
 from dlop.operator.settings import NO_ADDRESS, Settings
-from dlop.registry import Registry
 
 
 class Laptop:

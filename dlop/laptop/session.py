@@ -13,6 +13,7 @@ import msgspec
 from dlop.api.phase import Phase
 from dlop.api.progress import ReplicaState
 from dlop.console.line_screen import JobScreen
+from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import JobsError, OutOfReachError, SubmitError
 from dlop.jobs.found import FoundJob
 from dlop.jobs.log_following import follow_logs
@@ -34,7 +35,6 @@ from dlop.local.node.runtime.choose import Choice
 from dlop.operator.gc import tune_garbage_collection
 from dlop.operator.logging import set_up_logging
 from dlop.operator.settings import LogFormat, LogLevel
-from dlop.registry import Registry
 
 NAMESPACE = "default"
 _TAIL_LINES = 10

@@ -16,10 +16,11 @@ from random import SystemRandom
 import structlog
 import yaml
 
-from dlop.accelerators import read_accelerators
 from dlop.api.spec import SpecError
 from dlop.api.types import KUBECTL_DELIVERY_IMAGE, Accelerator, Options
-from dlop.go_template import fill_in
+from dlop.frameworks.fioravanzo.accelerators import read_accelerators
+from dlop.frameworks.kubeflow.go_template import fill_in
+from dlop.frameworks.registry import Registry, RegistryError, load_registry
 from dlop.kube.errors import ConfigurationError
 from dlop.kube.http.transport import HttpTransport, connect
 from dlop.kube.leader_election import LeadershipLostError
@@ -30,7 +31,6 @@ from dlop.operator.health import serving_probes
 from dlop.operator.logging import set_up_logging
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings, SettingsError
-from dlop.registry import Registry, RegistryError, load_registry
 
 log = structlog.get_logger(__name__)
 

@@ -19,6 +19,7 @@ from dlop.api.types import Options
 from dlop.controller.kind_manager import Following
 from dlop.controller.kinds import Kind
 from dlop.controller.manager import Machinery, Means
+from dlop.frameworks.registry import Registry
 from dlop.job import DLJob
 from dlop.kube.client import Client, Limits
 from dlop.kube.informer import Informer, Pace
@@ -29,7 +30,6 @@ from dlop.kube.resources import PRIORITY_CLASSES, Resource
 from dlop.kube.transport import Transport
 from dlop.operator.gc import give_back_memory
 from dlop.operator.settings import Settings
-from dlop.registry import Registry
 
 log = structlog.get_logger(__name__)
 

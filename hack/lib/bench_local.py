@@ -24,7 +24,7 @@ import msgspec
 from bench_processes import resident_megabytes
 from bench_rows import MeasureError, Row, parser, say, tell
 
-from dlop.frameworks.mpba_mxjob import MXJob
+from dlop.frameworks.mpba.mxjob import MXJob
 from dlop.jobs.errors import JobsError
 from dlop.jobs.following import Scope, follow
 from dlop.jobs.found import FoundJob

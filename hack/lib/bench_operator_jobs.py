@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dlop.api.types import ContainerProperties
-from dlop.frameworks import fioravanzo_mxjob
+from dlop.frameworks.fioravanzo import mxjob
 from dlop.frameworks.kubeflow import jaxjob, paddlejob, pytorchjob
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, reader
@@ -65,7 +65,7 @@ class ListShapedKind(MeasuredKind):
         return {"replicaSpecs": [_listed(role, spec) for role, spec in found.items()]}
 
 
-MXNET = ListShapedKind(fioravanzo_mxjob.MXJob, leader="Scheduler")
+MXNET = ListShapedKind(mxjob.MXJob, leader="Scheduler")
 """The kind that the others are measured beside."""
 OTHER_KINDS = {
     "pytorch": MeasuredKind(pytorchjob.PyTorchJob, leader="Master"),

@@ -17,10 +17,10 @@ from dlop.api.job_resource import StoredJob
 from dlop.api.spec_models import RunPolicyModel
 from dlop.commands.table import COMMANDS
 from dlop.compat.kubeflow.flags import FLAGS, VARIABLES
+from dlop.frameworks.registry import load_registry
 from dlop.job import DLJob
 from dlop.operator.settings import table
 from dlop.reconcile.truth import truth_table_markdown
-from dlop.registry import load_registry
 
 ATTRIBUTES = "What a framework may say otherwise: attributes"
 README = Path(__file__).resolve().parents[2] / "README.md"

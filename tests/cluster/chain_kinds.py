@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType
-from dlop.frameworks.fioravanzo_mxjob import MXJob
-from dlop.frameworks.mpba_mxjob import MXJob as ListedMXJob
-from dlop.frameworks.mpba_tfjob import TFJob as ListedTFJob
+from dlop.frameworks.fioravanzo.mxjob import MXJob
+from dlop.frameworks.mpba.mxjob import MXJob as ListedMXJob
+from dlop.frameworks.mpba.tfjob import TFJob as ListedTFJob
 from dlop.kube.errors import JsonObject
 
 Wish = dict[str, Any]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from real_cluster import RealCluster
 
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect

@@ -17,7 +17,7 @@ from real_cluster import RealCluster
 
 from dlop import DLJob
 from dlop.api.crd import definitions
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import ForbiddenError, JsonObject, NotFoundError
 from dlop.kube.http.transport import connect

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from dlop.frameworks.kubeflow.jaxjob import JAXJob
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.mxjob import MXJob
 from dlop.frameworks.kubeflow.paddlejob import PaddleJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob

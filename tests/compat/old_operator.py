@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlop.api.names import LONGEST
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from dlop import DLJob, Options, Phase
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.paddlejob import PaddleJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
+from dlop.frameworks.registry import Registry, load_registry
 from dlop.reconcile.snapshot import Snapshot
-from dlop.registry import Registry, load_registry
 from dlop.rendering import RenderError, job_of, render
 from tests.compat.kubeflow_jobs import job, mpi_job
 from tests.compat.kubeflow_manifests import KINDS

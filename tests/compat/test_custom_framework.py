@@ -11,7 +11,7 @@ import yaml
 
 from dlop import DLJob
 from dlop.api.crd import definition
-from dlop.registry import Registry
+from dlop.frameworks.registry import Registry
 from dlop.rendering import render
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dlop import LastFailure, Options, Phase, RestartPolicy, SpecError
-from dlop.accelerators import read_accelerators
-from dlop.frameworks.fioravanzo_mxjob import MXJob
-from dlop.registry import Registry
+from dlop.frameworks.fioravanzo.accelerators import read_accelerators
+from dlop.frameworks.fioravanzo.mxjob import MXJob
+from dlop.frameworks.registry import Registry
 from dlop.rendering import NO_UID, render
 from dlop.testing.kit import OperatorKit
 from dlop.testing.steps import Hand

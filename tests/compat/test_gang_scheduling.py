@@ -10,11 +10,11 @@ import pytest
 
 from dlop.api.gang import VOLCANO
 from dlop.api.types import Options
-from dlop.frameworks.fioravanzo_mxjob import MXJob as FioravanzoMXJob
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.fioravanzo.mxjob import MXJob as FioravanzoMXJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
-from dlop.frameworks.mpba_mxjob import MXJob as MpbaMXJob
+from dlop.frameworks.mpba.mxjob import MXJob as MpbaMXJob
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS

@@ -11,7 +11,7 @@ import pytest
 import tests.compat.test_kubeflow_known_bugs_from_13 as from_13
 from dlop.api.gang import VOLCANO
 from dlop.frameworks.kubeflow.jaxjob import JAXJob
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.paddlejob import PaddleJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from dlop.frameworks.fioravanzo_mxjob import MXJob as OtherMXJob
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.fioravanzo.mxjob import MXJob as OtherMXJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.mxjob import MXJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob

@@ -8,7 +8,7 @@ import pytest
 
 from dlop import DLJob, Options, SpecError
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import PatchType
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS

@@ -13,7 +13,7 @@ from real_cluster import RealCluster
 from dlop import DLJob
 from dlop.api.crd import definitions
 from dlop.frameworks.kubeflow.jaxjob import JAXJob
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.mxjob import MXJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob

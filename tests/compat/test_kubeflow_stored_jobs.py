@@ -17,7 +17,7 @@ from real_cluster import RealCluster
 from dlop import CleanPodPolicy, RunPolicy
 from dlop.api.crd import definitions
 from dlop.api.spec import SchedulingPolicy
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob

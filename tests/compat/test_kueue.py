@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from real_cluster import RealCluster
 
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dlop import SpecError
-from dlop.frameworks.mpba_mxjob import MXJob
-from dlop.frameworks.mpba_tfjob import TFJob
-from dlop.registry import Registry
+from dlop.frameworks.mpba.mxjob import MXJob
+from dlop.frameworks.mpba.tfjob import TFJob
+from dlop.frameworks.registry import Registry
 from dlop.rendering import render
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time

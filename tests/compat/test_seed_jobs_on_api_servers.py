@@ -11,8 +11,8 @@ from typing import Any
 from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
-from dlop.frameworks.fioravanzo_mxjob import MXJob
-from dlop.frameworks.mpba_mxjob import MXJob as ListedMXJob
+from dlop.frameworks.fioravanzo.mxjob import MXJob
+from dlop.frameworks.mpba.mxjob import MXJob as ListedMXJob
 from dlop.job import DLJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject

@@ -16,7 +16,7 @@ import pytest
 from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.job import DLJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject

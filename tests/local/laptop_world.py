@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dlop.frameworks.registry import Registry, load_registry
 from dlop.jobs.following import Scope, follow
 from dlop.jobs.found import FoundJob
 from dlop.jobs.waiting import Goal, wait_for
@@ -22,7 +23,6 @@ from dlop.kube.resources import PODS
 from dlop.laptop.cluster import Laptop
 from dlop.laptop.folder import using_folder
 from dlop.laptop.order import Machine
-from dlop.registry import Registry, load_registry
 
 PATIENCE_SECONDS = 90.0
 

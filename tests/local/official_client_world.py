@@ -19,7 +19,7 @@ from typing import Any
 from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
-from dlop.frameworks.kubeflow.mpijob import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect

@@ -19,9 +19,9 @@ import yaml
 
 from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType
 from dlop.cli import main
-from dlop.frameworks.fioravanzo_mxjob import MXJob as FioravanzoMXJob
-from dlop.frameworks.mpba_mxjob import MXJob as MpbaMXJob
-from dlop.frameworks.mpba_tfjob import TFJob as MpbaTFJob
+from dlop.frameworks.fioravanzo.mxjob import MXJob as FioravanzoMXJob
+from dlop.frameworks.mpba.mxjob import MXJob as MpbaMXJob
+from dlop.frameworks.mpba.tfjob import TFJob as MpbaTFJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
 from dlop.testing.kit import OperatorKit

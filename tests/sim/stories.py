@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from dlop.api.gang import VOLCANO
-from dlop.frameworks.fioravanzo_mxjob import MXJob
+from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.kube.errors import JsonObject, NotFoundError
 from dlop.kube.resources import PODS, VOLCANO_POD_GROUPS
 from dlop.local.apiserver.store import Change, ChangeType

@@ -11,13 +11,13 @@ from structlog.testing import capture_logs
 
 from dlop.api.crd import definitions
 from dlop.api.types import JobType
+from dlop.frameworks.registry import RegistryError
 from dlop.kube.errors import JsonObject
 from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES
 from dlop.local.apiserver.faults import Match
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings
-from dlop.registry import RegistryError
 from tests.sim.control_world import DEFINITION, NAMESPACE, RINGS, NotingTransport, RingJob, World, a_while, ring, world
 from tests.virtual_time import virtual_time
 

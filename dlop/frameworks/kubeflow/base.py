@@ -15,8 +15,8 @@ from dlop import CleanPodPolicy, DLJob, Outcome, Phase, Progress, ReplicaState, 
 from dlop.api.cached_property import lazy
 from dlop.api.constants import MANAGER, Reason
 from dlop.api.names import label_value
-from dlop.frameworks.kubeflow.models import TRAINING_OPERATOR
-from dlop.frameworks.kubeflow.older_words import in_todays_words
+from dlop.frameworks.kubeflow.legacy_values import in_todays_words
+from dlop.frameworks.kubeflow.schema import TRAINING_OPERATOR
 from dlop.kube.errors import JsonObject
 
 _OPERATOR_NAME, _JOB_NAME, _REPLICA_TYPE, _REPLICA_INDEX, _JOB_ROLE = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dlop import ContainerProperties, JobType, Replica, ReplicaType, RestartPolicy
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.models import KubeflowSpec, scaled_by_workers, with_roles
+from dlop.frameworks.kubeflow.schema import KubeflowSpec, scaled_by_workers, with_roles
 
 
 class JAXJobModel(KubeflowSpec):

@@ -10,7 +10,7 @@ import msgspec
 from dlop import ContainerProperties, Field, JobType, Replica, ReplicaType, RestartPolicy, RoleSpec
 from dlop.api.cached_property import lazy
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.models import KubeflowSpec, at_most_one, rules_of_spec, with_roles
+from dlop.frameworks.kubeflow.schema import KubeflowSpec, at_most_one, rules_of_spec, with_roles
 
 _ROLES = ("Scheduler", "Server", "Worker", "TunerTracker", "TunerServer", "Tuner")
 _TUNER_KEY = "tuner-server-key"

@@ -8,7 +8,7 @@ from typing import Any
 from dlop import ContainerProperties, JobType, Replica, ReplicaType, RoleSpec
 from dlop.api.spec_models import ApiModel, Count
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.models import KubeflowSpec, scaled_by_workers, with_roles
+from dlop.frameworks.kubeflow.schema import KubeflowSpec, scaled_by_workers, with_roles
 
 
 class PaddleElasticPolicyModel(ApiModel):

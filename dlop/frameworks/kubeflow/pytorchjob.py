@@ -10,9 +10,16 @@ from collections.abc import Mapping
 from dlop import ContainerProperties, Creation, Field, JobType, Progress, Replica, ReplicaState, ReplicaType
 from dlop.api.cached_property import lazy
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.elastic import AUTOSCALER_RULES, ELASTIC_RULES, ElasticPolicyModel, autoscalers, has_bounds, rendezvous
-from dlop.frameworks.kubeflow.init_containers import init_containers
-from dlop.frameworks.kubeflow.models import KubeflowSpec, at_least_one, exactly_one, rules_of_spec, scaled_by_workers, with_roles
+from dlop.frameworks.kubeflow.pytorch_elastic import (
+    AUTOSCALER_RULES,
+    ELASTIC_RULES,
+    ElasticPolicyModel,
+    autoscalers,
+    has_bounds,
+    rendezvous,
+)
+from dlop.frameworks.kubeflow.pytorch_init import init_containers
+from dlop.frameworks.kubeflow.schema import KubeflowSpec, at_least_one, exactly_one, rules_of_spec, scaled_by_workers, with_roles
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
 

@@ -10,7 +10,7 @@ import msgspec
 from dlop import ContainerProperties, Field, JobType, Progress, Replica, ReplicaState, ReplicaType, RestartPolicy, RoleProgress, RoleSpec
 from dlop.api.schema import rule
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.models import KubeflowSpec, rules_of_spec, with_roles
+from dlop.frameworks.kubeflow.schema import KubeflowSpec, rules_of_spec, with_roles
 
 _ROLES = ("PS", "Chief", "Master", "Worker", "Evaluator")
 

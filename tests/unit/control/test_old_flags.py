@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dlop.compat.kubeflow.flags import FLAGS, KINDS, VARIABLES
+from dlop.frameworks.registry import load_registry
 from dlop.operator.flags import Note, add_arguments, read_settings, with_two_dashes
 from dlop.operator.settings import Settings, SettingsError
-from dlop.registry import load_registry
 
 FLAGS_OF_1_9 = (
     *("metrics-bind-address", "health-probe-bind-address", "leader-elect", "leader-election-id", "enable-scheme", "gang-scheduler-name"),

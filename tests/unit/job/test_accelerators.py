@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dlop import SpecError
-from dlop.accelerators import read_accelerators, with_devices
+from dlop.frameworks.fioravanzo.accelerators import read_accelerators, with_devices
 
 FILE = {
     "accelerators": {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dlop import DLJob, JobType
-from dlop.registry import Registry, RegistryError, load, load_registry
+from dlop.frameworks.registry import Registry, RegistryError, load, load_registry
 from tests.unit.job.jobs import PairJob
 
 

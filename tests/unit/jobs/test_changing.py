@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlop.frameworks.fioravanzo_mxjob import MXJob as FioravanzoMXJob
-from dlop.frameworks.mpba_tfjob import TFJob
+from dlop.frameworks.fioravanzo.mxjob import MXJob as FioravanzoMXJob
+from dlop.frameworks.mpba.tfjob import TFJob
+from dlop.frameworks.registry import Registry
 from dlop.jobs.changing import changed, difference, value_at
-from dlop.registry import Registry
 from dlop.rendering import job_of
 from tests.sim.job_world import CrewJob, crew, mxjob, template
 

@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlop.frameworks.registry import Registry
 from dlop.jobs.files import ManifestError, documents
 from dlop.jobs.submitting import complaints, mistakes_in, refusals
 from dlop.kube.errors import error_from_status
-from dlop.registry import Registry
 from tests.sim.job_world import KINDS, crew, listed, mxjob
 
 REGISTRY = Registry(KINDS)

@@ -11,7 +11,7 @@ from pydantic import Field, RootModel
 from dlop import ContainerProperties, JobType, Replica, ReplicaType
 from dlop.api.schema import rule, with_rules
 from dlop.api.spec_models import OpenModel, Replicas, RestartedPodTemplate
-from dlop.frameworks.mpba import ListedJob
+from dlop.frameworks.mpba.base import ListedJob
 
 
 class EntryModel(OpenModel):

@@ -15,11 +15,11 @@ from dlop.job import DLJob
 
 ENTRY_POINTS = "dlop.frameworks"
 BUILT_IN = (
-    "dlop.frameworks.fioravanzo_mxjob:MXJob",
-    "dlop.frameworks.mpba_mxjob:MXJob",
-    "dlop.frameworks.mpba_tfjob:TFJob",
+    "dlop.frameworks.fioravanzo.mxjob:MXJob",
+    "dlop.frameworks.mpba.mxjob:MXJob",
+    "dlop.frameworks.mpba.tfjob:TFJob",
     "dlop.frameworks.kubeflow.jaxjob:JAXJob",
-    "dlop.frameworks.kubeflow.mpijob:MPIJob",
+    "dlop.frameworks.kubeflow.mpi.job:MPIJob",
     "dlop.frameworks.kubeflow.mxjob:MXJob",
     "dlop.frameworks.kubeflow.paddlejob:PaddleJob",
     "dlop.frameworks.kubeflow.pytorchjob:PyTorchJob",

@@ -6,7 +6,7 @@ Nothing needs to: services are there before pods, and `torchrun` tries again by 
 from __future__ import annotations
 
 from dlop import Options
-from dlop.go_template import fill_in
+from dlop.frameworks.kubeflow.go_template import fill_in
 from dlop.kube.errors import JsonObject
 
 _IMAGE = "alpine:3.10"

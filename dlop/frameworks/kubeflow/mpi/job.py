@@ -9,8 +9,8 @@ from dlop.api.cached_property import lazy
 from dlop.api.crd import AGE, LAST_FAILURE, STATE_BY_CONDITIONS
 from dlop.api.names import label_value, object_name
 from dlop.api.spec import RestartPolicy
-from dlop.frameworks.kubeflow import mpi_model, mpi_objects, mpi_pods, mpi_scripts
 from dlop.frameworks.kubeflow.base import KubeflowJob
+from dlop.frameworks.kubeflow.mpi import pods, rbac, schema, scripts
 from dlop.kube.errors import JsonObject
 
 _READY = (ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
@@ -26,20 +26,20 @@ class MPIJob(KubeflowJob):
     )
     container_properties = ContainerProperties(name="")
     framework_label = "mpi"
-    replica_specs_field = mpi_model.REPLICA_SPECS
+    replica_specs_field = schema.REPLICA_SPECS
     leading_roles = ("Launcher",)
     informs_all_containers = False
-    spec_model = mpi_model.SPEC_MODEL
+    spec_model = schema.SPEC_MODEL
     scale_paths = None
     printer_columns = (AGE, STATE_BY_CONDITIONS, LAST_FAILURE)
     # Without services, any name will do.
     name_pattern = ""
-    other_resources = mpi_objects.RESOURCES
-    optional_rights = mpi_objects.RIGHTS
+    other_resources = rbac.RESOURCES
+    optional_rights = rbac.RIGHTS
 
     def read_spec(self, spec: Field) -> JobSpec:
         """The policy for pods may also stand at the top."""
-        return mpi_model.with_older_policy(super().read_spec(spec), spec)
+        return schema.with_older_policy(super().read_spec(spec), spec)
 
     # Names, labels, pods.
 
@@ -57,15 +57,15 @@ class MPIJob(KubeflowJob):
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
         """How the launcher reaches the workers. Workers are told nothing."""
-        return mpi_pods.launcher_variables(replica.spec.template) if replica.role == "Launcher" else {}
+        return pods.launcher_variables(replica.spec.template) if replica.role == "Launcher" else {}
 
     def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
         """With the scripts."""
         config_map, account = self._belongings.config_map, self._belongings.account
         if replica.role == "Worker":
-            return {**pod, "spec": mpi_pods.worker_spec(pod["spec"], config_map=config_map)}
-        delivery = mpi_pods.delivery(self.options.kubectl_delivery_image, namespace=self.metadata.namespace)
-        return {**pod, "spec": mpi_pods.launcher_spec(pod["spec"], config_map=config_map, service_account=account, delivery=delivery)}
+            return {**pod, "spec": pods.worker_spec(pod["spec"], config_map=config_map)}
+        delivery = pods.delivery(self.options.kubectl_delivery_image, namespace=self.metadata.namespace)
+        return {**pod, "spec": pods.launcher_spec(pod["spec"], config_map=config_map, service_account=account, delivery=delivery)}
 
     # The way of the job.
 
@@ -99,16 +99,16 @@ class MPIJob(KubeflowJob):
         return self._belongings.changing(self._scripts(running=running), workers=self._workers)
 
     def _scripts(self, *, running: Iterable[int]) -> dict[str, str]:
-        launcher = self._belongings.launcher if mpi_pods.asks_for_gpu(self._template) else ""
+        launcher = self._belongings.launcher if pods.asks_for_gpu(self._template) else ""
         names = [self._workers[index] for index in running]
-        return mpi_scripts.scripts(Field("spec", self.raw_spec), workers=self._workers, running=names, launcher=launcher)
+        return scripts.scripts(Field("spec", self.raw_spec), workers=self._workers, running=names, launcher=launcher)
 
     @lazy
-    def _belongings(self) -> mpi_objects.Belongings:
+    def _belongings(self) -> rbac.Belongings:
         name = self.metadata.name
         launcher = object_name(name, "-launcher")
         account = Field("template", self._template).get("spec").get("serviceAccountName").text() or launcher
-        return mpi_objects.Belongings(launcher, object_name(name, "-config"), account, owned=self._owned)
+        return rbac.Belongings(launcher, object_name(name, "-config"), account, owned=self._owned)
 
     def _owned(self, name: str) -> JsonObject:
         return {**self.owned(name), "labels": {"app": label_value(self.metadata.name)}}

@@ -32,7 +32,6 @@ from dlop import (
     RoleSpec,
     Verdict,
 )
-from dlop.accelerators import with_devices
 from dlop.api.cached_property import lazy
 from dlop.api.crd import AGE, Column
 from dlop.api.names import dns_label, fingerprint, label_value
@@ -40,6 +39,7 @@ from dlop.api.parsing import listed_at, read_listed_roles, read_run_policy
 from dlop.api.record import Blocked
 from dlop.api.schema import rule, with_rules
 from dlop.api.spec_models import Count, OpenModel, Port, Replicas, RestartedPodTemplate, RunPolicyModel
+from dlop.frameworks.fioravanzo.accelerators import with_devices
 from dlop.kube.errors import JsonObject
 
 _RUNTIME_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?")

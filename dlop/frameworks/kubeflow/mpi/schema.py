@@ -10,7 +10,7 @@ import pydantic
 from dlop import CleanPodPolicy, Field, JobSpec
 from dlop.api.schema import rule
 from dlop.api.spec_models import CleaningWord, Count
-from dlop.frameworks.kubeflow.models import KubeflowSpec, rules_of_spec, with_roles
+from dlop.frameworks.kubeflow.schema import KubeflowSpec, rules_of_spec, with_roles
 
 REPLICA_SPECS = "mpiReplicaSpecs"
 _LAUNCHER = f"self.{REPLICA_SPECS}['Launcher']"
