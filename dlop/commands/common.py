@@ -12,10 +12,10 @@ from dlop.commands.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
     from dlop.api.crd import Kind
+    from dlop.deploy.permission_sets import KindWithOptionalRights
     from dlop.frameworks.registry import Registry
     from dlop.kube.client import Client
     from dlop.kube.errors import JsonObject
-    from dlop.manifests.optional import KindWithOptionalRights
 
 Result = TypeVar("Result")
 
@@ -116,7 +116,7 @@ def chosen_rights(options: argparse.Namespace, kinds: Iterable[KindWithOptionalR
     Raises:
         CommandError: there are none of such a name.
     """
-    from dlop.manifests.optional import UnknownRightsError, rights_named  # noqa: PLC0415
+    from dlop.deploy.permission_sets import UnknownRightsError, rights_named
 
     try:
         return tuple(rights.name for rights in rights_named(options.rights, kinds))

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     """Print the custom resource definitions."""
     kinds = load_kinds(parser().parse_args(arguments))
 
-    from dlop.manifests.files import to_yaml  # noqa: PLC0415
+    from dlop.deploy.kustomize import to_yaml
 
     sys.stdout.write(to_yaml(*definitions_of(kinds)))
     return 0

@@ -11,8 +11,8 @@ from dlop.commands.common import Parser, chosen_rights, definitions_of, load_kin
 from dlop.commands.operator_flags import operator_flags
 
 if TYPE_CHECKING:
+    from dlop.deploy.deployment import Deployed
     from dlop.kube.client import Client
-    from dlop.manifests.deployment import Deployed
 
 
 def parser() -> Parser:
@@ -28,9 +28,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     kinds = tuple(load_kinds(options))
 
-    from dlop.manifests.applying import apply, ensure_namespace, without_foreign  # noqa: PLC0415
-    from dlop.manifests.deployment import namespace  # noqa: PLC0415
-    from dlop.manifests.whole import operator  # noqa: PLC0415
+    from dlop.deploy.apply import apply, ensure_namespace, without_foreign
+    from dlop.deploy.deployment import namespace
+    from dlop.deploy.installation import operator
 
     rights = chosen_rights(options, kinds)
     chosen = replace(chosen_deployment(options), rights=rights, flags=operator_flags(options.flags, rights=rights))
@@ -64,7 +64,7 @@ def deployment_parser(name: str, description: str) -> Parser:
 
 def chosen_deployment(options: argparse.Namespace) -> Deployed:
     """The deployment that the options describe."""
-    from dlop.manifests.deployment import DEFAULT_IMAGE, DEFAULT_NAMESPACE, Deployed  # noqa: PLC0415
+    from dlop.deploy.deployment import DEFAULT_IMAGE, DEFAULT_NAMESPACE, Deployed
 
     return Deployed(
         namespace=options.namespace or DEFAULT_NAMESPACE,

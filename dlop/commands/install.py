@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     kinds = load_kinds(options)
 
-    from dlop.manifests.applying import apply, without_foreign, without_other_versions  # noqa: PLC0415
+    from dlop.deploy.apply import apply, without_foreign, without_other_versions
 
     replaceable = without_other_versions if options.take_over else without_foreign
 

@@ -29,8 +29,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     kinds = tuple(load_kinds(options))
 
-    from dlop.manifests import files  # noqa: PLC0415 - imports pydantic
-    from dlop.manifests.deployment import DEFAULT_IMAGE, Deployed  # noqa: PLC0415
+    from dlop.deploy import kustomize
+    from dlop.deploy.deployment import DEFAULT_IMAGE, Deployed
 
     chosen = Deployed(
         image=options.image or DEFAULT_IMAGE,
@@ -38,11 +38,11 @@ def main(arguments: Sequence[str]) -> int:
         kinds=tuple(options.kinds),
         rights=chosen_rights(options, kinds),
     )
-    contents = files.files(kinds, definitions_of(kinds), chosen=chosen)
+    contents = kustomize.files(kinds, definitions_of(kinds), chosen=chosen)
     if options.check is not None:
-        _check(files.differences(options.check, contents), folder=options.check)
+        _check(kustomize.differences(options.check, contents), folder=options.check)
     elif options.out is not None:
-        files.write(options.out, contents)
+        kustomize.write(options.out, contents)
         say(f"wrote {len(contents)} files to {options.out}")
     else:
         sys.stdout.write(_as_stream(contents))

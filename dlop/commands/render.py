@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     registry = load_kinds(options)
 
-    from dlop.manifests.files import to_yaml  # noqa: PLC0415
+    from dlop.deploy.kustomize import to_yaml
 
     found = [rendered for file in options.files for rendered in _render_file(file, registry, namespace=options.namespace)]
     sys.stdout.write(to_yaml(*found))

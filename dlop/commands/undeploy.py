@@ -23,9 +23,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     kinds = tuple(load_kinds(options))
 
-    from dlop.manifests.applying import remove  # noqa: PLC0415
-    from dlop.manifests.optional import all_rights  # noqa: PLC0415
-    from dlop.manifests.whole import operator  # noqa: PLC0415
+    from dlop.deploy.apply import remove
+    from dlop.deploy.installation import operator
+    from dlop.deploy.permission_sets import all_rights
 
     # Whichever rights it was deployed with: none of them stays.
     chosen = replace(chosen_deployment(options), rights=tuple(rights.name for rights in all_rights(kinds)))

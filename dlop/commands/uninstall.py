@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     kinds = load_kinds(options)
 
-    from dlop.manifests.applying import jobs_of, remove, without_foreign  # noqa: PLC0415
+    from dlop.deploy.apply import jobs_of, remove, without_foreign
 
     async def uninstall(client: Client) -> None:
         found = await without_foreign(client, definitions_of(kinds), say=say)

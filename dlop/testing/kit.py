@@ -29,6 +29,7 @@ import yaml
 
 from dlop.api.crd import definitions
 from dlop.api.types import Options
+from dlop.deploy.apply import apply
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject
@@ -37,7 +38,6 @@ from dlop.local.apiserver.fronts.inprocess import InProcessTransport
 from dlop.local.apiserver.server import ApiServer
 from dlop.local.apiserver.store import Change
 from dlop.local.cluster import EmbeddedCluster
-from dlop.manifests.applying import apply
 from dlop.operator.settings import Settings
 from dlop.testing.job_view import JobView
 from dlop.testing.kubelet import Kubelet

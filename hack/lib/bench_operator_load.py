@@ -19,12 +19,12 @@ from bench_operator_process import Operator, running_operator
 from bench_rows import MeasureError
 
 from dlop.api.crd import definitions
+from dlop.deploy.apply import apply
 from dlop.kube.client import Client, PatchType
 from dlop.kube.objects import PartialObject, Pod, reader
 from dlop.kube.resources import NAMESPACES, PODS, Resource
 from dlop.kube.timestamps import to_the_second
 from dlop.kube.watch import WatchEvent
-from dlop.manifests.applying import apply
 from dlop.testing.pod_status import finished_status, running_status
 
 IN_FLIGHT = 50

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
+from dlop.deploy.apply import apply
 from dlop.kube.cache import Change, version_number
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
 from dlop.kube.informer import Informer
 from dlop.kube.objects import CustomObject, Pod, Service, T
 from dlop.kube.resources import NAMESPACES, PODS, SERVICES, Resource
-from dlop.manifests.applying import apply
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.script import Script
 from tests.sim.ring import RingJob, ring

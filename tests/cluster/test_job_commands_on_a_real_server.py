@@ -15,11 +15,11 @@ from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
 from dlop.cli import main
+from dlop.deploy.apply import apply
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
-from dlop.manifests.applying import apply
 from tests.sim.job_world import FRAMEWORK, KINDS, CrewJob, crew, listed, mxjob
 
 

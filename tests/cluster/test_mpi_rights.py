@@ -11,13 +11,13 @@ from pathlib import Path
 
 from real_cluster import RealCluster
 
+from dlop.deploy.apply import apply
+from dlop.deploy.rbac import given
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import EVENTS, NAMESPACES, PODS
-from dlop.manifests.applying import apply
-from dlop.manifests.rbac import given
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.running import RunningOperator

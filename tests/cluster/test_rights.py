@@ -17,15 +17,15 @@ from real_cluster import RealCluster
 
 from dlop import DLJob
 from dlop.api.crd import definitions
+from dlop.deploy import deployment
+from dlop.deploy.apply import DEPLOYMENTS, apply, ensure_namespace, remove
+from dlop.deploy.deployment import Deployed
+from dlop.deploy.installation import operator
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import ForbiddenError, JsonObject, NotFoundError
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import EVENTS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
-from dlop.manifests import deployment
-from dlop.manifests.applying import DEPLOYMENTS, apply, ensure_namespace, remove
-from dlop.manifests.deployment import Deployed
-from dlop.manifests.whole import operator
 from tests.kinds_for_crds import KINDS, Plain
 from tests.unit.job.jobs import make
 

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from dlop.api.crd import definitions
+from dlop.deploy.apply import apply
 from dlop.job import DLJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, NotFoundError
 from dlop.kube.resources import NAMESPACES, Resource
 from dlop.kube.transport import Transport
-from dlop.manifests.applying import apply
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.running import RunningOperator

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dlop.api.crd import definition
+from dlop.deploy.apply import DEPLOYMENTS, apply
 from dlop.job import DLJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
-from dlop.manifests.applying import DEPLOYMENTS, apply
 
 NAMESPACE, NAME = "kubeflow", "training-operator"
 WEBHOOKS = Resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False)

@@ -8,6 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
+from dlop.deploy.rbac import Account, cluster_wide
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.mxjob import MXJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
@@ -15,7 +16,6 @@ from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.job import DLJob
 from dlop.kube.errors import InvalidError, JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
-from dlop.manifests.rbac import Account, cluster_wide
 from dlop.operator.settings import Settings
 from dlop.testing.job_view import JobView
 from dlop.testing.kit import OUTSIDE, OperatorKit

@@ -17,6 +17,7 @@ from real_cluster import RealCluster
 from dlop import CleanPodPolicy, RunPolicy
 from dlop.api.crd import definitions
 from dlop.api.spec import SchedulingPolicy
+from dlop.deploy.apply import apply
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
@@ -29,7 +30,6 @@ from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.resources import NAMESPACES, PODS
 from dlop.kube.transport import Transport
 from dlop.local.cluster import EmbeddedCluster
-from dlop.manifests.applying import apply
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.running import RunningOperator

@@ -16,13 +16,13 @@ from kubernetes_build import require_assets
 from real_cluster import RealCluster
 
 from dlop.api.crd import definition
+from dlop.deploy.apply import DEPLOYMENTS
+from dlop.deploy.deployment import Deployed
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, ServerError
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS
-from dlop.manifests.applying import DEPLOYMENTS
-from dlop.manifests.deployment import Deployed
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.script import Script
 from tests.cluster.test_rights import service_account_kubeconfig

@@ -11,6 +11,7 @@ from typing import Any
 from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
+from dlop.deploy.apply import apply
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.mpba.mxjob import MXJob as ListedMXJob
 from dlop.job import DLJob
@@ -20,7 +21,6 @@ from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
 from dlop.kube.transport import Transport
 from dlop.local.cluster import EmbeddedCluster
-from dlop.manifests.applying import apply
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.running import RunningOperator

@@ -19,6 +19,7 @@ from typing import Any
 from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
+from dlop.deploy.apply import apply
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
@@ -29,7 +30,6 @@ from dlop.local.node.kubectl_delivery import KUBECTL_DELIVERY
 from dlop.local.node.node import Node, Serving
 from dlop.local.node.python_environments import PythonEnvironments, default_cache_folder
 from dlop.local.node.runtime.choose import choose
-from dlop.manifests.applying import apply
 from dlop.operator.settings import Settings
 from dlop.testing.running import RunningOperator
 from tests.compat.kubeflow_manifests import KINDS

@@ -13,6 +13,7 @@ import pytest
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.crd import definitions
 from dlop.cli import main
+from dlop.deploy.apply import apply
 from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import JobsError
 from dlop.jobs.finding import find_job, read_job_reference
@@ -26,7 +27,6 @@ from dlop.kube.resources import PODS
 from dlop.kube.transport import Request, StreamResponse, Transport
 from dlop.local.node.logs import STDOUT, ContainerLog
 from dlop.local.node.server.base import ContainerName
-from dlop.manifests.applying import apply
 from tests.local.kubelet_world import World
 from tests.sim.job_world import FRAMEWORK, CrewJob, crew
 

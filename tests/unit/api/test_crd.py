@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dlop.api.crd import SIZE_LIMIT_BYTES, definition, definitions
+from dlop.deploy.kustomize import to_yaml
 from dlop.frameworks.registry import load_registry
 from dlop.kube.errors import JsonObject
-from dlop.manifests.files import to_yaml
 from tests.kinds_for_crds import KINDS, Anything, ListAsSpec, ListInside, Newer, Plain, WithRules
 
 

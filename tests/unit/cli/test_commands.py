@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from dlop.cli import COMMANDS, main
+from dlop.deploy.deployment import Deployed, metrics_service
+from dlop.deploy.installation import operator
 from dlop.frameworks.registry import load_registry
 from dlop.kube.errors import JsonObject
-from dlop.manifests.deployment import Deployed, metrics_service
-from dlop.manifests.whole import operator
 
 ROOT = Path(__file__).resolve().parents[3]
 FRAMEWORK = ("--framework", "tests.kinds_for_crds:WithRules")

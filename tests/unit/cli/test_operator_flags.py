@@ -7,7 +7,7 @@ import pytest
 from dlop.commands.deploy import parser
 from dlop.commands.errors import UsageError
 from dlop.commands.operator_flags import operator_flags
-from dlop.manifests.deployment import Deployed, deployment
+from dlop.deploy.deployment import Deployed, deployment
 
 
 def test_what_comes_after_the_dashes_is_for_the_operator() -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dlop.api.crd import Kind
+from dlop.deploy import deployment, rbac
+from dlop.deploy.deployment import Deployed
+from dlop.deploy.permission_sets import KindWithOptionalRights, rights_named
 from dlop.kube.errors import JsonObject
-from dlop.manifests import deployment, rbac
-from dlop.manifests.deployment import Deployed
-from dlop.manifests.optional import KindWithOptionalRights, rights_named
 
 
 class InstalledKind(Kind, rbac.KindWithRights, KindWithOptionalRights, Protocol):

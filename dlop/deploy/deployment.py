@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlop.api.constants import MANAGER
+from dlop.deploy.rbac import Account
 from dlop.kube.errors import JsonObject
-from dlop.manifests.rbac import Account
 
 DEFAULT_NAMESPACE = "dlop-system"
 DEFAULT_IMAGE = "dlop:latest"
