@@ -12,9 +12,9 @@ from dlop.commands.common import Parser, load_kinds
 from dlop.commands.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
+    from dlop.embedded.kubelet.image_map import Image
     from dlop.jobs.files import Document
     from dlop.laptop.order import Machine
-    from dlop.local.node.images import Image
 
 _DESCRIPTION = (
     "Runs jobs on this machine, without a cluster: pods become processes. Ends with the jobs' own verdict: 0 succeeded, 1 failed, "
@@ -84,8 +84,8 @@ def _documents(name: str) -> list[Document]:
 
 
 def _machine(options: argparse.Namespace) -> Machine:
+    from dlop.embedded.kubelet.python_environments import default_cache_folder
     from dlop.laptop.order import Machine, Network  # noqa: PLC0415
-    from dlop.local.node.python_environments import default_cache_folder  # noqa: PLC0415
 
     if options.gpus < 0 or (options.cpus is not None and not 0 < options.cpus < float("inf")):
         raise UsageError("--gpus and --cpus: a positive number is expected.")
@@ -104,7 +104,7 @@ def _machine(options: argparse.Namespace) -> Machine:
 
 
 def _images(options: argparse.Namespace) -> list[Image]:
-    from dlop.local.node.images import ImageMapError, image_option, read_images  # noqa: PLC0415
+    from dlop.embedded.kubelet.image_map import ImageMapError, image_option, read_images
 
     try:
         own = [image_option(text) for text in options.image]
@@ -125,7 +125,7 @@ def _visible(files: Sequence[str], images: Sequence[Image], cache: Path) -> list
 
 
 def _bytes(text: str | None) -> int | None:
-    from dlop.local.node.quantities import whole  # noqa: PLC0415
+    from dlop.embedded.kubelet.quantities import whole
 
     if text is None:
         return None

@@ -74,7 +74,7 @@ def _judged(manifest: JsonObject, registry: Registry) -> tuple[list[str], list[t
 
     Fields that it does not have are most likely misspelt, or stand in the wrong place.
     """
-    from dlop.local.apiserver.custom.custom_resources import CustomResourceRules  # noqa: PLC0415
+    from dlop.embedded.apiserver.apiextensions.custom_resource_strategy import CustomResourceRules
 
     (definition,) = definitions_of([registry.get(manifest["apiVersion"], manifest["kind"])])
     rules = CustomResourceRules(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])

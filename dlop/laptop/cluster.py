@@ -18,20 +18,20 @@ from types import TracebackType
 from typing import Self
 
 from dlop.api.crd import definitions
+from dlop.embedded.apiserver.transports.http import Front
+from dlop.embedded.cluster import EmbeddedCluster
+from dlop.embedded.kubelet.api_access import ApiAccess, ApiAddress
+from dlop.embedded.kubelet.image_map import ImageMap
+from dlop.embedded.kubelet.kubectl_delivery import KUBECTL_DELIVERY
+from dlop.embedded.kubelet.kubelet import Node, Serving
+from dlop.embedded.kubelet.machine import allow_open_files
+from dlop.embedded.kubelet.python_environments import PythonEnvironments, default_cache_folder
+from dlop.embedded.kubelet.runtime.detect import Choice
+from dlop.embedded.kubelet.server.api import HOST
 from dlop.frameworks.registry import Registry
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from dlop.laptop.folder import Folder
 from dlop.laptop.order import Machine
-from dlop.local.apiserver.fronts.http import Front
-from dlop.local.cluster import EmbeddedCluster
-from dlop.local.node.api_access import ApiAccess, ApiAddress
-from dlop.local.node.images import ImageMap
-from dlop.local.node.kubectl_delivery import KUBECTL_DELIVERY
-from dlop.local.node.machine import allow_open_files
-from dlop.local.node.node import Node, Serving
-from dlop.local.node.python_environments import PythonEnvironments, default_cache_folder
-from dlop.local.node.runtime.choose import Choice
-from dlop.local.node.server.api import HOST
 from dlop.operator.operator import Operator
 from dlop.operator.settings import NO_ADDRESS, Settings
 

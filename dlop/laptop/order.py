@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from dlop.embedded.kubelet.image_map import Image
+from dlop.embedded.kubelet.runtime.detect import Choice, choose
+from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.jobs.files import Document
-from dlop.local.node.images import Image
-from dlop.local.node.runtime.choose import Choice, choose
-from dlop.local.node.runtime.plain import PlainRuntime
 
 GPU = "nvidia.com/gpu"
 

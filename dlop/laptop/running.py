@@ -18,9 +18,9 @@ from dlop.laptop.order import Order
 
 if TYPE_CHECKING:
     from dlop.console.line_screen import JobScreen
+    from dlop.embedded.kubelet.runtime.detect import Choice
     from dlop.frameworks.registry import Registry
     from dlop.laptop.outcome import Outcome
-    from dlop.local.node.runtime.choose import Choice
 
 _TERMINATED = 128 + signal.SIGTERM
 

@@ -13,6 +13,7 @@ import msgspec
 from dlop.api.phase import Phase
 from dlop.api.progress import ReplicaState
 from dlop.console.line_screen import JobScreen
+from dlop.embedded.kubelet.runtime.detect import Choice
 from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import JobsError, OutOfReachError, SubmitError
 from dlop.jobs.found import FoundJob
@@ -31,7 +32,6 @@ from dlop.laptop.order import LaptopError, Order
 from dlop.laptop.ordering import in_order, namespaces_of
 from dlop.laptop.outcome import FAILED, MISTAKEN, Outcome, judged
 from dlop.laptop.watching import SETTLING_SECONDS, looks_at
-from dlop.local.node.runtime.choose import Choice
 from dlop.operator.gc import tune_garbage_collection
 from dlop.operator.logging import set_up_logging
 from dlop.operator.settings import LogFormat, LogLevel

@@ -30,14 +30,14 @@ import yaml
 from dlop.api.crd import definitions
 from dlop.api.types import Options
 from dlop.deploy.apply import apply
+from dlop.embedded.apiserver.faults import Faults
+from dlop.embedded.apiserver.server import ApiServer
+from dlop.embedded.apiserver.store import Change
+from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.faults import Faults
-from dlop.local.apiserver.fronts.inprocess import InProcessTransport
-from dlop.local.apiserver.server import ApiServer
-from dlop.local.apiserver.store import Change
-from dlop.local.cluster import EmbeddedCluster
 from dlop.operator.settings import Settings
 from dlop.testing.job_view import JobView
 from dlop.testing.kubelet import Kubelet

@@ -9,7 +9,7 @@ import sys
 
 import uvloop
 
-from dlop.local.cluster import EmbeddedCluster
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.operator.gc import tune_garbage_collection
 
 

@@ -1,6 +1,6 @@
 """Makes the embedded server's table of built-in fields from the Go structs of k8s.io/api and k8s.io/apimachinery.
 
-    python hack/lib/builtin_shapes.py ~/go/pkg/mod/k8s.io v0.36.3 > dlop/local/apiserver/builtin/shapes.json
+    python hack/lib/builtin_shapes.py ~/go/pkg/mod/k8s.io v0.36.3 > dlop/embedded/apiserver/core/go_types.json
 
 Only for a new Kubernetes version. That the table fits the real server is checked by tests/conformance/test_shapes.py.
 """

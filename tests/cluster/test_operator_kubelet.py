@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from real_cluster import RealCluster
 
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, PODS
-from dlop.local.cluster import EmbeddedCluster
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.script import Script
 

@@ -11,6 +11,9 @@ import pytest
 from dlop.api.gang import VOLCANO
 from dlop.api.types import Options
 from dlop.deploy.apply import apply
+from dlop.embedded.apiserver.faults import Match
+from dlop.embedded.apiserver.server import ApiServer
+from dlop.embedded.apiserver.store import Key
 from dlop.frameworks.fioravanzo.mxjob import MXJob as FioravanzoMXJob
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
@@ -19,9 +22,6 @@ from dlop.frameworks.mpba.mxjob import MXJob as MpbaMXJob
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
-from dlop.local.apiserver.faults import Match
-from dlop.local.apiserver.server import ApiServer
-from dlop.local.apiserver.store import Key
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import BY_KIND, all_run, created, job, message_of, mpi_job

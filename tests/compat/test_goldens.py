@@ -14,8 +14,8 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 from real_cluster import RealCluster
 
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.http.transport import connect
-from dlop.local.cluster import EmbeddedCluster
 from dlop.testing.times import LoopClock
 from dlop.testing.virtual_time import run
 from tests.compat.golden_differences import ALLOWED, allowed_for

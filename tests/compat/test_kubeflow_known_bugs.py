@@ -11,6 +11,7 @@ import pytest
 import tests.compat.test_kubeflow_known_bugs_from_13 as from_13
 from dlop.api.gang import VOLCANO
 from dlop.deploy.apply import apply
+from dlop.embedded.apiserver.faults import Match
 from dlop.frameworks.kubeflow.jaxjob import JAXJob
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.paddlejob import PaddleJob
@@ -20,7 +21,6 @@ from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
 from dlop.job import DLJob
 from dlop.kube.errors import InvalidError, JsonObject
 from dlop.kube.resources import PODS, PRIORITY_CLASSES
-from dlop.local.apiserver.faults import Match
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import (

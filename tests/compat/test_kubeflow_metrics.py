@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
+from dlop.embedded.apiserver.faults import Faults, Match
 from dlop.frameworks.fioravanzo.mxjob import MXJob as OtherMXJob
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.mxjob import MXJob
@@ -20,7 +21,6 @@ from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS
-from dlop.local.apiserver.faults import Faults, Match
 from dlop.operator.settings import Settings
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time

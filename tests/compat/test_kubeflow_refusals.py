@@ -13,6 +13,7 @@ from real_cluster import RealCluster
 from dlop import DLJob
 from dlop.api.crd import definitions
 from dlop.deploy.apply import apply
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.kubeflow.jaxjob import JAXJob
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.mxjob import MXJob
@@ -24,7 +25,6 @@ from dlop.kube.errors import InvalidError, JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
 from dlop.kube.transport import Transport
-from dlop.local.cluster import EmbeddedCluster
 from tests.compat.kubeflow_jobs import mpi_job
 from tests.compat.kubeflow_manifests import KINDS, manifest, role
 

@@ -18,6 +18,7 @@ from dlop import CleanPodPolicy, RunPolicy
 from dlop.api.crd import definitions
 from dlop.api.spec import SchedulingPolicy
 from dlop.deploy.apply import apply
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
@@ -29,7 +30,6 @@ from dlop.kube.http.transport import connect
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.resources import NAMESPACES, PODS
 from dlop.kube.transport import Transport
-from dlop.local.cluster import EmbeddedCluster
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.running import RunningOperator

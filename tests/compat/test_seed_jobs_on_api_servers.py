@@ -12,6 +12,7 @@ from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
 from dlop.deploy.apply import apply
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.mpba.mxjob import MXJob as ListedMXJob
 from dlop.job import DLJob
@@ -20,7 +21,6 @@ from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
 from dlop.kube.transport import Transport
-from dlop.local.cluster import EmbeddedCluster
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.running import RunningOperator

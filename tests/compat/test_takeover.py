@@ -17,6 +17,7 @@ from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
 from dlop.deploy.apply import apply
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.job import DLJob
 from dlop.kube.client import Client
@@ -24,7 +25,6 @@ from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
 from dlop.kube.transport import Transport
-from dlop.local.cluster import EmbeddedCluster
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.running import RunningOperator

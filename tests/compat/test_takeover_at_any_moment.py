@@ -10,7 +10,7 @@ from datetime import datetime
 
 import pytest
 
-from dlop.local.cluster import EmbeddedCluster
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.testing.times import LoopClock
 from dlop.testing.virtual_time import run
 from tests.compat.golden_judge import Report

@@ -16,11 +16,11 @@ import pytest_asyncio
 import yaml
 from real_cluster import RealCluster
 
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
-from dlop.local.cluster import EmbeddedCluster
 from tests.conformance.definitions import DEFINITIONS
 from tests.conformance.support import SERVERS, Api, Server
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dlop.embedded.apiserver.core import builtin_types
+from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.builtin import builtin_types
-from dlop.local.apiserver.types import ResourceType
 from tests.conformance.support import Api, decoded, only_on
 
 TYPES = builtin_types()

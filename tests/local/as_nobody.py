@@ -11,7 +11,7 @@ import stat
 import sys
 from pathlib import Path
 
-from dlop.local.node.runtime.launcher.system import CLONE_NEWNS, MS_BIND, MS_PRIVATE, MS_REC, mount, unshare
+from dlop.embedded.kubelet.runtime.launcher.syscalls import CLONE_NEWNS, MS_BIND, MS_PRIVATE, MS_REC, mount, unshare
 
 NOBODY = 65534
 

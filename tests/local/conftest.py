@@ -12,11 +12,11 @@ import pytest
 from kubernetes_build import require_assets
 from real_cluster import RealCluster
 
+from dlop.embedded.cluster import EmbeddedCluster
+from dlop.embedded.kubelet.server.api import HOST, KubeletApi
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, NODES
-from dlop.local.cluster import EmbeddedCluster
-from dlop.local.node.server.api import HOST, KubeletApi
 from tests.local.kubelet_world import FakePods, World, register
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dlop.local.node.runtime.choose import choose
-from dlop.local.node.runtime.plain import PlainRuntime
+from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 
 HUGE = ("09-tensorflow", "10-pytorch")
 """Their packages have hundreds of megabytes to gigabytes: they are run by `hack/test --frameworks`."""

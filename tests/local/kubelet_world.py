@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from dlop.embedded.kubelet.logs import ContainerLog, ContainerLogs
+from dlop.embedded.kubelet.runtime.base import Exit, LaunchError
+from dlop.embedded.kubelet.server.api import DECLARED_FEATURES, HOST
+from dlop.embedded.kubelet.server.backend import Command, ContainerName, NoSuchPodError, NotAvailableError
+from dlop.embedded.kubelet.server.log_source import Run, log_source
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NODES, PODS
-from dlop.local.node.logs import ContainerLog, ContainerLogs
-from dlop.local.node.runtime.base import Exit, LaunchError
-from dlop.local.node.server.api import DECLARED_FEATURES, HOST
-from dlop.local.node.server.base import Command, ContainerName, NoSuchPodError, NotAvailableError
-from dlop.local.node.server.log_source import Run, log_source
 
 PATIENCE_SECONDS = 30.0
 

@@ -15,18 +15,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from dlop.embedded.cluster import EmbeddedCluster
+from dlop.embedded.kubelet.image_map import ImageMap
+from dlop.embedded.kubelet.kubelet import Node
+from dlop.embedded.kubelet.logs import ContainerLog, LogQuery
+from dlop.embedded.kubelet.node_context import Pace
+from dlop.embedded.kubelet.restart_backoff import RestartPace
+from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.informer import Informer
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import CORE_EVENTS, PODS, Resource
-from dlop.local.cluster import EmbeddedCluster
-from dlop.local.node.images import ImageMap
-from dlop.local.node.logs import ContainerLog, LogQuery
-from dlop.local.node.node import Node
-from dlop.local.node.restarts import RestartPace
-from dlop.local.node.runtime.base import Runtime
-from dlop.local.node.tools import Pace
 
 PATIENCE_SECONDS = 30.0
 

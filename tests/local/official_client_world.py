@@ -20,16 +20,16 @@ from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
 from dlop.deploy.apply import apply
+from dlop.embedded.kubelet.image_map import ImageMap, PythonEnvironment, read_images
+from dlop.embedded.kubelet.kubectl_delivery import KUBECTL_DELIVERY
+from dlop.embedded.kubelet.kubelet import Node, Serving
+from dlop.embedded.kubelet.python_environments import PythonEnvironments, default_cache_folder
+from dlop.embedded.kubelet.runtime.detect import choose
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, NODES
-from dlop.local.node.images import ImageMap, PythonEnvironment, read_images
-from dlop.local.node.kubectl_delivery import KUBECTL_DELIVERY
-from dlop.local.node.node import Node, Serving
-from dlop.local.node.python_environments import PythonEnvironments, default_cache_folder
-from dlop.local.node.runtime.choose import choose
 from dlop.operator.settings import Settings
 from dlop.testing.running import RunningOperator
 from tests.compat.kubeflow_manifests import KINDS

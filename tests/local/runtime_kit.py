@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dlop.local.node.runtime.base import Exit, Launch, Process, Runtime, Sandbox, SandboxRequest
-from dlop.local.node.runtime.namespaces import NamespacesRuntime
-from dlop.local.node.runtime.plain import PlainRuntime
+from dlop.embedded.kubelet.runtime.base import Exit, Launch, Process, Runtime, Sandbox, SandboxRequest
+from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
+from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 
 MODES = {"namespaces": NamespacesRuntime, "plain": PlainRuntime}
 PATH = os.environ["PATH"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
-from dlop.local.node.runtime.base import Exit, Launch, SandboxRequest
+from dlop.embedded.kubelet.runtime.base import Exit, Launch, SandboxRequest
 
 
 class ScriptedProcess:

@@ -14,6 +14,8 @@ from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.crd import definitions
 from dlop.cli import main
 from dlop.deploy.apply import apply
+from dlop.embedded.kubelet.logs import STDOUT, ContainerLog
+from dlop.embedded.kubelet.server.backend import ContainerName
 from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import JobsError
 from dlop.jobs.finding import find_job, read_job_reference
@@ -25,8 +27,6 @@ from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, TransportError
 from dlop.kube.resources import PODS
 from dlop.kube.transport import Request, StreamResponse, Transport
-from dlop.local.node.logs import STDOUT, ContainerLog
-from dlop.local.node.server.base import ContainerName
 from tests.local.kubelet_world import World
 from tests.sim.job_world import FRAMEWORK, CrewJob, crew
 

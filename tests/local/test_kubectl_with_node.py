@@ -14,14 +14,14 @@ import pytest
 from kubernetes_build import require_assets
 from real_cluster import RealCluster
 
+from dlop.embedded.cluster import EmbeddedCluster
+from dlop.embedded.kubelet.kubelet import Node, Serving
+from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.server.api import HOST
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, NODES
-from dlop.local.cluster import EmbeddedCluster
-from dlop.local.node.node import Node, Serving
-from dlop.local.node.runtime.choose import choose
-from dlop.local.node.server.api import HOST
 from tests.local.kubelet_world import PATIENCE_SECONDS, FakePods, Terminal, World, ask, forwarded_port, read_until
 
 _SERVER = """

@@ -10,10 +10,10 @@ import signal
 
 import pytest
 
+from dlop.embedded.kubelet.logs import STDERR, STDOUT
 from dlop.kube.errors import BadRequestError, InvalidError, NotFoundError
 from dlop.kube.pod_logs import pod_log
 from dlop.kube.resources import PODS
-from dlop.local.node.logs import STDERR, STDOUT
 from tests.local.kubelet_world import PATIENCE_SECONDS, Echo, Terminal, World, ask, forwarded_port, read_until
 
 # --- logs -------------------------------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from random import Random
 import pytest
 import pytest_asyncio
 
+from dlop.embedded.kubelet.image_map import Image, ImageMap
+from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.kube.errors import AlreadyExistsError
-from dlop.local.node.images import Image, ImageMap
-from dlop.local.node.runtime.choose import choose
-from dlop.local.node.runtime.plain import PlainRuntime
 from tests.local import kubelet_cases_of_inputs, kubelet_cases_of_life, kubelet_cases_of_order, kubelet_cases_of_probes
 from tests.local.kubelet_cases import Case, Creates, Deletes, Gone, Hears, Patches, Says, Sees, Speaks, Step
 from tests.local.node_world import NodeWorld, difference, embedded_world

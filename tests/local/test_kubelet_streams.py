@@ -19,16 +19,16 @@ import pytest
 from client_certificate import write_client_certificate
 from kubernetes_asyncio.stream import WsApiClient
 
+from dlop.embedded.cluster import EmbeddedCluster
+from dlop.embedded.kubelet.logs import STDOUT
+from dlop.embedded.kubelet.server.api import HOST, KubeletApi
+from dlop.embedded.kubelet.server.backend import ContainerName, NotAvailableError
+from dlop.embedded.kubelet.server.log_source import Run, log_source
+from dlop.embedded.kubelet.server.spdy import DICTIONARY, Data, GoAway, Opened, Ping, Reset, SpdyError, SpdyReader, SpdyWriter
+from dlop.embedded.kubelet.server.websocket_channels import Channel
 from dlop.kube.errors import JsonObject, ServerError
 from dlop.kube.pod_logs import pod_log
 from dlop.kube.resources import PODS
-from dlop.local.cluster import EmbeddedCluster
-from dlop.local.node.logs import STDOUT
-from dlop.local.node.server.api import HOST, KubeletApi
-from dlop.local.node.server.base import ContainerName, NotAvailableError
-from dlop.local.node.server.channels import Channel
-from dlop.local.node.server.log_source import Run, log_source
-from dlop.local.node.server.spdy import DICTIONARY, Data, GoAway, Opened, Ping, Reset, SpdyError, SpdyReader, SpdyWriter
 from tests.local.kubelet_world import PATIENCE_SECONDS, Echo, FakePods, register
 
 MAIN = ContainerName("default", "one", "main")

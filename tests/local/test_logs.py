@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlop.local.node.cri_lines import LineFramer, LogView, stamp
-from dlop.local.node.logs import STDERR, STDOUT, ContainerLog, ContainerLogs, LogQuery
+from dlop.embedded.kubelet.cri_lines import LineFramer, LogView, stamp
+from dlop.embedded.kubelet.logs import STDERR, STDOUT, ContainerLog, ContainerLogs, LogQuery
 
 SECOND = 1_000_000_000
 NOON = 1_767_268_800 * SECOND

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from dlop.local.node.images import Image, ImageMap, ImageProblem, PythonEnvironment
-from dlop.local.node.python_environments import PythonEnvironments
-from dlop.local.node.runtime.plain import PlainRuntime
+from dlop.embedded.kubelet.image_map import Image, ImageMap, ImageProblem, PythonEnvironment
+from dlop.embedded.kubelet.python_environments import PythonEnvironments
+from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from tests.local.kubelet_cases import main, pod, waiting
 from tests.local.node_world import NodeWorld, embedded_world
 

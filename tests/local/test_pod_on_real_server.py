@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from real_cluster import RealCluster
 
+from dlop.embedded.kubelet.kubelet import Node
+from dlop.embedded.kubelet.runtime.detect import choose
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import LEASES, NAMESPACES, NODES, SERVICE_ACCOUNTS
-from dlop.local.node.node import Node
-from dlop.local.node.runtime.choose import choose
 from tests.local.kubelet_cases import RUNNING, condition, config_map, ended, main, pod, sh
 from tests.local.node_world import HURRIED, NodeWorld, difference, world_of
 

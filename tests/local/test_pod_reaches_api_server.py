@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from kubernetes_build import require_assets
 
+from dlop.embedded.kubelet.image_map import Image
+from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.jobs.following import Scope, follow
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
-from dlop.local.node.images import Image
-from dlop.local.node.runtime.choose import choose
-from dlop.local.node.runtime.plain import PlainRuntime
 from tests.local.laptop_world import PATIENCE_SECONDS, LaptopWorld, laptop_world
 
 pytestmark = pytest.mark.timeout(180)

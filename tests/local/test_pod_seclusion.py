@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from dlop.embedded.kubelet.runtime.base import Runtime
+from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CORE_EVENTS, SECRETS
-from dlop.local.node.runtime.base import Runtime
-from dlop.local.node.runtime.choose import choose
-from dlop.local.node.runtime.plain import PlainRuntime
 from tests.local.kubelet_cases import main, pod, sh
 from tests.local.node_world import NodeWorld, embedded_world
 

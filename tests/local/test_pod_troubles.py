@@ -13,15 +13,15 @@ from random import Random
 import pytest
 from kubernetes_build import require_assets
 
+from dlop.embedded.apiserver.faults import Match
+from dlop.embedded.cluster import EmbeddedCluster
+from dlop.embedded.kubelet.kubelet import Node, Serving
+from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.runtime.plain import PlainRuntime
+from dlop.embedded.kubelet.server.api import HOST
 from dlop.kube.client import PatchType
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NODES, PODS
-from dlop.local.apiserver.faults import Match
-from dlop.local.cluster import EmbeddedCluster
-from dlop.local.node.node import Node, Serving
-from dlop.local.node.runtime.choose import choose
-from dlop.local.node.runtime.plain import PlainRuntime
-from dlop.local.node.server.api import HOST
 from tests.local.kubelet_cases import RUNNING, condition, ended, main, pod, sh
 from tests.local.node_world import HURRIED, PATIENCE_SECONDS, difference, embedded_world, world_of
 

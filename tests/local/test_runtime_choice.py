@@ -7,9 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from dlop.local.node.runtime.base import Exit
-from dlop.local.node.runtime.choose import choose
-from dlop.local.node.runtime.namespaces import NamespacesRuntime
+from dlop.embedded.kubelet.runtime.base import Exit
+from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
 from tests.local.runtime_kit import pods_of
 
 # A limit of zero in a user namespace forbids to make others there, as a locked-down machine does.

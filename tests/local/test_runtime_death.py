@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlop.local.node.runtime.base import Exit, LaunchError
+from dlop.embedded.kubelet.runtime.base import Exit, LaunchError
 from tests.local.runtime_kit import MODES, PATIENCE_SECONDS, Pods, children, launcher_of_this_process, pipe, pods_of
 
 PROGRAM = """

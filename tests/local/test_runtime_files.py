@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from dlop.local.node.runtime.base import LaunchError, Mount, Runtime
-from dlop.local.node.runtime.namespaces import NamespacesRuntime
+from dlop.embedded.kubelet.runtime.base import LaunchError, Mount, Runtime
+from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
 from tests.local.runtime_kit import MODES, Pod, Pods, pods_in, pods_of
 
 # One runtime for all tests here: they make pods of their own.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlop.local.node.runtime.launcher.groups import Groups, find_groups
+from dlop.embedded.kubelet.runtime.launcher.cgroups import Groups, find_groups
 
 
 @pytest.fixture

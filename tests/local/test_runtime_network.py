@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from dlop.local.node.runtime.base import Runtime
-from dlop.local.node.runtime.namespaces import NamespacesRuntime
-from dlop.local.node.runtime.plain import PlainRuntime
+from dlop.embedded.kubelet.runtime.base import Runtime
+from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
+from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from tests.local.runtime_kit import MODES, Output, Pod, Pods, pods_in, pods_of
 
 SERVER = """

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from dlop.local.node.runtime.base import Exit, Launch, LaunchError, Mount, Runtime
-from dlop.local.node.runtime.namespaces import NamespacesRuntime
+from dlop.embedded.kubelet.runtime.base import Exit, Launch, LaunchError, Mount, Runtime
+from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
 from tests.local.runtime_kit import MODES, PATH, Pod, Pods, children, launcher_of_this_process, pods_in
 
 LEAVE_SOMETHING = "setsid sh -c 'setsid sleep 1000 & sleep 1000' & sleep 1000 & echo started; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlop.local.node.runtime.rewriting import rewriter
+from dlop.embedded.kubelet.runtime.path_rewrite import rewriter
 
 PATHS = {"/data": "/host/volume", "/data/deep": "/host/deep", "/etc/config/": "/host/config/"}
 NAMES = {"worker-0": "127.1.0.1", "worker-0.jobs.svc": "127.1.0.1", "worker-1": "127.1.0.2", "host": "127.9.9.9"}

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from dlop.embedded.apiserver.faults import Match
+from dlop.embedded.apiserver.server import ApiServer
 from dlop.kube.transport import Request
-from dlop.local.apiserver.faults import Match
-from dlop.local.apiserver.server import ApiServer
 from dlop.operator.settings import Settings
 from dlop.testing.kit import OperatorKit
 from dlop.testing.running import RunningOperator

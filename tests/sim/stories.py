@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from dlop.api.gang import VOLCANO
+from dlop.embedded.apiserver.store import Change, ChangeType
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.kube.errors import JsonObject, NotFoundError
 from dlop.kube.resources import PODS, VOLCANO_POD_GROUPS
-from dlop.local.apiserver.store import Change, ChangeType
 from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
 from dlop.testing.script import Script

@@ -17,9 +17,9 @@ import structlog
 
 from dlop.api.types import Options
 from dlop.deploy.apply import apply
+from dlop.embedded.apiserver.store import Change
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.store import Change
 from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
 from dlop.testing.script import Script

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from dlop.embedded.apiserver.faults import Match
 from dlop.kube.resources import PODS, SERVICES
-from dlop.local.apiserver.faults import Match
 from dlop.operator.operator import Operator
 from tests.sim.control_world import NAMESPACE, RINGS, a_while, ring, world
 from tests.virtual_time import virtual_time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dlop.local.apiserver.faults import Match
+from dlop.embedded.apiserver.faults import Match
 from dlop.operator.operator import Operator
 from tests.sim.control_world import World, a_while, ring, world
 from tests.virtual_time import virtual_time

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.progress import Progress, ReplicaState
+from dlop.embedded.apiserver.faults import Match
 from dlop.kube.resources import CONFIG_MAPS, Resource
-from dlop.local.apiserver.faults import Match
 from dlop.reconcile.plan import Creation
 from tests.sim.control_world import NAMESPACE, RingJob, World, a_while, ring, world
 from tests.virtual_time import virtual_time

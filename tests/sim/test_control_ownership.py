@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dlop.embedded.apiserver.faults import Match
 from dlop.kube.client import Propagation
 from dlop.kube.resources import PODS, SERVICES, Resource
-from dlop.local.apiserver.faults import Match
 from tests.sim.control_world import NAMESPACE, RINGS, a_while, ring, world
 from tests.virtual_time import virtual_time
 

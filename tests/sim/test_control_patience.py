@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 
+from dlop.embedded.apiserver.faults import Match
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.faults import Match
 from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
 from dlop.testing.steps import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dlop.local.apiserver.faults import Match
+from dlop.embedded.apiserver.faults import Match
 from dlop.operator.health import health, readiness
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings

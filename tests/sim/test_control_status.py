@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dlop.embedded.apiserver.faults import Match
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.faults import Match
 from tests.sim.control_world import NAMESPACE, RINGS, World, a_while, ring, world
 from tests.virtual_time import virtual_time
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from dlop.embedded.apiserver.faults import Match
 from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import OutOfReachError
 from dlop.jobs.finding import find_job, read_job_reference
 from dlop.jobs.waiting import Goal, wait_for
 from dlop.kube.resources import NAMESPACES, PODS
-from dlop.local.apiserver.faults import Match
 from tests.sim.job_world import CrewJob, JobWorld, crew, job_world, listed, mxjob
 
 

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, NotFoundError
 from dlop.kube.resources import PODS
-from dlop.local.cluster import EmbeddedCluster
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.script import Script
 from dlop.testing.steps import Exit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dlop.local.apiserver.faults import Match
+from dlop.embedded.apiserver.faults import Match
 from dlop.testing.kit import OperatorKit
 from dlop.testing.wire import Write
 from tests.sim.ring import RingJob, ring

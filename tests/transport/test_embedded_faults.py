@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dlop.embedded.apiserver.faults import Match
+from dlop.embedded.apiserver.server import ApiServer
+from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
 from dlop.kube.errors import (
     AmbiguousWriteError,
@@ -23,10 +27,6 @@ from dlop.kube.errors import (
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CONFIG_MAPS, SECRETS
 from dlop.kube.watch import EventType, WatchEvent
-from dlop.local.apiserver.faults import Match
-from dlop.local.apiserver.fronts.inprocess import InProcessTransport
-from dlop.local.apiserver.server import ApiServer
-from dlop.local.cluster import EmbeddedCluster
 
 _PATIENCE_SECONDS = 20.0
 _OVERLOADED: JsonObject = {"kind": "Status", "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "not now"}

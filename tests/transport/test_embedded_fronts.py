@@ -13,15 +13,15 @@ from random import Random
 import aiohttp
 import pytest
 
+from dlop.embedded.apiserver.request_decoding import MAX_BODY_BYTES
+from dlop.embedded.apiserver.rest.storage import Verbs
+from dlop.embedded.apiserver.transports.http import Front
+from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
 from dlop.kube.errors import AmbiguousWriteError, NotFoundError, TransportError
 from dlop.kube.resources import CONFIG_MAPS
 from dlop.kube.transport import Request
-from dlop.local.apiserver.bodies import MAX_BODY_BYTES
-from dlop.local.apiserver.fronts.http import Front
-from dlop.local.apiserver.fronts.inprocess import InProcessTransport
-from dlop.local.apiserver.verbs import Verbs
-from dlop.local.cluster import EmbeddedCluster
 from tests.virtual_time import virtual_time
 
 _PATH = CONFIG_MAPS.path(namespace="default")

@@ -6,13 +6,13 @@ import base64
 
 import pytest
 
+from dlop.embedded.apiserver.core.go_decoder import read
+from dlop.embedded.apiserver.core.go_scalars import WrongTypeError
+from dlop.embedded.apiserver.core.go_types import merge_schema, openapi
+from dlop.embedded.apiserver.core.pod_defaults import quality_of_service
+from dlop.embedded.apiserver.resource_type import MergeList
 from dlop.kube.errors import JsonObject
 from dlop.kube.quantity import billionths, canonical_quantity
-from dlop.local.apiserver.builtin.decoding import read
-from dlop.local.apiserver.builtin.pod_defaults import quality_of_service
-from dlop.local.apiserver.builtin.scalars import WrongTypeError
-from dlop.local.apiserver.builtin.shapes import merge_schema, openapi
-from dlop.local.apiserver.types import MergeList
 
 
 @pytest.mark.parametrize(

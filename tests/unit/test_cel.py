@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from dlop.embedded.apiserver.api_errors import FieldError
+from dlop.embedded.apiserver.apiextensions.cel import Expression, rule_tree
+from dlop.embedded.apiserver.apiextensions.cel_parser import ExpressionError
+from dlop.embedded.apiserver.apiextensions.schema import MISSING, Node
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.custom.cel import Expression, rule_tree
-from dlop.local.apiserver.custom.cel_source import ExpressionError
-from dlop.local.apiserver.custom.schema import MISSING, Node
-from dlop.local.apiserver.status import FieldError
 
 _PROPERTIES: JsonObject = {
     "replicas": {"type": "integer"},

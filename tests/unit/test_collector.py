@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from dlop.embedded.apiserver.controllers.owner_graph import Owners
+from dlop.embedded.apiserver.options import DeleteOptions, Propagation
+from dlop.embedded.apiserver.resource_type import ResourceType
+from dlop.embedded.apiserver.store import Key, Store
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CLUSTER_ROLES, CONFIG_MAPS, CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
-from dlop.local.apiserver.controllers.owners import Owners
-from dlop.local.apiserver.options import DeleteOptions, Propagation
-from dlop.local.apiserver.store import Key, Store
-from dlop.local.apiserver.types import ResourceType
-from dlop.local.cluster import EmbeddedCluster
 
 FOREGROUND = DeleteOptions(propagation=Propagation.FOREGROUND)
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from dlop.embedded.apiserver.apiextensions.crd_controller import CRD_TYPE, CustomResources
+from dlop.embedded.apiserver.object_queue import Background
+from dlop.embedded.apiserver.registry import Registry
+from dlop.embedded.apiserver.resource_type import ResourceType
+from dlop.embedded.apiserver.rest.storage import Verbs
+from dlop.embedded.apiserver.store import ChangeType, Key, Store
 from dlop.kube.errors import InvalidError, JsonObject, MethodNotAllowedError
 from dlop.kube.resources import NAMESPACES
-from dlop.local.apiserver.background import Background
-from dlop.local.apiserver.custom.crds import CRD_TYPE, CustomResources
-from dlop.local.apiserver.registry import Registry
-from dlop.local.apiserver.store import ChangeType, Key, Store
-from dlop.local.apiserver.types import ResourceType
-from dlop.local.apiserver.verbs import Verbs
 
 
 def crd(plural: str = "widgets", kind: str = "Widget", *, properties: JsonObject | None = None, **names: Any) -> JsonObject:

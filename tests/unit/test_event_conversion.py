@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dlop.embedded.apiserver.core.events import event_types, from_core, to_core
+from dlop.embedded.apiserver.resource_type import Moment
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.builtin.events import event_types, from_core, to_core
-from dlop.local.apiserver.types import Moment
 
 ABOUT = {"kind": "Pod", "namespace": "default", "name": "p"}
 OLD: JsonObject = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlop.local.apiserver.views.jsonpath import JsonPath
+from dlop.embedded.apiserver.views.jsonpath import JsonPath
 
 _BODY = {
     "metadata": {"annotations": {"x.y/z": "dotted"}},

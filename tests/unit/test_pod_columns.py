@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from dlop.embedded.apiserver.core.pod_columns import POD_COLUMNS, summary
+from dlop.embedded.apiserver.resource_type import Moment
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.builtin.pod_columns import POD_COLUMNS, summary
-from dlop.local.apiserver.types import Moment
 
 NOON = Moment(1_767_268_800.0)  # 2026-01-01T12:00:00Z
 RUNNING = {"running": {"startedAt": "2026-01-01T11:00:00Z"}}

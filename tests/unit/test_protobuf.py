@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlop.local.apiserver.builtin.protobuf import NotReadableError, decode
+from dlop.embedded.apiserver.core.protobuf import NotReadableError, decode
 
 
 def field(number: int, value: bytes | int) -> bytes:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from dlop.embedded.apiserver.api_errors import FieldError
+from dlop.embedded.apiserver.apiextensions.list_types import embedded_errors, list_errors
+from dlop.embedded.apiserver.apiextensions.schema import MISSING, Node
+from dlop.embedded.apiserver.apiextensions.schema_formats import go_pattern
 from dlop.kube.errors import JsonObject
-from dlop.local.apiserver.custom.schema import MISSING, Node
-from dlop.local.apiserver.custom.schema_formats import go_pattern
-from dlop.local.apiserver.custom.schema_lists import embedded_errors, list_errors
-from dlop.local.apiserver.status import FieldError
 
 
 def said(errors: list[FieldError]) -> list[str]:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlop.embedded.apiserver.resource_type import ResourceType
+from dlop.embedded.apiserver.selectors import Selector, parse_selector
 from dlop.kube.errors import BadRequestError
 from dlop.kube.resources import Resource
-from dlop.local.apiserver.selectors import Selector, parse_selector
-from dlop.local.apiserver.types import ResourceType
 
 _THINGS = Resource("", "v1", "things", "Thing")
 PLAIN = ResourceType(resource=_THINGS, storage="things", singular="thing", merge_schema={})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlop.local.apiserver.store import Change, ChangeType, CompactedError, Key, Store
+from dlop.embedded.apiserver.store import Change, ChangeType, CompactedError, Key, Store
 from tests.virtual_time import virtual_time
 
 Place = tuple[str, str]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from dlop.embedded.apiserver.age import human_duration, parse_time
+from dlop.embedded.apiserver.resource_type import Moment, ResourceType
+from dlop.embedded.apiserver.views.table_printer import custom_columns, partial_metadata, partial_metadata_list, table
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
-from dlop.local.apiserver.times import human_duration, parse_time
-from dlop.local.apiserver.types import Moment, ResourceType
-from dlop.local.apiserver.views.tables import custom_columns, partial_metadata, partial_metadata_list, table
 
 _NOW = Moment(parse_time("2024-01-01T00:10:00Z"))
 _BODY: JsonObject = {

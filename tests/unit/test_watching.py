@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from dlop.embedded.apiserver.store import Store
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
 from dlop.kube.errors import GoneError, JsonObject
 from dlop.kube.resources import CONFIG_MAPS, SECRETS, Resource
 from dlop.kube.watch import EventType, WatchEvent
-from dlop.local.apiserver.store import Store
-from dlop.local.cluster import EmbeddedCluster
 from tests.virtual_time import virtual_time
 
 _BOOKMARK = EventType.BOOKMARK

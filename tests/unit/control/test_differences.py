@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlop.embedded.apiserver.patches.patch import merge
 from dlop.kube.merge_patch import merge_patch
-from dlop.local.apiserver.patches.patch import merge
 
 # A status has no nulls in its objects: a server would take them for something to remove.
 _VALUES = st.recursive(

@@ -18,11 +18,11 @@ import msgspec
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.api.gang import POD_GROUPS
 from dlop.api.types import Options
+from dlop.embedded.apiserver.patches.patch import merge
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, ObjectMeta, PartialObject, Pod, PodGroup, Service
 from dlop.kube.resources import PODS, SERVICES, Resource
-from dlop.local.apiserver.patches.patch import merge
 from dlop.reconcile.plan import Change, Creation, Deletion, Event, Plan
 from dlop.reconcile.snapshot import Foreign, Refusal, Snapshot
 from dlop.reconcile.times import read, written

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlop.embedded.kubelet.environment import ConfigurationProblem, Place, Sources, expanded, field_value, named_sources, variables
 from dlop.kube.errors import JsonObject
-from dlop.local.node.environment import ConfigurationProblem, Place, Sources, expanded, field_value, named_sources, variables
 
 _PLACE = Place("10.0.0.1", "10.0.0.7", {"cpu": "8", "memory": "16Gi"})
 _POD: JsonObject = {

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from dlop.embedded.scheduler.predicates import can_ever_fit, explanation, problems, requests_of
 from dlop.kube.errors import JsonObject
-from dlop.local.node.fitting import can_ever_fit, explanation, problems, requests_of
 
 
 def _container(**requests: str) -> JsonObject:

@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from dlop.local.node.images import Image, ImageMap, ImageMapError, ImageProblem, PythonEnvironment, command_line, image_option, read_images
+from dlop.embedded.kubelet.image_map import (
+    Image,
+    ImageMap,
+    ImageMapError,
+    ImageProblem,
+    PythonEnvironment,
+    command_line,
+    image_option,
+    read_images,
+)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dlop.local.node.names import NamedPod, NamedService, Names
+from dlop.embedded.kubelet.hosts_file import NamedPod, NamedService, Names
 
 
 def _pod(name: str, address: str, *, namespace: str = "a", hostname: str = "", subdomain: str = "", **labels: str) -> NamedPod:

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from dlop.local.node.quantities import amount, in_units, whole
+from dlop.embedded.kubelet.quantities import amount, in_units, whole
 
 
 @pytest.mark.parametrize(

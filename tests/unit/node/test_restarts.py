@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from dlop.embedded.kubelet.restart_backoff import CrashLoop, RestartPace, Role, duration_text, is_restarted, role_of
 from dlop.kube.errors import JsonObject
-from dlop.local.node.restarts import CrashLoop, RestartPace, Role, duration_text, is_restarted, role_of
 
 
 def _delays(loop: CrashLoop, *, runs: int, run_seconds: float) -> list[float]:

@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from dlop.embedded.kubelet.orphaned_pods import is_lost, lost_status
+from dlop.embedded.kubelet.pod_status import ContainerFacts, Ended, PodFacts, Running, State, Waiting, first_facts, pod_status
 from dlop.kube.errors import JsonObject
-from dlop.local.node.lost import is_lost, lost_status
-from dlop.local.node.statuses import ContainerFacts, Ended, PodFacts, Running, State, Waiting, first_facts, pod_status
 
 _ENDED = Ended(exit_code=0, reason="Completed", container_id="dlop://1")
 

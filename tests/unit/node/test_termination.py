@@ -3,9 +3,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dlop.local.node.logs import STDOUT, ContainerLog
-from dlop.local.node.runtime.base import Exit
-from dlop.local.node.termination import reason_of, termination_message
+from dlop.embedded.kubelet.logs import STDOUT, ContainerLog
+from dlop.embedded.kubelet.runtime.base import Exit
+from dlop.embedded.kubelet.termination_message import reason_of, termination_message
 
 _FALLS_BACK = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 

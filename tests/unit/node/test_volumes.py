@@ -5,9 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from dlop.embedded.kubelet.environment import ConfigurationProblem, Place, Sources
+from dlop.embedded.kubelet.volumes import (
+    EmptyFolder,
+    File,
+    Files,
+    HostPath,
+    VolumeInputs,
+    VolumeProblem,
+    make,
+    mounts,
+    named_sources,
+    planned,
+)
 from dlop.kube.errors import JsonObject
-from dlop.local.node.environment import ConfigurationProblem, Place, Sources
-from dlop.local.node.volumes import EmptyFolder, File, Files, HostPath, VolumeInputs, VolumeProblem, make, mounts, named_sources, planned
 
 _POD: JsonObject = {"metadata": {"name": "p", "namespace": "ns", "labels": {"a": "1"}}, "spec": {"containers": []}}
 

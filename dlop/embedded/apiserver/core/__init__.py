@@ -1,0 +1,45 @@
+"""The resources that the server has from the start, a small file for each family.
+
+What their objects look like is read from `shapes.json`; what the server does with them (defaults, validation, table
+rows) is written down here as far as controllers and `kubectl` can tell the difference.
+"""
+
+from __future__ import annotations
+
+from dlop.embedded.apiserver.core.autoscaling import autoscaling_types
+from dlop.embedded.apiserver.core.configmaps_secrets import config_types
+from dlop.embedded.apiserver.core.endpoints import endpoint_types
+from dlop.embedded.apiserver.core.events import event_types
+from dlop.embedded.apiserver.core.leases import lease_types
+from dlop.embedded.apiserver.core.namespaces import namespace_types
+from dlop.embedded.apiserver.core.nodes import node_types
+from dlop.embedded.apiserver.core.pods import pod_types
+from dlop.embedded.apiserver.core.priorityclasses import priority_types
+from dlop.embedded.apiserver.core.rbac import rbac_types
+from dlop.embedded.apiserver.core.serviceaccounts import service_account_types
+from dlop.embedded.apiserver.core.services import service_types
+from dlop.embedded.apiserver.resource_type import ResourceType
+from dlop.embedded.apiserver.store import Store
+
+__all__ = ["builtin_types"]
+
+
+def builtin_types(store: Store | None = None) -> list[ResourceType]:
+    """Every built-in resource, for the server of one store: types that hand out addresses start anew with each call.
+
+    Without a store nothing can be looked up: pods are then taken for ones without a known priority class.
+    """
+    return [
+        *namespace_types(),
+        *pod_types(store or Store()),
+        *service_types(),
+        *config_types(),
+        *service_account_types(),
+        *event_types(),
+        *node_types(),
+        *endpoint_types(),
+        *lease_types(),
+        *rbac_types(),
+        *autoscaling_types(),
+        *priority_types(),
+    ]

@@ -1,0 +1,206 @@
+"""The options of a request, from its query and, for deletes, its body; wrong ones are refused as the real server does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType, bad_request, invalid_options
+from dlop.embedded.apiserver.options import DeleteOptions, FieldValidation, ListOptions, Propagation, WriteOptions
+from dlop.embedded.apiserver.request_info import Asked, Verb
+from dlop.embedded.apiserver.rest.list import EXACT, NOT_OLDER_THAN
+from dlop.embedded.apiserver.selectors import parse_selector
+from dlop.kube.errors import JsonObject
+
+_WRITE_KINDS = {Verb.CREATE: "CreateOptions", Verb.UPDATE: "UpdateOptions", Verb.PATCH: "PatchOptions"}
+
+
+def write_options(asked: Asked, *, duplicate_fields: tuple[str, ...], warn: Callable[[str], None]) -> WriteOptions:
+    """The options of a create, update or patch.
+
+    Raises:
+        InvalidError: when one has a value that it cannot have.
+    """
+    errors: list[FieldError] = []
+    dry_run = asked.query.get("dryRun", "")
+    if dry_run not in ("", "All"):
+        errors.append(_unsupported("dryRun", [dry_run], ["All"]))
+    validation = asked.query.get("fieldValidation", "")
+    if validation and validation not in list(FieldValidation):
+        errors.append(_unsupported("fieldValidation", validation, ["", *sorted(FieldValidation)]))
+    if errors:
+        raise invalid_options(_WRITE_KINDS[asked.verb], errors)
+    return WriteOptions(
+        dry_run=dry_run == "All",
+        field_validation=FieldValidation(validation or "Warn"),
+        duplicate_fields=duplicate_fields,
+        warn=warn,
+    )
+
+
+def list_options(asked: Asked) -> ListOptions:
+    """The options of a list.
+
+    Raises:
+        StatusError: when they contradict each other or cannot be read.
+    """
+    options = _common_list_options(asked)
+    errors = _list_errors(asked, options)
+    if errors:
+        raise invalid_options("ListOptions", errors)
+    return options
+
+
+def watch_options(asked: Asked) -> ListOptions:
+    """The options of a watch that it shares with a list.
+
+    Raises:
+        StatusError: when they contradict each other or cannot be read.
+    """
+    options = _common_list_options(asked)
+    errors = _watch_errors(asked, options)
+    if errors:
+        raise invalid_options("ListOptions", errors)
+    return options
+
+
+def delete_options(asked: Asked, body: JsonObject | None) -> DeleteOptions:
+    """The options of a delete: the body's, or without a body the query's.
+
+    Raises:
+        StatusError: when they cannot be read or contradict each other.
+    """
+    return _checked_delete_options(_delete_query(asked)) if body is None else body_delete_options(body)
+
+
+def body_delete_options(body: JsonObject) -> DeleteOptions:
+    """The options of a delete as an object.
+
+    Raises:
+        StatusError: when they cannot be read or contradict each other.
+    """
+    _check_delete_kind(body)
+    return _checked_delete_options(body)
+
+
+def _checked_delete_options(given: JsonObject) -> DeleteOptions:
+    policy, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
+    _check_delete_options(given, policy, orphan)
+    if policy is None and orphan is not None:
+        policy = Propagation.ORPHAN if orphan else Propagation.BACKGROUND
+    grace = given.get("gracePeriodSeconds")
+    preconditions = given.get("preconditions") or {}
+    return DeleteOptions(
+        dry_run=bool(given.get("dryRun")),
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+        # The real server takes a negative grace to mean as little as there is short of none.
+        grace_seconds=1 if grace is not None and grace < 0 else grace,
+        propagation=None if policy is None else Propagation(policy),
+    )
+
+
+def _common_list_options(asked: Asked) -> ListOptions:
+    query = asked.query
+    return ListOptions(
+        selector=parse_selector(asked.type, labels=query.get("labelSelector", ""), fields=query.get("fieldSelector", "")),
+        limit=asked.number("limit"),
+        continue_token=query.get("continue", ""),
+        resource_version=query.get("resourceVersion", ""),
+        resource_version_match=query.get("resourceVersionMatch", ""),
+    )
+
+
+def _list_errors(asked: Asked, options: ListOptions) -> list[FieldError]:
+    errors: list[FieldError] = []
+    match = options.resource_version_match
+    if match:
+        errors += _match_errors(options, match)
+    if "sendInitialEvents" in asked.query:
+        errors.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return errors
+
+
+def _match_errors(options: ListOptions, match: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    field = "resourceVersionMatch"
+    if not options.resource_version:
+        errors.append(_forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+    if options.continue_token:
+        errors.append(_forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+    if match not in (EXACT, NOT_OLDER_THAN):
+        errors.append(_unsupported(field, match, [EXACT, NOT_OLDER_THAN, ""]))
+    if match == EXACT and options.resource_version == "0":
+        errors.append(_forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    return errors
+
+
+def _watch_errors(asked: Asked, options: ListOptions) -> list[FieldError]:
+    errors: list[FieldError] = []
+    field, match = "resourceVersionMatch", options.resource_version_match
+    if "sendInitialEvents" in asked.query:
+        if match != NOT_OLDER_THAN:
+            errors.append(_forbidden(field, f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER_THAN}"))
+        if match not in ("", NOT_OLDER_THAN):
+            errors.append(_unsupported(field, match, [NOT_OLDER_THAN]))
+    elif match:
+        errors.append(_forbidden(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
+    if options.continue_token and (match or options.resource_version in ("", "0")):
+        errors.append(_forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+    return errors
+
+
+def _delete_query(asked: Asked) -> JsonObject:
+    query = asked.query
+    given: JsonObject = {}
+    if "gracePeriodSeconds" in query:
+        given["gracePeriodSeconds"] = asked.number("gracePeriodSeconds")
+    if "propagationPolicy" in query:
+        given["propagationPolicy"] = query["propagationPolicy"]
+    if "orphanDependents" in query:
+        given["orphanDependents"] = asked.flag("orphanDependents")
+    if query.get("dryRun"):
+        given["dryRun"] = [query["dryRun"]]
+    return given
+
+
+def _check_delete_kind(body: JsonObject) -> None:
+    kind, api_version = body.get("kind") or "DeleteOptions", body.get("apiVersion") or "v1"
+    if kind != "DeleteOptions":
+        raise bad_request(f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"')
+    _check_type(body, "gracePeriodSeconds", int, "int64")
+    _check_type(body, "orphanDependents", bool, "bool")
+    _check_type(body, "propagationPolicy", str, "v1.DeletionPropagation")
+    _check_type(body, "preconditions", dict, "v1.Preconditions")
+    _check_type(body, "dryRun", list, "[]string")
+    for name in ("uid", "resourceVersion"):
+        _check_type(body.get("preconditions") or {}, name, str, "string")
+
+
+def _check_type(body: JsonObject, name: str, wanted: type, go_type: str) -> None:
+    value = body.get(name)
+    if value is not None and value.__class__ is not wanted:
+        given = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}[value.__class__]
+        raise bad_request(f"json: cannot unmarshal {given} into Go struct field DeleteOptions.{name} of type {go_type}")
+
+
+def _check_delete_options(given: JsonObject, policy: str | None, orphan: bool | None) -> None:  # noqa: FBT001
+    errors: list[FieldError] = []
+    if policy is not None and orphan is not None:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(FieldError(FieldErrorType.INVALID, "propagationPolicy", detail, policy))
+    if policy is not None and policy not in list(Propagation):
+        errors.append(_unsupported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"]))
+    if given.get("dryRun") not in (None, [], ["All"]):
+        errors.append(_unsupported("dryRun", given["dryRun"], ["All"]))
+    if errors:
+        raise invalid_options("DeleteOptions", errors)
+
+
+def _unsupported(field: str, value: Any, supported: list[str]) -> FieldError:
+    listed = ", ".join(f'"{each}"' for each in supported)
+    return FieldError(FieldErrorType.NOT_SUPPORTED, field, f"supported values: {listed}", value)
+
+
+def _forbidden(field: str, detail: str) -> FieldError:
+    return FieldError(FieldErrorType.FORBIDDEN, field, detail)

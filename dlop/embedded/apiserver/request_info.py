@@ -1,0 +1,144 @@
+"""What a request asks for: its path and query in the server's own terms.
+
+Only the form is judged here. Whether the object exists, and whether the body makes sense, is for the verbs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import unquote
+
+from dlop.embedded.apiserver.api_errors import bad_request, method_not_allowed_here, no_such_path
+from dlop.embedded.apiserver.registry import Registry
+from dlop.embedded.apiserver.resource_type import ResourceType
+from dlop.kube.transport import Request
+
+
+class Verb(StrEnum):
+    """What is to be done."""
+
+    GET = "get"
+    LIST = "list"
+    WATCH = "watch"
+    CREATE = "create"
+    UPDATE = "update"
+    PATCH = "patch"
+    DELETE = "delete"
+    DELETE_COLLECTION = "deletecollection"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A path of the API, taken apart. Without a name it is a collection."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request to a resource."""
+
+    verb: Verb
+    type: ResourceType
+    target: Target
+    query: Mapping[str, str]
+
+    def number(self, parameter: str) -> int:
+        """A whole number of the query; 0 when it is not given.
+
+        Raises:
+            BadRequestError: when it is no number.
+        """
+        text = self.query.get(parameter) or "0"
+        if not text.lstrip("-").isdecimal():
+            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        return int(text)
+
+    def flag(self, parameter: str) -> bool:
+        """A truth value of the query. As on the real server, everything but a plain no is a yes."""
+        return parameter in self.query and self.query[parameter].lower() not in ("0", "false")
+
+
+class UnknownPathError(Exception):
+    """The path is not one of a resource: a page of the server itself, or nothing."""
+
+
+def parse_target(path: str) -> Target | None:
+    """The resource that a path names; None when it names none."""
+    parts = path.strip("/").split("/")
+    if "%" in path:
+        parts = [unquote(part) for part in parts]
+    if parts[0] == "api" and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    # `namespaces/x/pods` is about pods, `namespaces/x` and `namespaces/x/status` about the namespace itself.
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    if len(rest) > 3 or not all(rest):
+        return None
+    plural, name, subresource = (*rest, "", "")[:3]
+    return Target(group, version, plural, namespace, name, subresource)
+
+
+def parse_request(request: Request, registry: Registry) -> Asked:
+    """What the request asks for.
+
+    Raises:
+        UnknownPathError: when the path belongs to no resource.
+        StatusError: when there is no such resource, or it has no such verb.
+    """
+    target = parse_target(request.path)
+    if target is None:
+        raise UnknownPathError
+    query = dict(request.query)
+    type = registry.find(target.group, target.version, target.plural)
+    if type is None:
+        raise no_such_path() if registry.has_builtin_group(target.group) else UnknownPathError
+    _check_scope(type, target, request.method)
+    verb = _verb(request.method, target, query)
+    if verb is None and type.is_custom and method_needs_name(request.method):
+        raise bad_request("name must be provided")
+    if verb is None or (not target.subresource and verb not in type.verbs):
+        raise method_not_allowed_here()
+    return Asked(verb, type, target, query)
+
+
+def method_needs_name(method: str) -> bool:
+    """Whether the method is for single objects only."""
+    return method in ("PUT", "PATCH")
+
+
+def _check_scope(type: ResourceType, target: Target, method: str) -> None:
+    if not type.resource.namespaced and target.namespace:
+        raise no_such_path()
+    if type.resource.namespaced and not target.namespace and (target.name or method != "GET"):
+        if type.is_custom:
+            raise UnknownPathError
+        raise no_such_path() if target.name else method_not_allowed_here()
+
+
+def _verb(method: str, target: Target, query: Mapping[str, str]) -> Verb | None:
+    if method == "GET" and not target.name:
+        watching = query.get("watch", "false").lower() not in ("0", "false")
+        return Verb.WATCH if watching else Verb.LIST
+    if method == "DELETE" and not target.name:
+        return Verb.DELETE_COLLECTION
+    if method == "POST":
+        return Verb.CREATE if target.subresource or not target.name else None
+    if not target.name:
+        return None
+    return _BY_METHOD.get(method)
+
+
+_BY_METHOD = {"GET": Verb.GET, "PUT": Verb.UPDATE, "PATCH": Verb.PATCH, "DELETE": Verb.DELETE}
