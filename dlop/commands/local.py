@@ -14,7 +14,7 @@ from dlop.commands.errors import CommandError, UsageError
 if TYPE_CHECKING:
     from dlop.embedded.kubelet.image_map import Image
     from dlop.jobs.files import Document
-    from dlop.laptop.order import Machine
+    from dlop.local.options import Machine
 
 _DESCRIPTION = (
     "Runs jobs on this machine, without a cluster: pods become processes. Ends with the jobs' own verdict: 0 succeeded, 1 failed, "
@@ -47,9 +47,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     documents = [document for name in options.files for document in _documents(name)]
 
-    from dlop.laptop.folder import FolderError  # noqa: PLC0415 - imports asyncio
-    from dlop.laptop.order import LaptopError, Order  # noqa: PLC0415
-    from dlop.laptop.running import run  # noqa: PLC0415
+    from dlop.local.main import run
+    from dlop.local.options import LaptopError, Order
+    from dlop.local.workdir import FolderError
 
     order = Order(
         documents=documents,
@@ -85,7 +85,7 @@ def _documents(name: str) -> list[Document]:
 
 def _machine(options: argparse.Namespace) -> Machine:
     from dlop.embedded.kubelet.python_environments import default_cache_folder
-    from dlop.laptop.order import Machine, Network  # noqa: PLC0415
+    from dlop.local.options import Machine, Network
 
     if options.gpus < 0 or (options.cpus is not None and not 0 < options.cpus < float("inf")):
         raise UsageError("--gpus and --cpus: a positive number is expected.")

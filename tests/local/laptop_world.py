@@ -20,9 +20,9 @@ from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
-from dlop.laptop.cluster import Laptop
-from dlop.laptop.folder import using_folder
-from dlop.laptop.order import Machine
+from dlop.local.cluster import Laptop
+from dlop.local.options import Machine
+from dlop.local.workdir import using_folder
 
 PATIENCE_SECONDS = 90.0
 

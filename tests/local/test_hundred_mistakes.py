@@ -15,8 +15,8 @@ from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.registry import load_registry
 from dlop.jobs.files import ManifestError, documents
 from dlop.kube.resources import Resource
-from dlop.laptop.checking import all_mistakes
-from dlop.laptop.ordering import in_order
+from dlop.local.apply_order import in_order
+from dlop.local.validation import all_mistakes
 from tests.local.laptop_jobs import job, written
 from tests.local.laptop_program import left_behind, run
 from tests.local.mistakes import GOOD, MISTAKES, Mistake

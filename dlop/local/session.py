@@ -25,13 +25,13 @@ from dlop.jobs.submitting import submit
 from dlop.jobs.view import JobView
 from dlop.kube.errors import AlreadyExistsError, KubeError, StatusError
 from dlop.kube.resources import NAMESPACES
-from dlop.laptop.checking import all_mistakes
-from dlop.laptop.cluster import Laptop
-from dlop.laptop.folder import Folder, using_folder
-from dlop.laptop.order import LaptopError, Order
-from dlop.laptop.ordering import in_order, namespaces_of
-from dlop.laptop.outcome import FAILED, MISTAKEN, Outcome, judged
-from dlop.laptop.watching import SETTLING_SECONDS, looks_at
+from dlop.local.apply_order import in_order, namespaces_of
+from dlop.local.cluster import Laptop
+from dlop.local.job_updates import SETTLING_SECONDS, looks_at
+from dlop.local.options import LaptopError, Order
+from dlop.local.result import FAILED, MISTAKEN, Outcome, judged
+from dlop.local.validation import all_mistakes
+from dlop.local.workdir import Folder, using_folder
 from dlop.operator.gc import tune_garbage_collection
 from dlop.operator.logging import set_up_logging
 from dlop.operator.settings import LogFormat, LogLevel

@@ -20,9 +20,9 @@ from dlop.jobs.submitting import mistakes_in
 from dlop.kube.client import Client
 from dlop.kube.errors import BadRequestError, JsonObject, StatusError
 from dlop.kube.resources import PODS, SERVICES, Resource
-from dlop.laptop.mending import is_within, without
-from dlop.laptop.misspelt import misspelt
-from dlop.laptop.refusals import Complaint, read_refusal
+from dlop.local.json_path import is_within, without
+from dlop.local.status_errors import Complaint, read_refusal
+from dlop.local.typos import misspelt
 from dlop.rendering import RenderError, job_of
 
 _MOST_QUESTIONS = 20

@@ -30,8 +30,8 @@ from dlop.embedded.kubelet.runtime.detect import Choice
 from dlop.embedded.kubelet.server.api import HOST
 from dlop.frameworks.registry import Registry
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from dlop.laptop.folder import Folder
-from dlop.laptop.order import Machine
+from dlop.local.options import Machine
+from dlop.local.workdir import Folder
 from dlop.operator.operator import Operator
 from dlop.operator.settings import NO_ADDRESS, Settings
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dlop.laptop.folder import Folder
-from dlop.laptop.order import Order
+from dlop.local.options import Order
+from dlop.local.workdir import Folder
 
 if TYPE_CHECKING:
     from dlop.console.line_screen import JobScreen
     from dlop.embedded.kubelet.runtime.detect import Choice
     from dlop.frameworks.registry import Registry
-    from dlop.laptop.outcome import Outcome
+    from dlop.local.result import Outcome
 
 _TERMINATED = 128 + signal.SIGTERM
 
@@ -59,12 +59,12 @@ async def _until_signalled(order: Order, load_kinds: Callable[[], Registry], *, 
 
 
 def _loaded(load_kinds: Callable[[], Registry]) -> Registry:
-    importlib.import_module("dlop.laptop.session")
+    importlib.import_module("dlop.local.session")
     return load_kinds()
 
 
 async def _run(order: Order, registry: Registry, choosing: Awaitable[Choice], *, as_json: bool) -> int:
-    from dlop.laptop.session import Session  # noqa: PLC0415 - imports everything
+    from dlop.local.session import Session
 
     screen = _screen(as_json=as_json)
     stands = _tell_machines if as_json else _invite
@@ -108,7 +108,7 @@ def _screen(*, as_json: bool) -> JobScreen:
 
 
 def _tell(outcome: Outcome, screen: JobScreen, *, logs_were_shown: bool) -> None:
-    from dlop.laptop.outcome import mistake_lines, verdict_line  # noqa: PLC0415
+    from dlop.local.result import mistake_lines, verdict_line
 
     if outcome.mistakes:
         sys.stderr.write("".join(f"{line}\n" for line in mistake_lines(outcome.mistakes)))
