@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlop.cli import exit_with_code
+from dlop.cli.main import exit_with_code
 
 if __name__ == "__main__":
     exit_with_code()

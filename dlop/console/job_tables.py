@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlop.api.phase import Phase
-from dlop.console.durations import between
+from dlop.console.duration import between
 from dlop.console.tables import Table
 from dlop.jobs.view import JobView, RoleView
 

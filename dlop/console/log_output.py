@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from dlop.console.screen import Screen
+from dlop.console.output import Screen
 from dlop.jobs.log_lines import LogLine
 
 _COLOURS = ("cyan", "green", "magenta", "blue", "yellow", "bright_cyan", "bright_green", "bright_magenta", "bright_blue", "bright_yellow")

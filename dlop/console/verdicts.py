@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlop.console.durations import between
+from dlop.console.duration import between
 from dlop.jobs.view import JobView
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from dlop.jobs.found import FoundJob
+from dlop.jobs.job_handle import FoundJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.timestamps import to_the_microsecond

@@ -1,7 +1,7 @@
 """The logs of all replicas of a job, across restarts.
 
 Read once, replica after replica: the run before the last one, which is all that a cluster keeps of earlier ones, then the last
-one. `dlop.jobs.log_following` goes on from there.
+one. `dlop.jobs.log_stream` goes on from there.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from dlop.api.spec import JobSpec, RoleSpec, SpecError
 from dlop.jobs.errors import JobsError
-from dlop.jobs.found import FoundJob
+from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.log_lines import Cursor, LogLine, LogSource, read_lines
-from dlop.jobs.looking import pods_of
+from dlop.jobs.queries import pods_of
 from dlop.jobs.replicas import ReplicaView, replica_views
 from dlop.kube.client import Client
 from dlop.kube.errors import BadRequestError, KubeError, NotFoundError, ServerError, TransportError

@@ -16,10 +16,10 @@ from dlop.api.progress import ReplicaState
 from dlop.api.record import Blocked, LastFailure, Record
 from dlop.api.spec import JobSpec, RoleSpec, SpecError
 from dlop.job import DLJob
-from dlop.jobs.found import FoundJob
 from dlop.jobs.history import Happening, KubeEvent, history_of
+from dlop.jobs.job_handle import FoundJob
+from dlop.jobs.pending_reasons import waits_of
 from dlop.jobs.replicas import GONE, ReplicaView, replica_views
-from dlop.jobs.waits import waits_of
 from dlop.kube.objects import Pod
 from dlop.reconcile.times import written
 

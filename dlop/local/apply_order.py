@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import yaml
 
-from dlop.jobs.files import Document
+from dlop.jobs.manifest_files import Document
 
 _FIRST = (
     *("Namespace", "CustomResourceDefinition", "PriorityClass", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role"),

@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from dlop.jobs.errors import OutOfReachError
-from dlop.jobs.following import News, follow, merged
-from dlop.jobs.found import FoundJob
-from dlop.jobs.looking import follow_pods, scope_of
+from dlop.jobs.job_handle import FoundJob
+from dlop.jobs.list_watch import News, follow, merged
+from dlop.jobs.queries import follow_pods, scope_of
 from dlop.jobs.view import JobView, view_of
 from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject, Pod

@@ -17,7 +17,7 @@ from dlop.local.options import Order
 from dlop.local.workdir import Folder
 
 if TYPE_CHECKING:
-    from dlop.console.line_screen import JobScreen
+    from dlop.console.plain_view import JobScreen
     from dlop.embedded.kubelet.runtime.detect import Choice
     from dlop.frameworks.registry import Registry
     from dlop.local.result import Outcome
@@ -93,7 +93,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _screen(*, as_json: bool) -> JobScreen:
-    from dlop.console.line_screen import LineScreen, QuietScreen  # noqa: PLC0415
+    from dlop.console.plain_view import LineScreen, QuietScreen
 
     if as_json:
         return QuietScreen(sys.stderr)
@@ -102,7 +102,7 @@ def _screen(*, as_json: bool) -> JobScreen:
 
     from rich.console import Console  # noqa: PLC0415 - only terminals need it
 
-    from dlop.console.live_screen import LiveScreen  # noqa: PLC0415
+    from dlop.console.live_view import LiveScreen
 
     return LiveScreen(Console(highlight=False), clock=time.monotonic)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from dlop.embedded.kubelet.image_map import Image
 from dlop.embedded.kubelet.runtime.detect import Choice, choose
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
-from dlop.jobs.files import Document
+from dlop.jobs.manifest_files import Document
 
 GPU = "nvidia.com/gpu"
 

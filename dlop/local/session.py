@@ -12,16 +12,16 @@ import msgspec
 
 from dlop.api.phase import Phase
 from dlop.api.progress import ReplicaState
-from dlop.console.line_screen import JobScreen
+from dlop.console.plain_view import JobScreen
 from dlop.embedded.kubelet.runtime.detect import Choice
 from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import JobsError, OutOfReachError, SubmitError
-from dlop.jobs.found import FoundJob
-from dlop.jobs.log_following import follow_logs
+from dlop.jobs.job_handle import FoundJob
+from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice, read_logs
-from dlop.jobs.looking import look_at_job
+from dlop.jobs.queries import look_at_job
 from dlop.jobs.replicas import LEAVING
-from dlop.jobs.submitting import submit
+from dlop.jobs.submit import submit
 from dlop.jobs.view import JobView
 from dlop.kube.errors import AlreadyExistsError, KubeError, StatusError
 from dlop.kube.resources import NAMESPACES

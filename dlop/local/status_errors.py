@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dlop.jobs.submitting import complaints
+from dlop.jobs.submit import complaints
 from dlop.kube.errors import JsonObject, NotFoundError, StatusError
 
 # How a server says that it cannot read a field. It names the path without indexes.

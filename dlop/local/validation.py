@@ -15,15 +15,15 @@ from dlop.api.crd import definitions
 from dlop.api.spec import SpecError
 from dlop.frameworks.registry import Registry
 from dlop.job import DLJob
-from dlop.jobs.files import Document
-from dlop.jobs.submitting import mistakes_in
+from dlop.jobs.manifest_files import Document
+from dlop.jobs.render import RenderError, job_of
+from dlop.jobs.submit import mistakes_in
 from dlop.kube.client import Client
 from dlop.kube.errors import BadRequestError, JsonObject, StatusError
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.local.json_path import is_within, without
 from dlop.local.status_errors import Complaint, read_refusal
 from dlop.local.typos import misspelt
-from dlop.rendering import RenderError, job_of
 
 _MOST_QUESTIONS = 20
 

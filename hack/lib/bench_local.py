@@ -26,9 +26,9 @@ from bench_rows import MeasureError, Row, parser, say, tell
 
 from dlop.frameworks.mpba.mxjob import MXJob
 from dlop.jobs.errors import JobsError
-from dlop.jobs.following import Scope, follow
-from dlop.jobs.found import FoundJob
-from dlop.jobs.waiting import Goal, wait_for
+from dlop.jobs.job_handle import FoundJob
+from dlop.jobs.list_watch import Scope, follow
+from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, KubeError
 from dlop.kube.http.transport import connect

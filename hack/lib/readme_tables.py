@@ -15,7 +15,7 @@ from typing import Any
 
 from dlop.api.job_resource import StoredJob
 from dlop.api.spec_models import RunPolicyModel
-from dlop.commands.table import COMMANDS
+from dlop.cli.command_list import COMMANDS
 from dlop.compat.kubeflow.flags import FLAGS, VARIABLES
 from dlop.frameworks.registry import load_registry
 from dlop.job import DLJob

@@ -13,7 +13,7 @@ import pytest
 from real_cluster import RealCluster
 
 from dlop.api.crd import definition
-from dlop.cli import main
+from dlop.cli.main import main
 from dlop.deploy.apply import DEPLOYMENTS
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client

@@ -14,7 +14,7 @@ import yaml
 from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
-from dlop.cli import main
+from dlop.cli.main import main
 from dlop.deploy.apply import apply
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject

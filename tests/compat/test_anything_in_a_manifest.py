@@ -14,8 +14,8 @@ from dlop.frameworks.kubeflow.paddlejob import PaddleJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.registry import Registry, load_registry
+from dlop.jobs.render import RenderError, job_of, render
 from dlop.reconcile.snapshot import Snapshot
-from dlop.rendering import RenderError, job_of, render
 from tests.compat.kubeflow_jobs import job, mpi_job
 from tests.compat.kubeflow_manifests import KINDS
 from tests.compat.manifests import example

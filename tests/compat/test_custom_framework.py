@@ -12,7 +12,7 @@ import yaml
 from dlop import DLJob
 from dlop.api.crd import definition
 from dlop.frameworks.registry import Registry
-from dlop.rendering import render
+from dlop.jobs.render import render
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.manifests import EXAMPLES, by_name, example, variables

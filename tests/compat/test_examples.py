@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlop.cli import main
+from dlop.cli.main import main
 from tests.compat.manifests import EXAMPLES
 
 FOLDERS = sorted(folder for folder in EXAMPLES.iterdir() if (folder / "job.yaml").exists())

@@ -15,11 +15,11 @@ from dlop.deploy.apply import apply
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.registry import Registry, load_registry
 from dlop.job import DLJob
+from dlop.jobs.render import render
 from dlop.kube.client import Client
 from dlop.kube.errors import InvalidError
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
-from dlop.rendering import render
 from tests.compat.manifests import EXAMPLES
 from tests.compat.test_custom_framework import RingJob
 

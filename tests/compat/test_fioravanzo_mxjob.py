@@ -10,7 +10,7 @@ from dlop import LastFailure, Options, Phase, RestartPolicy, SpecError
 from dlop.frameworks.fioravanzo.accelerators import read_accelerators
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.registry import Registry
-from dlop.rendering import NO_UID, render
+from dlop.jobs.render import NO_UID, render
 from dlop.testing.kit import OperatorKit
 from dlop.testing.steps import Hand
 from dlop.testing.virtual_time import virtual_time

@@ -11,7 +11,7 @@ from dlop import SpecError
 from dlop.frameworks.mpba.mxjob import MXJob
 from dlop.frameworks.mpba.tfjob import TFJob
 from dlop.frameworks.registry import Registry
-from dlop.rendering import render
+from dlop.jobs.render import render
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.manifests import by_name, example, variables

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from dlop.frameworks.registry import Registry, load_registry
-from dlop.jobs.following import Scope, follow
-from dlop.jobs.found import FoundJob
-from dlop.jobs.waiting import Goal, wait_for
+from dlop.jobs.job_handle import FoundJob
+from dlop.jobs.list_watch import Scope, follow
+from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod

@@ -13,7 +13,7 @@ from dlop.api.crd import definitions
 from dlop.deploy.apply import apply
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.registry import load_registry
-from dlop.jobs.files import ManifestError, documents
+from dlop.jobs.manifest_files import ManifestError, documents
 from dlop.kube.resources import Resource
 from dlop.local.apply_order import in_order
 from dlop.local.validation import all_mistakes

@@ -12,17 +12,17 @@ import pytest
 
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.crd import definitions
-from dlop.cli import main
+from dlop.cli.main import main
 from dlop.deploy.apply import apply
 from dlop.embedded.kubelet.logs import STDOUT, ContainerLog
 from dlop.embedded.kubelet.server.backend import ContainerName
 from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import JobsError
-from dlop.jobs.finding import find_job, read_job_reference
-from dlop.jobs.found import FoundJob
-from dlop.jobs.log_following import follow_logs
+from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.log_lines import LogLine
+from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice, read_logs
+from dlop.jobs.lookup import find_job, read_job_reference
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, TransportError
 from dlop.kube.resources import PODS

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dlop.jobs.following import Scope, follow
+from dlop.jobs.list_watch import Scope, follow
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect

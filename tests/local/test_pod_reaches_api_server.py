@@ -15,7 +15,7 @@ from kubernetes_build import require_assets
 from dlop.embedded.kubelet.image_map import Image
 from dlop.embedded.kubelet.runtime.detect import choose
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
-from dlop.jobs.following import Scope, follow
+from dlop.jobs.list_watch import Scope, follow
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS

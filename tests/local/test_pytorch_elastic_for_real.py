@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from dlop.embedded.kubelet.image_map import Image, read_images
-from dlop.jobs.changing import scale
-from dlop.jobs.found import FoundJob
-from dlop.jobs.log_following import follow_logs
+from dlop.jobs.actions import scale
+from dlop.jobs.job_handle import FoundJob
+from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice
-from dlop.jobs.waiting import Goal, wait_for
+from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.errors import JsonObject
 from tests.compat.manifests import EXAMPLES
 from tests.local.example_needs import HUGE_SECONDS

@@ -18,7 +18,7 @@ import structlog
 import yaml
 
 from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType
-from dlop.cli import main
+from dlop.cli.main import main
 from dlop.frameworks.fioravanzo.mxjob import MXJob as FioravanzoMXJob
 from dlop.frameworks.mpba.mxjob import MXJob as MpbaMXJob
 from dlop.frameworks.mpba.tfjob import TFJob as MpbaTFJob

@@ -13,8 +13,8 @@ import pytest
 from dlop.embedded.apiserver.faults import Match
 from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import OutOfReachError
-from dlop.jobs.finding import find_job, read_job_reference
-from dlop.jobs.waiting import Goal, wait_for
+from dlop.jobs.lookup import find_job, read_job_reference
+from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.resources import NAMESPACES, PODS
 from tests.sim.job_world import CrewJob, JobWorld, crew, job_world, listed, mxjob
 

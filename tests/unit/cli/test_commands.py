@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dlop.cli import COMMANDS, main
+from dlop.cli.main import COMMANDS, main
 from dlop.deploy.deployment import Deployed, metrics_service
 from dlop.deploy.installation import operator
 from dlop.frameworks.registry import load_registry

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dlop.commands.deploy import parser
-from dlop.commands.errors import UsageError
-from dlop.commands.operator_flags import operator_flags
+from dlop.cli.deploy import parser
+from dlop.cli.errors import UsageError
+from dlop.cli.operator_flags import operator_flags
 from dlop.deploy.deployment import Deployed, deployment
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlop.cli import main
+from dlop.cli.main import main
 
 NOWHERE = "/no/such/file"
 WRONG = {

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import msgspec
 from rich.console import Console
 
-from dlop.console.line_screen import LineScreen
-from dlop.console.live_screen import LiveScreen
+from dlop.console.live_view import LiveScreen
+from dlop.console.plain_view import LineScreen
 from dlop.console.progress import changes, counted, obstacles, seconds
 from dlop.jobs.log_lines import LogLine
 from dlop.jobs.replicas import ReplicaView

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dlop.frameworks.registry import Registry
-from dlop.rendering import NO_UID, RenderError, render
+from dlop.jobs.render import NO_UID, RenderError, render
 from tests.unit.job.jobs import PairJob, pair_spec
 
 REGISTRY = Registry([PairJob])

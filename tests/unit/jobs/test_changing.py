@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dlop.frameworks.fioravanzo.mxjob import MXJob as FioravanzoMXJob
 from dlop.frameworks.mpba.tfjob import TFJob
 from dlop.frameworks.registry import Registry
-from dlop.jobs.changing import changed, difference, value_at
-from dlop.rendering import job_of
+from dlop.jobs.actions import changed, difference, value_at
+from dlop.jobs.render import job_of
 from tests.sim.job_world import CrewJob, crew, mxjob, template
 
 DATA = st.recursive(

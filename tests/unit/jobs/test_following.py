@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlop.jobs.following import News, Scope, follow, merged
+from dlop.jobs.list_watch import News, Scope, follow, merged
 from dlop.kube.client import Client
 from dlop.kube.errors import ForbiddenError, TransportError
 from dlop.kube.objects import Pod

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlop.frameworks.registry import Registry
-from dlop.jobs.files import ManifestError, documents
-from dlop.jobs.submitting import complaints, mistakes_in, refusals
+from dlop.jobs.manifest_files import ManifestError, documents
+from dlop.jobs.submit import complaints, mistakes_in, refusals
 from dlop.kube.errors import error_from_status
 from tests.sim.job_world import KINDS, crew, listed, mxjob
 

@@ -1,0 +1,26 @@
+"""`dlop version`."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from dlop.cli.common import Parser
+
+
+def parser() -> Parser:
+    """What the command takes."""
+    return Parser("version", "Prints the versions of dlop and of Python.")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the version."""
+    parser().parse_args(arguments)
+    try:
+        own = version("dlop")
+    except PackageNotFoundError:
+        own = "(not installed)"
+    sys.stdout.write(f"dlop {own}, Python {platform.python_version()}\n")
+    return 0

@@ -1,1 +1,0 @@
-"""The commands of `dlop`, one module each with `main(arguments) -> int`; `dlop.cli` finds them."""
