@@ -28,7 +28,6 @@ from dlop.embedded.apiserver.object_queue import Background
 from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.rest.storage import Verbs
 from dlop.embedded.apiserver.server import ApiServer
-from dlop.embedded.apiserver.stale_view import LaggingView
 from dlop.embedded.apiserver.store import Store
 from dlop.embedded.apiserver.transports.http import Front, serve
 from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
@@ -36,6 +35,7 @@ from dlop.embedded.certificates import make_certificates
 from dlop.kube.client import Client, Limits
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NAMESPACES
+from dlop.testing.stale_view import LaggingView
 
 DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 

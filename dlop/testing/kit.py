@@ -39,12 +39,12 @@ from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject
 from dlop.operator.settings import Settings
-from dlop.testing.job_view import JobView
+from dlop.testing.faulty_transport import Write
 from dlop.testing.kubelet import Kubelet
-from dlop.testing.running import RunningOperator
+from dlop.testing.loop_clock import DEFAULT_START, LoopClock
+from dlop.testing.observed_job import JobView
+from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.script import Script
-from dlop.testing.times import DEFAULT_START, LoopClock
-from dlop.testing.wire import Write
 
 A_DAY = 86_400.0
 OUTSIDE = Settings.model_validate({"leader_election": False, "bind_address": "off"})

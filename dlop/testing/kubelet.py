@@ -24,9 +24,9 @@ from dlop.kube.errors import AlreadyExistsError, JsonObject
 from dlop.kube.informer import Informer
 from dlop.kube.objects import Pod
 from dlop.kube.resources import NODES, PODS
-from dlop.testing.pod_life import PodLife, Surroundings
+from dlop.testing.pod_lifecycle import PodLife, Surroundings
+from dlop.testing.pod_steps import Step
 from dlop.testing.script import Script
-from dlop.testing.steps import Step
 
 NODE_NAME = "scripted-node"
 

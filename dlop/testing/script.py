@@ -14,19 +14,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Self
 
-from dlop.testing.steps import (
-    CannotStart,
-    Evict,
-    Exit,
-    LoseNode,
-    Pause,
-    Preempt,
-    RestartInPlace,
-    Run,
-    Step,
-    Unschedulable,
-    UntilTold,
-)
+from dlop.testing.pod_steps import CannotStart, Evict, Exit, LoseNode, Pause, Preempt, RestartInPlace, Run, Step, Unschedulable, UntilTold
 
 
 class Course:

@@ -20,7 +20,7 @@ from dlop.kube.http.transport import connect
 from dlop.kube.resources import EVENTS, NAMESPACES, PODS
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
-from dlop.testing.running import RunningOperator
+from dlop.testing.operator_runner import RunningOperator
 from tests.cluster.test_rights import Place, deployed
 
 JOBS = MPIJob.job_type.resource

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlop.testing.pod_status import finished_status, running_status
-from dlop.testing.steps import Hand
+from dlop.testing.pod_steps import Hand
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from dlop.kube.resources import (
     VOLCANO_POD_GROUPS,
     Resource,
 )
-from dlop.testing.steps import Step
+from dlop.testing.pod_steps import Step
 from tests.compat.golden_comparison import as_recorded, status_as_recorded
 from tests.compat.golden_judge import Comparison, Judge, Objects, Report
 from tests.compat.golden_kubelet import Ended, Started

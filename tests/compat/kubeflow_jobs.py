@@ -20,8 +20,8 @@ from dlop.job import DLJob
 from dlop.kube.client import PatchType
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
-from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
+from dlop.testing.observed_job import JobView
 from tests.compat.kubeflow_manifests import ALL_KINDS, KINDS, manifest, role
 
 SMALL: dict[type[DLJob], dict[str, int]] = {

@@ -12,7 +12,7 @@ from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
 from dlop.testing.kubelet import Kubelet
-from dlop.testing.steps import Step
+from dlop.testing.pod_steps import Step
 from tests.compat.golden_kubelet import Ended, Started
 from tests.compat.golden_player import OBJECTS, Golden, goldens
 from tests.compat.old_operator import make_all, objects_while_running, renamed

@@ -12,7 +12,7 @@ from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.registry import Registry
 from dlop.jobs.render import NO_UID, render
 from dlop.testing.kit import OperatorKit
-from dlop.testing.steps import Hand
+from dlop.testing.pod_steps import Hand
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.manifests import by_name, example, variables
 from tests.unit.job.jobs import make

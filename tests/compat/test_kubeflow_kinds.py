@@ -17,7 +17,7 @@ from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS, SERVICES
 from dlop.testing.kit import OperatorKit
-from dlop.testing.steps import Exit
+from dlop.testing.pod_steps import Exit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_manifests import KINDS, environment, manifest, role, spec_of
 from tests.unit.job.jobs import make

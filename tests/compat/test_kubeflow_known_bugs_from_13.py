@@ -17,9 +17,9 @@ from dlop.job import DLJob
 from dlop.kube.errors import InvalidError, JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
 from dlop.operator.settings import Settings
-from dlop.testing.job_view import JobView
 from dlop.testing.kit import OUTSIDE, OperatorKit
-from dlop.testing.steps import Exit
+from dlop.testing.observed_job import JobView
+from dlop.testing.pod_steps import Exit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import (
     BY_EVERY_KIND,

@@ -12,8 +12,8 @@ from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS, ROLES
-from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
+from dlop.testing.observed_job import JobView
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import all_run, created, job, message_of, mpi_job
 

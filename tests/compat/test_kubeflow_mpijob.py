@@ -13,8 +13,8 @@ from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import PatchType
 from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
-from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
+from dlop.testing.observed_job import JobView
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import all_run
 from tests.unit.job.jobs import make

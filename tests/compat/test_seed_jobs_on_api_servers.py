@@ -23,7 +23,7 @@ from dlop.kube.resources import NAMESPACES
 from dlop.kube.transport import Transport
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
-from dlop.testing.running import RunningOperator
+from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.script import Script
 from tests.compat.manifests import example
 

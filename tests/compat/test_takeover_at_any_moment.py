@@ -11,7 +11,7 @@ from datetime import datetime
 import pytest
 
 from dlop.embedded.cluster import EmbeddedCluster
-from dlop.testing.times import LoopClock
+from dlop.testing.loop_clock import LoopClock
 from dlop.testing.virtual_time import run
 from tests.compat.golden_judge import Report
 from tests.compat.golden_kinds import kind_of

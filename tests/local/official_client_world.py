@@ -31,7 +31,7 @@ from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, NODES
 from dlop.operator.settings import Settings
-from dlop.testing.running import RunningOperator
+from dlop.testing.operator_runner import RunningOperator
 from tests.compat.kubeflow_manifests import KINDS
 from tests.local.laptop_program import running
 from tests.local.node_world import HURRIED

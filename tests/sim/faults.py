@@ -14,10 +14,10 @@ from dlop.embedded.apiserver.faults import Match
 from dlop.embedded.apiserver.server import ApiServer
 from dlop.kube.transport import Request
 from dlop.operator.settings import Settings
+from dlop.testing.faulty_transport import AnswerLost, Crash, Meanwhile, Refused, Trouble
 from dlop.testing.kit import OperatorKit
-from dlop.testing.running import RunningOperator
+from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.virtual_time import run as run_virtually
-from dlop.testing.wire import AnswerLost, Crash, Meanwhile, Refused, Trouble
 from tests.sim.branches import Branches
 from tests.sim.telling import Disturb, Run, Story, Telling, live
 

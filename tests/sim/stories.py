@@ -18,10 +18,10 @@ from dlop.embedded.apiserver.store import Change, ChangeType
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.kube.errors import JsonObject, NotFoundError
 from dlop.kube.resources import PODS, VOLCANO_POD_GROUPS
-from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
+from dlop.testing.observed_job import JobView
+from dlop.testing.pod_steps import Evict, Exit, LoseNode
 from dlop.testing.script import Script
-from dlop.testing.steps import Evict, Exit, LoseNode
 from tests.compat.pod_groups import BY_VOLCANO, Groups, definition
 from tests.sim.pair import PairJob, pair
 from tests.sim.ring import RingJob, ring

@@ -20,10 +20,10 @@ from dlop.deploy.apply import apply
 from dlop.embedded.apiserver.store import Change
 from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
-from dlop.testing.job_view import JobView
+from dlop.testing.faulty_transport import Write
 from dlop.testing.kit import OperatorKit
+from dlop.testing.observed_job import JobView
 from dlop.testing.script import Script
-from dlop.testing.wire import Write
 from tests.sim.branches import Branches
 from tests.sim.oracles import Ledger, masked_world
 

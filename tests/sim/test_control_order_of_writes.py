@@ -7,10 +7,10 @@ import asyncio
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.kube.in_flight import LONGEST_PATIENCE_SECONDS
 from dlop.kube.resources import PODS
+from dlop.testing.faulty_transport import Write
 from dlop.testing.kit import OUTSIDE, OperatorKit
 from dlop.testing.script import Script
 from dlop.testing.virtual_time import virtual_time
-from dlop.testing.wire import Write
 from tests.compat.kubeflow_manifests import manifest
 
 JOBS, REPLICAS = 50, 3

@@ -7,9 +7,9 @@ import asyncio
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.kube.errors import JsonObject
 from dlop.operator.settings import Settings
+from dlop.testing.faulty_transport import Write
 from dlop.testing.kit import OUTSIDE, OperatorKit
 from dlop.testing.virtual_time import virtual_time
-from dlop.testing.wire import Write
 from tests.compat.kubeflow_jobs import all_run
 from tests.compat.kubeflow_manifests import manifest
 

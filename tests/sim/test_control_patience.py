@@ -7,9 +7,9 @@ import copy
 
 from dlop.embedded.apiserver.faults import Match
 from dlop.kube.errors import JsonObject
-from dlop.testing.job_view import JobView
 from dlop.testing.kit import OperatorKit
-from dlop.testing.steps import Run
+from dlop.testing.observed_job import JobView
+from dlop.testing.pod_steps import Run
 from dlop.testing.virtual_time import virtual_time
 from tests.sim.ring import RingJob, ring
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from dlop.embedded.apiserver.faults import Match
+from dlop.testing.faulty_transport import Write
 from dlop.testing.kit import OperatorKit
-from dlop.testing.wire import Write
 from tests.sim.ring import RingJob, ring
 from tests.sim.stories import all_run
 

@@ -12,7 +12,7 @@ from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.transport import Transport
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings
-from dlop.testing.wire import Wire
+from dlop.testing.faulty_transport import Wire
 
 
 class RunningOperator:

@@ -16,7 +16,7 @@ from dlop.kube.objects import Pod, reader
 from dlop.kube.resources import PODS
 from dlop.kube.timestamps import to_the_second
 from dlop.testing.pod_status import finished_status
-from dlop.testing.steps import KILLED_BY_SIGTERM, Step
+from dlop.testing.pod_steps import KILLED_BY_SIGTERM, Step
 
 _read_pod = reader(Pod)
 _FINAL_PHASES = ("Succeeded", "Failed")
