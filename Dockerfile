@@ -19,7 +19,7 @@ COPY --from=build /opt/dlop /opt/dlop
 # What came with Python to install packages goes. What the operator imports is compiled, as the base image has no compiled library;
 # so it is also known to import.
 RUN python -m pip uninstall --yes pip setuptools wheel \
-    && /opt/dlop/bin/python -c "import uvloop, dlop.process, dlop.registry; dlop.registry.load_registry()"
+    && /opt/dlop/bin/python -c "import uvloop, dlop.operator.main, dlop.frameworks.registry; dlop.frameworks.registry.load_registry()"
 ENV PATH=/opt/dlop/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 # By number, so that `runAsNonRoot` can be checked without a look into the image.
 USER 65532:65532

@@ -125,12 +125,12 @@ def _visible(files: Sequence[str], images: Sequence[Image], cache: Path) -> list
 
 
 def _bytes(text: str | None) -> int | None:
-    from dlop.embedded.kubelet.quantities import whole
+    from dlop.kube.quantity import rounded_up
 
     if text is None:
         return None
     try:
-        return whole(text)
+        return rounded_up(text)
     except ValueError as error:
         raise UsageError(f"--memory {text}: a size such as 8Gi is expected.") from error
 

@@ -5,6 +5,7 @@ The server keeps a quantity in its shortest form of the same family: `1024Mi` co
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -90,6 +91,28 @@ def canonical_quantity(text: str) -> str:
         ValueError: with the server's own sentence.
     """
     return str(quantity(text))
+
+
+def amount(text: str | float) -> Fraction:
+    """The exact value of a quantity.
+
+    Raises:
+        ValueError: it is not a quantity.
+    """
+    try:
+        return quantity(str(text).strip()).value
+    except ValueError:
+        raise ValueError(f"{text!r} is not a quantity") from None
+
+
+def in_units(text: str, *, divisor: str = "1") -> int:
+    """A quantity divided by `divisor`, rounded up. A divisor of 0 counts as 1."""
+    return math.ceil(amount(text) / (amount(divisor) or 1))
+
+
+def rounded_up(text: str) -> int:
+    """A quantity as an integer, rounded up."""
+    return in_units(text)
 
 
 def _factor(suffix: str) -> tuple[Fraction, Family]:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from kubernetes_asyncio.client import Configuration
 
-from dlop.kube.config import load
+from dlop.kube.config.load import load as load_config
 from dlop.kube.config.cluster import Access, Connection
 from dlop.kube.errors import ConfigurationError
 from tests.transport.certificates import Authority
@@ -24,7 +24,7 @@ SHELL = {"PATH": os.environ["PATH"]}
 
 async def load(path: Path | str | None = None, **options: Any) -> Connection:
     options.setdefault("environ", SHELL)
-    return await load.load(path, **options)
+    return await load_config(path, **options)
 
 
 async def _access(path: Path | str | None = None, **options: Any) -> Access:

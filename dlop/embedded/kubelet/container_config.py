@@ -10,7 +10,7 @@ from dlop.embedded.kubelet.api_access import NO_ACCESS
 from dlop.embedded.kubelet.config_sources import Inputs
 from dlop.embedded.kubelet.environment import ConfigurationProblem, Place, all_expanded, named_sources, variables
 from dlop.embedded.kubelet.image_map import Image, command_line
-from dlop.embedded.kubelet.quantities import whole
+from dlop.kube.quantity import rounded_up
 from dlop.embedded.kubelet.runtime.base import Launch, Mount
 from dlop.embedded.kubelet.volumes import mounts
 from dlop.kube.errors import JsonObject
@@ -98,4 +98,4 @@ class Preparing:
 
 def _memory_limit(container: JsonObject) -> int | None:
     limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
-    return None if limit is None else whole(limit)
+    return None if limit is None else rounded_up(limit)

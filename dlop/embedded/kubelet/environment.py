@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlop.embedded.kubelet.quantities import in_units
+from dlop.kube.quantity import in_units
 from dlop.kube.errors import JsonObject
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")

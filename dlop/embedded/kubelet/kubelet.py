@@ -37,7 +37,7 @@ from dlop.embedded.kubelet.orphaned_pods import is_lost
 from dlop.embedded.kubelet.pod_worker import PodWorker
 from dlop.embedded.kubelet.pods_api import PodsApi
 from dlop.embedded.kubelet.python_environments import PythonEnvironments, default_cache_folder
-from dlop.embedded.kubelet.quantities import amount
+from dlop.kube.quantity import amount
 from dlop.embedded.kubelet.registration import Registration, tell_lost
 from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.embedded.kubelet.server.api import DECLARED_FEATURES, HOST, KubeletApi

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from dlop.embedded.kubelet.quantities import amount
+from dlop.kube.quantity import amount
 from dlop.embedded.kubelet.restart_backoff import Role, role_of
 from dlop.kube.errors import JsonObject
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from dlop.embedded.kubelet.quantities import amount, in_units, whole
+from dlop.kube.quantity import amount, in_units, rounded_up
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_units_are_rounded_up() -> None:
     assert in_units("1500m", divisor="1m") == 1500
     assert in_units("1Gi", divisor="1Mi") == 1024
     assert in_units("1025", divisor="1Ki") == 2
-    assert whole("100m") == 1
+    assert rounded_up("100m") == 1
 
 
 def test_a_divisor_of_nothing_counts_as_one() -> None:

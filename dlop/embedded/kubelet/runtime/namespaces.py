@@ -104,7 +104,7 @@ class NamespacesRuntime:
 
     async def __aenter__(self) -> Self:
         gateway = self.node_address if self._block is None else None
-        self._launcher = await Launcher.start("with_namespaces", gateway, self._network.prefixlen, self._most_processes)
+        self._launcher = await Launcher.start("main_namespaced", gateway, self._network.prefixlen, self._most_processes)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -76,7 +76,7 @@ class PlainRuntime:
         return False
 
     async def __aenter__(self) -> Self:
-        self._launcher = await Launcher.start("without")
+        self._launcher = await Launcher.start("main_plain")
         return self
 
     async def __aexit__(self, *_: object) -> None:
