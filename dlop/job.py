@@ -24,7 +24,7 @@ from dlop.api.names import dns_label, label_value, selector
 from dlop.api.parsing import read_roles, read_run_policy, service_port
 from dlop.api.phase import Outcome, Phase, Verdict
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
-from dlop.api.record import Blocked, LastFailure
+from dlop.api.record import Blocked, LastFailure, describe_failure
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RestartPolicy, RestartScope, RoleSpec
 from dlop.api.types import ContainerProperties, JobType, Options, ReplicaType, Rights, check_declaration
 from dlop.kube.errors import JsonObject
@@ -38,7 +38,6 @@ from dlop.policies.conditions import (
     write_replica_statuses,
     write_times,
 )
-from dlop.reconcile.limits import told
 from dlop.reconcile.plan import Creation, Plan
 from dlop.reconcile.snapshot import Snapshot
 from dlop.replica import Replica
@@ -314,7 +313,7 @@ class DLJob(StoredJob, ABC):
     def describe_failure(self, replica: ReplicaProgress) -> str:
         """A sentence on how a replica failed: which pod, where, with which exit code."""
         failure = replica.failure or LastFailure(role=replica.role, index=replica.index)
-        return f"{self.job_type.kind} {self.metadata.name} has failed: {told(failure)}"
+        return f"{self.job_type.kind} {self.metadata.name} has failed: {describe_failure(failure)}"
 
     # What the engine and the operator ask.
 

@@ -126,3 +126,13 @@ def ranges_of(indexes: Iterable[int]) -> str:
         else:
             runs.append([index, index])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def describe_failure(failure: LastFailure) -> str:
+    """A failure as a person would tell it, with all that helps to find its cause."""
+    words = [f"{failure.role} {failure.index} (pod {failure.pod}{f' on node {failure.node}' if failure.node else ''})"]
+    words.append("ended" if failure.exit_code is None else f"ended with exit code {failure.exit_code}")
+    if failure.reason:
+        words.append(f"({failure.reason})")
+    text = " ".join(words)
+    return f"{text}: {failure.message}" if failure.message else text

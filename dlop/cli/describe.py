@@ -10,8 +10,8 @@ from dlop.cli.common import Parser
 from dlop.cli.job_args import Place, jobs_parser, on_jobs, wall_time
 
 if TYPE_CHECKING:
-    from dlop.jobs.job_handle import FoundJob
     from dlop.jobs.log_lines import LogLine
+    from dlop.jobs.lookup import FoundJob
     from dlop.jobs.view import JobView
 
 

@@ -13,7 +13,7 @@ from dlop.cli.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
     from dlop.frameworks.registry import Registry
-    from dlop.jobs.job_handle import FoundJob
+    from dlop.jobs.lookup import FoundJob
     from dlop.kube.client import Client
     from dlop.kube.http.transport import HttpTransport
 

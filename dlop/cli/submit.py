@@ -14,7 +14,7 @@ from dlop.cli.job_args import Place, jobs_parser, on_jobs, wall_time
 
 if TYPE_CHECKING:
     from dlop.console.plain_view import JobScreen
-    from dlop.jobs.job_handle import FoundJob
+    from dlop.jobs.lookup import FoundJob
 
 
 def parser() -> Parser:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 async def _stay(place: Place, jobs: list[FoundJob], options: argparse.Namespace) -> int:
     from dlop.console.follow import attend
     from dlop.console.output import Screen
-    from dlop.console.verdicts import verdict  # noqa: PLC0415
+    from dlop.console.progress import verdict
 
     as_json = options.output == "json"
     try:

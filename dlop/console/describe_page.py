@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from dlop.api.record import describe_failure
 from dlop.console.duration import between
 from dlop.console.job_tables import duration, replicas_table
 from dlop.console.tables import plain_lines
 from dlop.jobs.history import Happening
 from dlop.jobs.log_lines import LogLine
 from dlop.jobs.view import JobView
-from dlop.reconcile.limits import told
 
 HEADING = "heading"
 PLAIN = "plain"
@@ -77,7 +77,7 @@ def _failure(view: JobView, log_tail: Sequence[LogLine]) -> list[Line]:
     if failure is None:
         return []
     signal = f", signal {failure.signal}" if failure.signal else ""
-    lines = [(WARNING, f"{told(failure)}{signal}{f', at {failure.time}' if failure.time else ''}")]
+    lines = [(WARNING, f"{describe_failure(failure)}{signal}{f', at {failure.time}' if failure.time else ''}")]
     written = [line for line in log_tail if not line.is_note]
     notes = [line for line in log_tail if line.is_note]
     if written:

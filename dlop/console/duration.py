@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dlop.reconcile.times import read
+from dlop.kube.timestamps import read
 
 _UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")

@@ -8,9 +8,9 @@ from contextlib import aclosing
 
 from dlop.console.plain_view import JobScreen
 from dlop.jobs.errors import OutOfReachError
-from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.queries import watch_job
 from dlop.jobs.view import JobView
 from dlop.kube.client import Client

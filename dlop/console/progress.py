@@ -1,4 +1,7 @@
-"""A job's progress in words: how far it has come, what has changed, how it ended. Pure."""
+"""A job's progress in words: how far it has come, what has changed, how it ended. Pure.
+
+How a job ended, in one line.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dlop.api.progress import ReplicaState
+from dlop.console.duration import between
 from dlop.jobs.replicas import GONE, LEAVING, ReplicaView
 from dlop.jobs.view import NOT_SEEN, JobView
 
@@ -77,3 +81,13 @@ def _changed(before: ReplicaView | None, now: ReplicaView) -> Iterator[str]:
 
 def _listed(words: list[str]) -> str:
     return ", ".join(words)
+
+
+def verdict(view: JobView, *, now: float) -> str:
+    """What, after how long, why, and the way to the logs."""
+    took = between(view.started_at, view.finished_at, now=now)
+    text = f"{view.kind} {view.name}: {view.phase}{f' after {took}' if took else ''}"
+    if view.has_succeeded:
+        return f"{text}."
+    why = f": {view.message.rstrip('.')}" if view.message else ""
+    return f"{text}{why}. `dlop describe {view.name} -n {view.namespace}` tells more, `dlop logs {view.name} -n {view.namespace}` all."

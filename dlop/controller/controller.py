@@ -20,8 +20,7 @@ from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.informer_set import Scope
 from dlop.controller.job_state import Memories
 from dlop.controller.kinds import JobKey, Kind, Kinds, ManagedJob
-from dlop.controller.metrics import ControlMetrics
-from dlop.controller.milestones import note_deletion, note_milestones
+from dlop.controller.metrics import ControlMetrics, note_deletion, note_milestones
 from dlop.controller.snapshot_builder import gather
 from dlop.controller.writer import Writer
 from dlop.kube.client import Client

@@ -15,7 +15,7 @@ from dlop.controller.job_state import Memories
 from dlop.controller.kinds import JobKey, Kinds
 from dlop.kube.cache import Change
 from dlop.kube.expectations import Child, Expectations
-from dlop.kube.handlers import Handler
+from dlop.kube.informer import Handler
 from dlop.kube.objects import CustomObject, KubeObject, ObjectMeta, PartialObject, Pod, PodGroup, PodStatus
 from dlop.kube.resources import Resource
 from dlop.kube.workqueue import WorkQueue

@@ -16,8 +16,7 @@ from dlop.controller.kinds import Kind
 from dlop.controller.record_gate import Hindsight
 from dlop.kube.cache import Cache
 from dlop.kube.client import Client
-from dlop.kube.handlers import Handler
-from dlop.kube.informer import Informer, Pace
+from dlop.kube.informer import Handler, Informer, Pace
 from dlop.kube.objects import CustomObject, KubeObject, PartialObject, Pod, PodGroup, PriorityClass, Service, T
 from dlop.kube.read_your_writes import ReadYourWrites, VersionedCache
 from dlop.kube.resources import PODS, PRIORITY_CLASSES, SERVICES, Resource

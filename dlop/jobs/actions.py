@@ -13,7 +13,7 @@ import msgspec
 
 from dlop.api.spec import SpecError
 from dlop.jobs.errors import CannotChangeError
-from dlop.jobs.job_handle import FoundJob
+from dlop.jobs.lookup import FoundJob
 from dlop.kube.client import Client, PatchType, Propagation
 from dlop.kube.errors import ConflictError, NotFoundError
 

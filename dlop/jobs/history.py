@@ -7,11 +7,10 @@ from datetime import datetime
 
 import msgspec
 
-from dlop.jobs.job_handle import FoundJob
+from dlop.jobs.lookup import FoundJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
-from dlop.kube.timestamps import to_the_microsecond
-from dlop.reconcile.times import read, written
+from dlop.kube.timestamps import read, to_the_microsecond, written
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):

@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.list_watch import News, follow, merged
 from dlop.jobs.log_lines import LogLine
 from dlop.jobs.logs import LogChoice, check_choice, chosen_replicas
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.pod_log_reader import Lines, PodLogReader
 from dlop.jobs.queries import follow_pods, scope_of
 from dlop.jobs.replicas import ReplicaView

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from dlop.api.spec import JobSpec, RoleSpec, SpecError
 from dlop.jobs.errors import JobsError
-from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.log_lines import Cursor, LogLine, LogSource, read_lines
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.queries import pods_of
 from dlop.jobs.replicas import ReplicaView, replica_views
 from dlop.kube.client import Client

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dlop.api.phase import Phase
 from dlop.api.progress import ReplicaState
 from dlop.api.record import Blocked
-from dlop.jobs.job_handle import FoundJob
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.replicas import LEAVING, ReplicaView
 
 _MOST_NAMES = 4

@@ -10,9 +10,9 @@ import asyncio
 from contextlib import aclosing, suppress
 from random import Random
 
-from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.log_lines import Cursor, LogLine, LogSource, read_lines
 from dlop.jobs.logs import LogChoice, keeps_run_before, last_run, line_of, note, of_run, status_of, unreadable
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.replicas import ReplicaView
 from dlop.kube.backoff import Backoff
 from dlop.kube.client import Client

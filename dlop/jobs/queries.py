@@ -12,8 +12,8 @@ from dlop.api.constants import JOB_UID_LABEL
 from dlop.job import DLJob
 from dlop.jobs.errors import OutOfReachError
 from dlop.jobs.history import KubeEvent
-from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.list_watch import News, Scope, follow, merged
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.view import JobView, view_of
 from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject, Pod, T, reader

@@ -12,9 +12,8 @@ from dlop.api.record import LastFailure, Record, indexes_of
 from dlop.api.spec import JobSpec, RoleSpec
 from dlop.job import DLJob
 from dlop.kube.objects import ContainerStatus, Pod, Terminated
-from dlop.reconcile.knowing import by_replica
-from dlop.reconcile.pod_state import Sight, attempt_of, look_at, main_container, restarts_of
-from dlop.reconcile.times import written
+from dlop.kube.timestamps import written
+from dlop.reconcile.pod_state import Sight, attempt_of, by_replica, look_at, main_container, restarts_of
 
 GONE = "Gone"
 """Of a job that is over: the pod was deleted before its work was done, as far as anybody has noted."""

@@ -17,7 +17,7 @@ from dlop.api.spec import SpecError
 from dlop.frameworks.registry import Registry
 from dlop.job import DLJob
 from dlop.jobs.errors import NotCreatedError, SubmitError
-from dlop.jobs.job_handle import FoundJob
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.manifest_files import Document
 from dlop.jobs.render import RenderError, job_of
 from dlop.kube.client import Client

@@ -17,11 +17,11 @@ from dlop.api.record import Blocked, LastFailure, Record
 from dlop.api.spec import JobSpec, RoleSpec, SpecError
 from dlop.job import DLJob
 from dlop.jobs.history import Happening, KubeEvent, history_of
-from dlop.jobs.job_handle import FoundJob
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.pending_reasons import waits_of
 from dlop.jobs.replicas import GONE, ReplicaView, replica_views
 from dlop.kube.objects import Pod
-from dlop.reconcile.times import written
+from dlop.kube.timestamps import written
 
 NOT_SEEN = "Unseen"
 """The phase of a job that no operator has looked at."""

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from dlop.api.phase import Phase
 from dlop.jobs.errors import NotInTimeError, OutOfReachError
-from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.list_watch import follow
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.queries import scope_of
 from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject

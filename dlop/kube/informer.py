@@ -3,6 +3,8 @@
 It lists once, then watches; a watch that ends is taken up where it stopped. Whatever the network or the server does, it
 goes on trying, ever more patiently, and the cache ends up equal to the server's truth. Between a change of the cache
 and its handlers there is never an await. Long work is cut in slices, so that the loop is never held up.
+
+Who is told of the changes of a cache, and how: at once, in order, and one that fails does not hurt the others.
 """
 
 from __future__ import annotations
@@ -18,11 +20,10 @@ import msgspec
 import structlog
 
 from dlop.kube.backoff import Backoff
-from dlop.kube.cache import Cache, Replacement, version_number
+from dlop.kube.cache import Cache, Change, Replacement, version_number
 from dlop.kube.client import Client
 from dlop.kube.cooperative import Slices
 from dlop.kube.errors import KubeError, StatusError, TransportError
-from dlop.kube.handlers import Handler, Handlers
 from dlop.kube.list_watch_state import Course, Step
 from dlop.kube.objects import ObjectMeta, PartialObject, T, reader
 from dlop.kube.resources import Resource
@@ -392,3 +393,42 @@ def _bookmark(event: WatchEvent) -> ObjectMeta:
         return _read_partial(event.object).metadata
     except (ValueError, RecursionError):
         return ObjectMeta()  # says nothing; the next one will
+
+
+log = structlog.get_logger(__name__)
+
+Handler = Callable[[Change[T]], None]
+
+
+class Handlers(Generic[T]):
+    """The handlers of one resource. A handler is a plain function and quick: it notes work, it does none."""
+
+    def __init__(self, resource_name: str, handlers: Iterable[Handler[T]]) -> None:
+        self._resource_name = resource_name
+        self._handlers = tuple(handlers)
+
+    def add(self, handler: Handler[T], *, present: Iterable[T]) -> None:
+        """Tell one more handler from now on, beginning with what is there already."""
+        self._handlers += (handler,)
+        for found in present:
+            self._tell((handler,), Change(None, found, initial=True))
+
+    def tell(self, changes: Iterable[Change[T]]) -> None:
+        """Tell every handler of every change, without an await."""
+        for change in changes:
+            self._tell(self._handlers, change)
+
+    async def tell_in_slices(self, changes: Iterable[Change[T]]) -> None:
+        """The same for a first list of any length. Whoever is added meanwhile is told of the whole cache anyway."""
+        handlers = self._handlers
+        slices = Slices()
+        for change in changes:
+            self._tell(handlers, change)
+            await slices.breathe()
+
+    def _tell(self, handlers: tuple[Handler[T], ...], change: Change[T]) -> None:
+        for handler in handlers:
+            try:
+                handler(change)
+            except Exception:
+                log.exception("a handler failed", resource=self._resource_name, name=change.object.metadata.name)

@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dlop.kube.queue_observer import QueueState
 from dlop.kube.transport import Request, Response, StreamResponse, Transport
+from dlop.kube.workqueue import QueueState
 
 # Ten nanoseconds to a quarter of an hour: client-go's and controller-runtime's own steps.
 QUEUE_BUCKETS = tuple(float(f"1e{exponent}") for exponent in range(-8, 4))

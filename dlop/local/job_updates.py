@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from dlop.jobs.errors import OutOfReachError
-from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.list_watch import News, follow, merged
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.queries import follow_pods, scope_of
 from dlop.jobs.view import JobView, view_of
 from dlop.kube.client import Client

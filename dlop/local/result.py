@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from dlop.api.phase import Phase
+from dlop.api.record import describe_failure
 from dlop.console.progress import seconds, title
 from dlop.jobs.view import JobView
-from dlop.reconcile.limits import told
 
 SUCCEEDED, FAILED, MISTAKEN = 0, 1, 2
 
@@ -38,7 +38,7 @@ def judged(views: Sequence[JobView]) -> tuple[int, str, str]:
     worst = next((view for view in views if view.phase == Phase.INVALID), None) or next(view for view in views if not view.has_succeeded)
     # The name of the job stands before it anyway.
     said = worst.message.removeprefix(f"{worst.kind} {worst.name} has failed").removeprefix(": ")
-    reason = said or (told(worst.last_failure) if worst.last_failure else "")
+    reason = said or (describe_failure(worst.last_failure) if worst.last_failure else "")
     code = MISTAKEN if worst.phase == Phase.INVALID else FAILED
     return code, worst.phase, reason if len(views) == 1 else f"{title(worst)}: {reason}"
 

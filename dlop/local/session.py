@@ -16,9 +16,9 @@ from dlop.console.plain_view import JobScreen
 from dlop.embedded.kubelet.runtime.detect import Choice
 from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import JobsError, OutOfReachError, SubmitError
-from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice, read_logs
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.queries import look_at_job
 from dlop.jobs.replicas import LEAVING
 from dlop.jobs.submit import submit

@@ -24,10 +24,9 @@ from dlop.frameworks.registry import Registry, RegistryError, load_registry
 from dlop.kube.errors import ConfigurationError
 from dlop.kube.http.transport import HttpTransport, connect
 from dlop.kube.leader_election import LeadershipLostError
-from dlop.operator.addresses import Site, sites
 from dlop.operator.flags import Note
 from dlop.operator.gc import tune_garbage_collection
-from dlop.operator.health import serving_probes
+from dlop.operator.health import Site, serving_probes, sites
 from dlop.operator.logging import set_up_logging
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings, SettingsError

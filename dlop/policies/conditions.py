@@ -24,7 +24,7 @@ from dlop.api.phase import Outcome, Phase
 from dlop.api.progress import ReplicaState, RoleProgress
 from dlop.api.record import Blocked
 from dlop.kube.errors import JsonObject
-from dlop.reconcile.times import written
+from dlop.kube.timestamps import written
 
 BLOCKED = "Blocked"
 _TYPES = {Phase.INVALID: "Failed"}

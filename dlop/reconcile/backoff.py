@@ -13,8 +13,8 @@ from dlop.api.constants import Reason
 from dlop.api.progress import ReplicaState
 from dlop.api.record import Blocked, Retry
 from dlop.api.spec import RestartScope
+from dlop.kube.timestamps import read, written
 from dlop.reconcile.context import Case
-from dlop.reconcile.times import read, written
 
 FIRST_DELAY_SECONDS = 10
 LONGEST_DELAY_SECONDS = 300

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dlop.api.constants import Reason
 from dlop.api.spec import CleanPodPolicy
 from dlop.kube.objects import Pod, Service
+from dlop.kube.timestamps import earliest
 from dlop.reconcile.context import Case
 from dlop.reconcile.deletion import deletions, next_overdue, overdue, passing
 from dlop.reconcile.events import of_groups
 from dlop.reconcile.plan import Event, EventType, Plan
-from dlop.reconcile.times import earliest
 
 
 def after_the_end(case: Case) -> Plan:

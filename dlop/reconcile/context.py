@@ -11,11 +11,10 @@ from dlop.api.record import Record, indexes_of, record_in
 from dlop.api.spec import JobSpec, RestartScope, RoleSpec, RunPolicy
 from dlop.kube.objects import Pod, PodGroup
 from dlop.kube.resources import PODS, SERVICES, Resource
-from dlop.reconcile.knowing import by_replica
+from dlop.kube.timestamps import read
 from dlop.reconcile.plan import Creation
-from dlop.reconcile.pod_state import attempt_of
+from dlop.reconcile.pod_state import attempt_of, by_replica
 from dlop.reconcile.snapshot import Snapshot
-from dlop.reconcile.times import read
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,24 @@
 """What has to be created now: what the kind needs besides, then services, then pods.
 
 A create that was refused is asked for again in every pass; when it is tried again is for the one who carries out the plan.
+
+How things stand once a plan has been carried out, told in the same write and not in one more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import dataclass
+from collections.abc import Collection, Container
+from dataclasses import dataclass, replace
 
-from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
+from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.kube.resources import PODS, SERVICES
 from dlop.reconcile.backoff import unit_of
 from dlop.reconcile.children import as_of_now
 from dlop.reconcile.context import Case
 from dlop.reconcile.gang.admission import is_held
 from dlop.reconcile.gang.podgroup import group_to_create
-from dlop.reconcile.plan import Creation
+from dlop.reconcile.observe import Account
+from dlop.reconcile.plan import Creation, Deletion
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +73,26 @@ def _rests(case: Case, replica: ReplicaProgress, resting: Container[str]) -> boo
 
 def _is_missing(replica: ReplicaProgress) -> bool:
     return replica.state is ReplicaState.MISSING and replica.pod is None
+
+
+def when_created(case: Case, progress: Progress, pods: Collection[Creation]) -> Progress:
+    """A replica whose pod is created waits for it to run. While creates are refused, nobody knows what will come of them."""
+    if not pods or case.snapshot.refusals:
+        return progress
+    created = {(case.names[pod.name].role.name, case.names[pod.name].index) for pod in pods}
+
+    def told(replica: ReplicaProgress) -> ReplicaProgress:
+        is_new = (replica.role, replica.index) in created
+        return replace(replica, state=ReplicaState.PENDING) if is_new else replica
+
+    def of_role(role: RoleProgress) -> RoleProgress:
+        return replace(role, replicas=tuple(told(replica) for replica in role.replicas))
+
+    return Progress(roles=tuple(of_role(role) for role in progress.roles))
+
+
+def nothing_is_left(case: Case, account: Account, progress: Progress, gone: Collection[Deletion]) -> bool:
+    """Whether there is nothing more to do, now that every replica has its pod, until something happens to one of them."""
+    unfinished = gone or account.losses or case.surplus or case.outdated or case.stored.record.written_off
+    hindered = case.taken or case.snapshot.refusals
+    return not unfinished and not hindered and not any(role.count(ReplicaState.MISSING) for role in progress.roles)

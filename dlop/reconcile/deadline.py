@@ -9,10 +9,10 @@ from dlop.api.phase import Verdict
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.record import Blocked
 from dlop.kube.objects import Pod
+from dlop.kube.timestamps import earliest, read
 from dlop.reconcile.backoff import lost_last
 from dlop.reconcile.blocked import waiting_pods, why_waiting
 from dlop.reconcile.context import Case
-from dlop.reconcile.times import earliest, read
 
 _NOT_STARTED = (ReplicaState.MISSING, ReplicaState.PENDING)
 

@@ -1,6 +1,8 @@
 """Which pods, services and other objects have to go, and when one has to go by force.
 
 Nothing is deleted that the stored record still counts on: see `record.py`.
+
+What is there and no longer asked for: replicas beyond the asked number, roles that were taken out of the spec.
 """
 
 from __future__ import annotations
@@ -8,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dlop.api.gang import POD_GROUPS, group_of
-from dlop.kube.objects import KubeObject, Pod
+from dlop.kube.objects import KubeObject, Pod, Service
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.reconcile.context import Case
 from dlop.reconcile.plan import Deletion
+from dlop.reconcile.record_builder import Ledger
 
 
 def outdated_and_written_off(case: Case) -> Iterator[Pod]:
@@ -79,3 +82,21 @@ def _dues(case: Case, pods: Iterable[Pod]) -> Iterator[tuple[Pod, float]]:
 
 def _deletion(resource: Resource, found: KubeObject, *, grace_seconds: int | None = None, resource_version: str | None = None) -> Deletion:
     return Deletion(resource, found.metadata.name, found.metadata.uid, grace_seconds=grace_seconds, resource_version=resource_version)
+
+
+def surplus_pods(case: Case) -> tuple[Pod, ...]:
+    """Pods that the spec does not ask for. They go when the record has given them up: their end is not a disruption."""
+    return case.surplus if case.surplus and _are_given_up(case) else ()
+
+
+def surplus_services(case: Case) -> Iterator[Service]:
+    """Services that neither a replica nor the kind asks for."""
+    others = {creation.name for creation in case.other_objects if creation.resource == SERVICES}
+    for service in case.snapshot.services:
+        if service.metadata.name not in case.service_names and service.metadata.name not in others:
+            yield service
+
+
+def _are_given_up(case: Case) -> bool:
+    record = case.stored.record
+    return Ledger(record, case.spec).close(living=()).started == record.started

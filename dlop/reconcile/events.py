@@ -8,11 +8,10 @@ from dlop.api.constants import Reason
 from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import Outcome, Phase
 from dlop.api.progress import ReplicaState
-from dlop.api.record import LastFailure
+from dlop.api.record import LastFailure, describe_failure
 from dlop.kube.resources import PODS
 from dlop.reconcile.context import Case
 from dlop.reconcile.creation import Creations
-from dlop.reconcile.limits import told
 from dlop.reconcile.observe import Account
 from dlop.reconcile.plan import Deletion, Event, EventType
 from dlop.reconcile.spec_warnings import remarks_on
@@ -92,7 +91,7 @@ def of_remarks(case: Case) -> Iterator[Event]:
 def _batch(kind: EventType, reason: str, failures: Sequence[LastFailure], verb: str) -> Iterator[Event]:
     if failures:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        yield Event(kind, reason, f"{told(failures[0])}{more}; {verb}")
+        yield Event(kind, reason, f"{describe_failure(failures[0])}{more}; {verb}")
 
 
 def _number(things: Sequence[object], name: str) -> str:

@@ -12,13 +12,13 @@ from dlop.api.constants import Reason
 from dlop.api.phase import Job, Phase
 from dlop.api.record import Blocked
 from dlop.api.spec import SpecError
+from dlop.kube.timestamps import written
 from dlop.reconcile import events
 from dlop.reconcile.cleanup import after_the_end
 from dlop.reconcile.context import Case, Stored
 from dlop.reconcile.plan import Event, EventType, Plan
 from dlop.reconcile.snapshot import Snapshot
 from dlop.reconcile.status import changed_status, refusal_of, status_with_block
-from dlop.reconcile.times import written
 
 
 def refuse(job: Job, snapshot: Snapshot, stored: Stored, error: SpecError, *, now: float) -> Plan:

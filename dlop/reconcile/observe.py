@@ -1,18 +1,29 @@
-"""What has happened to the replicas since the last record: each thing is found out once, and written into the ledger."""
+"""What has happened to the replicas since the last record: each thing is found out once, and written into the ledger.
+
+A record that is behind the pods: they are of attempts that it does not know of.
+
+It may be an old copy of a record that is stored, in a cache that lags. Or there is no other: somebody has put back an older
+status, or wiped it out. Which of them it is cannot be seen. So the latest attempt is written down and nothing else is done:
+what is no copy of the stored status cannot be written over it, and a pass that can go on is one that has seen the write.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from dlop.api.constants import Reason
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
-from dlop.api.record import LastFailure
+from dlop.api.record import LastFailure, Record, plain
+from dlop.api.spec import RestartScope
+from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
+from dlop.kube.timestamps import written
 from dlop.reconcile.context import Case, ReplicaId
 from dlop.reconcile.pod_state import Sight, failure_of, look_at, own_failure_of, restarts_of
 from dlop.reconcile.record_builder import Ledger
 from dlop.reconcile.restart import Loss, after_failure
-from dlop.reconcile.times import written
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +155,25 @@ class _Accountant:
 
 def _progress(replica: ReplicaId, state: ReplicaState, pod: Pod | None = None, failure: LastFailure | None = None) -> ReplicaProgress:
     return ReplicaProgress(role=replica.role.name, index=replica.index, state=state, pod=pod, failure=failure)
+
+
+def with_latest_attempt(case: Case) -> JsonObject:
+    """The stored status, with the latest attempt that there are pods of in its record."""
+    return {**case.job.stored_status, "dlop": plain(_caught_up(case))}
+
+
+def _caught_up(case: Case) -> Record:
+    """What was done in earlier attempts no longer counts. What another operator has written of the job goes into the record."""
+    ledger, stored = Ledger(case.stored.record, case.spec), case.stored
+    if case.policy.restart_scope is RestartScope.JOB:
+        ledger.attempt += max(case.missed_attempts.values())
+        ledger.forget_all()
+    else:
+        for role, attempts in case.missed_attempts.items():
+            ledger.role_attempts[role] = ledger.role_attempts.get(role, 0) + attempts
+            ledger.forget(role)
+    return msgspec.structs.replace(
+        ledger.close(living=(pod.metadata.uid for pod in case.snapshot.pods)),
+        phase=stored.phase.value if stored.phase else "",
+        started_at="" if stored.started_at is None else written(stored.started_at),
+    )

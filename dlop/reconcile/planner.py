@@ -5,29 +5,35 @@ from __future__ import annotations
 from dlop.api.phase import Job, Phase, Verdict
 from dlop.api.record import Blocked, Record
 from dlop.api.spec import SpecError
-from dlop.reconcile import backoff, events, leaving, restart
-from dlop.reconcile.blocked import find_block, nothing_to_run
-from dlop.reconcile.catching_up import with_latest_attempt
+from dlop.kube.timestamps import earliest
+from dlop.reconcile import backoff, events, restart
+from dlop.reconcile.blocked import find_block, next_terminating_conflict, nothing_to_run
 from dlop.reconcile.children import to_change
 from dlop.reconcile.cleanup import after_the_end
 from dlop.reconcile.context import Case, stored_state
-from dlop.reconcile.creation import Creations, to_create
+from dlop.reconcile.creation import Creations, nothing_is_left, to_create, when_created
 from dlop.reconcile.deadline import missed, next_deadline
-from dlop.reconcile.deletion import deletions, deletions_if_unchanged, next_overdue, outdated_and_written_off, overdue, passed
+from dlop.reconcile.deletion import (
+    deletions,
+    deletions_if_unchanged,
+    next_overdue,
+    outdated_and_written_off,
+    overdue,
+    passed,
+    surplus_pods,
+    surplus_services,
+)
 from dlop.reconcile.drift import outdated_by_edits, services_outdated_by_edits
-from dlop.reconcile.foresight import nothing_is_left, when_created
 from dlop.reconcile.gang.admission import is_yet_to_start, told_next, waiting_for_group
 from dlop.reconcile.gang.podgroup import group_to_change
 from dlop.reconcile.invalid_spec import refuse
-from dlop.reconcile.limits import exceeded
-from dlop.reconcile.observe import Account, take_account
+from dlop.reconcile.observe import Account, take_account, with_latest_attempt
 from dlop.reconcile.plan import Event, EventType, Plan
 from dlop.reconcile.resize import begin_anew, former_size
-from dlop.reconcile.scaling import surplus_pods, surplus_services
+from dlop.reconcile.restart import exceeded
 from dlop.reconcile.snapshot import Snapshot
 from dlop.reconcile.status import changed_status, end_of, outcome_of, phase_of, resizing_of, started_at
 from dlop.reconcile.suspend import hold, to_take_away
-from dlop.reconcile.times import earliest
 
 
 def plan(job: Job, snapshot: Snapshot, *, now: float) -> Plan:
@@ -135,7 +141,7 @@ def _go_on(case: Case, account: Account, *, since: float, blocked: Blocked | Non
             *next_overdue(case, case.snapshot.pods),
             *resting.values(),
             told_next(case, progress),
-            leaving.told_next(case),
+            next_terminating_conflict(case),
         ),
         is_complete=nothing_is_left(case, account, then, gone + edited),
     )

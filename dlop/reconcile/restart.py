@@ -1,15 +1,19 @@
 """What to do when a replica is lost: nothing more, start it again, or start its role or the whole job again.
 
-The full truth table, with every cell run by a test, is in `truth.py`.
+The full truth table, with every cell run by a test, is in `dlop/reconcile/README.md`.
+
+How often a job may be restarted or disrupted before it has failed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from dlop.api.constants import Reason
+from dlop.api.phase import Verdict
 from dlop.api.progress import Progress, ReplicaState, RoleProgress
-from dlop.api.record import LastFailure
-from dlop.api.spec import RestartPolicy, RestartScope
+from dlop.api.record import LastFailure, describe_failure
+from dlop.api.spec import RestartPolicy, RestartScope, RunPolicy
 from dlop.reconcile import backoff
 from dlop.reconcile.record_builder import Ledger
 
@@ -105,3 +109,20 @@ def _counted(losses: tuple[Loss, ...], scope: RestartScope) -> tuple[Loss, ...]:
     ordered = sorted(losses, key=lambda loss: loss.state is not ReplicaState.DISRUPTED)
     first = {loss.role if scope is RestartScope.ROLE else "": loss for loss in reversed(ordered)}
     return tuple(first.values())
+
+
+def exceeded(policy: RunPolicy, ledger: Ledger) -> Verdict | None:
+    """The end of a job that was restarted or disrupted more often than it may be."""
+    restarts = sum(ledger.restarts.values())
+    if policy.backoff_limit is not None and restarts > policy.backoff_limit:
+        message = f"the backoff limit of {policy.backoff_limit} is exceeded{_last(ledger)}"
+        return Verdict(succeeded=False, reason=Reason.BACKOFF_LIMIT_EXCEEDED, message=message)
+    disruptions = sum(ledger.disruptions.values())
+    if policy.disruption_limit is not None and disruptions > policy.disruption_limit:
+        message = f"the disruption limit of {policy.disruption_limit} is exceeded{_last(ledger)}"
+        return Verdict(succeeded=False, reason=Reason.DISRUPTION_LIMIT_EXCEEDED, message=message)
+    return None
+
+
+def _last(ledger: Ledger) -> str:
+    return f": {describe_failure(ledger.last_failure)}" if ledger.last_failure else ""

@@ -7,11 +7,10 @@ import msgspec
 from dlop.api.constants import Reason
 from dlop.api.phase import Job, Outcome, Phase, Verdict
 from dlop.api.progress import Progress, ReplicaState
-from dlop.api.record import Blocked, Record, plain
+from dlop.api.record import Blocked, Record, describe_failure, plain
 from dlop.kube.errors import JsonObject
+from dlop.kube.timestamps import read, written
 from dlop.reconcile.context import Case, Stored
-from dlop.reconcile.limits import told
-from dlop.reconcile.times import read, written
 
 _LOST = (ReplicaState.RESTARTING, ReplicaState.DISRUPTED)
 
@@ -40,7 +39,7 @@ def outcome_of(
 ) -> Outcome:
     """What is told of a job that has not come to its end."""
     record = _with(record, case.job, phase=phase, started=since, finished=None, blocked=blocked)
-    message = told(record.last_failure) if phase is Phase.RESTARTING and record.last_failure else ""
+    message = describe_failure(record.last_failure) if phase is Phase.RESTARTING and record.last_failure else ""
     return _outcome(record, phase=phase, reason=phase.value, message=message, progress=progress, now=case.now)
 
 

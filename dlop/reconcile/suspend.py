@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
 from dlop.reconcile.context import Case
-from dlop.reconcile.deletion import deletions, overdue, passing
+from dlop.reconcile.deletion import deletions, overdue, passing, surplus_services
 from dlop.reconcile.observe import Account
 from dlop.reconcile.plan import Deletion
-from dlop.reconcile.scaling import surplus_services
 
 _KEPT = (ReplicaState.SUCCEEDED, ReplicaState.FAILED)
 

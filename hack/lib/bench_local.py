@@ -26,8 +26,8 @@ from bench_rows import MeasureError, Row, parser, say, tell
 
 from dlop.frameworks.mpba.mxjob import MXJob
 from dlop.jobs.errors import JobsError
-from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.list_watch import Scope, follow
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, KubeError

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from restart_matrix import truth_table_markdown
+
 from dlop.api.job_resource import StoredJob
 from dlop.api.spec_models import RunPolicyModel
 from dlop.cli.command_list import COMMANDS
@@ -20,7 +22,6 @@ from dlop.compat.kubeflow.flags import FLAGS, VARIABLES
 from dlop.frameworks.registry import load_registry
 from dlop.job import DLJob
 from dlop.operator.settings import table
-from dlop.reconcile.truth import truth_table_markdown
 
 ATTRIBUTES = "What a framework may say otherwise: attributes"
 README = Path(__file__).resolve().parents[2] / "README.md"

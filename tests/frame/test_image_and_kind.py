@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlop.deploy.deployment import PROBES_PORT, Deployed, deployment
-from dlop.operator.addresses import Page, sites
+from dlop.operator.health import Page, sites
 from dlop.operator.settings import Settings
 from tests.frame.scripts import ROOT
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from dlop.frameworks.registry import Registry, load_registry
-from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.list_watch import Scope, follow
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject

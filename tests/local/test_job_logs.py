@@ -18,11 +18,10 @@ from dlop.embedded.kubelet.logs import STDOUT, ContainerLog
 from dlop.embedded.kubelet.server.backend import ContainerName
 from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import JobsError
-from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.log_lines import LogLine
 from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice, read_logs
-from dlop.jobs.lookup import find_job, read_job_reference
+from dlop.jobs.lookup import FoundJob, find_job, read_job_reference
 from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, TransportError
 from dlop.kube.resources import PODS

@@ -12,9 +12,9 @@ import pytest
 
 from dlop.embedded.kubelet.image_map import Image, read_images
 from dlop.jobs.actions import scale
-from dlop.jobs.job_handle import FoundJob
 from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.errors import JsonObject
 from tests.compat.manifests import EXAMPLES

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dlop.embedded.apiserver.controllers.owner_graph import Owners
-from dlop.embedded.apiserver.options import DeleteOptions, Propagation
+from dlop.embedded.apiserver.query_options import DeleteOptions, Propagation
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.store import Key, Store
 from dlop.embedded.cluster import EmbeddedCluster

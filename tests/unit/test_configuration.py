@@ -13,8 +13,8 @@ import pytest
 import yaml
 from kubernetes_asyncio.client import Configuration
 
-from dlop.kube.config.load import load as load_config
 from dlop.kube.config.cluster import Access, Connection
+from dlop.kube.config.load import load as load_config
 from dlop.kube.errors import ConfigurationError
 from tests.transport.certificates import Authority
 from tests.transport.kubeconfigs import exec_answer, exec_user, kubeconfig
@@ -254,7 +254,7 @@ async def test_a_context_that_is_not_there_is_named_with_those_that_are(tmp_path
 async def test_a_server_that_is_no_address_is_named_with_the_kubeconfig(tmp_path: Path, server: str) -> None:
     path = kubeconfig(tmp_path, server=server)
     with pytest.raises(ConfigurationError, match=f"kubeconfig {path}.*is no http or https address: set cluster.server"):
-        await load.load(path)
+        await load_config(path)
 
 
 @pytest.mark.parametrize("proxy", ["socks5://proxy:1080", "http://proxy:port"])

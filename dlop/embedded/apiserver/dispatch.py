@@ -18,10 +18,9 @@ from dlop.embedded.apiserver.authentication import ISSUER, Tokens
 from dlop.embedded.apiserver.core.namespaces import FINALIZE
 from dlop.embedded.apiserver.core.serviceaccounts import TOKEN, token_request
 from dlop.embedded.apiserver.negotiation import Wanted, check_form, negotiate
-from dlop.embedded.apiserver.options import WriteOptions
 from dlop.embedded.apiserver.patches.patch import read_patch
 from dlop.embedded.apiserver.pod_subresources import BINDING, CREATED, EVICTION, bind, evict, finalize
-from dlop.embedded.apiserver.query_options import delete_options, list_options, watch_options, write_options
+from dlop.embedded.apiserver.query_options import WriteOptions, delete_options, list_options, watch_options, write_options
 from dlop.embedded.apiserver.request_decoding import check_size, decode_delete_options, decode_object, duplicate_fields
 from dlop.embedded.apiserver.request_info import Asked, Verb
 from dlop.embedded.apiserver.responses import JSON_HEADERS, Presenter, deletion_status

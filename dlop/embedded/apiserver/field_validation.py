@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType, bad_request, failure, invalid
-from dlop.embedded.apiserver.options import FieldValidation, WriteOptions
+from dlop.embedded.apiserver.query_options import FieldValidation, WriteOptions
 from dlop.embedded.apiserver.request_decoding import summary
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.kube.errors import InvalidError, JsonObject, StatusError

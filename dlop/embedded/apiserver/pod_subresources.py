@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dlop.embedded.apiserver.core.namespaces import FINALIZE
 from dlop.embedded.apiserver.core.pods import bound, marked_for_eviction
-from dlop.embedded.apiserver.options import WriteOptions
-from dlop.embedded.apiserver.query_options import body_delete_options
+from dlop.embedded.apiserver.query_options import WriteOptions, body_delete_options
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.rest.storage import Verbs
 from dlop.embedded.apiserver.store import Key, Stored

@@ -10,10 +10,10 @@ from dlop.embedded.kubelet.api_access import NO_ACCESS
 from dlop.embedded.kubelet.config_sources import Inputs
 from dlop.embedded.kubelet.environment import ConfigurationProblem, Place, all_expanded, named_sources, variables
 from dlop.embedded.kubelet.image_map import Image, command_line
-from dlop.kube.quantity import rounded_up
 from dlop.embedded.kubelet.runtime.base import Launch, Mount
 from dlop.embedded.kubelet.volumes import mounts
 from dlop.kube.errors import JsonObject
+from dlop.kube.quantity import rounded_up
 
 __all__ = ["Place", "Prepared", "Preparing"]
 

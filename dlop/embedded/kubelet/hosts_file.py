@@ -2,12 +2,16 @@
 
 A service's name stands for the addresses of its pods, headless or not, ready or not: there is no proxy in between, and who
 starts first finds who starts later. The short name is for pods of the same namespace.
+
+Pods and services of the API as `names` knows them. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+from dlop.kube.errors import JsonObject
 
 CLUSTER_DOMAIN = "cluster.local"
 
@@ -115,3 +119,28 @@ def _forms(service: NamedService, namespace: str) -> list[str]:
 
 def _full(hostname: str, subdomain: str, namespace: str) -> str:
     return f"{hostname}.{subdomain}.{namespace}.svc.{CLUSTER_DOMAIN}"
+
+
+def named_pod(pod: JsonObject, address: str) -> NamedPod:
+    """A pod under its names, with the address that it has."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    return NamedPod(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        address=address,
+        labels=metadata.get("labels") or {},
+        hostname=spec.get("hostname") or "",
+        subdomain=spec.get("subdomain") or "",
+        host_aliases=tuple((each["ip"], tuple(each.get("hostnames") or ())) for each in spec.get("hostAliases") or ()),
+    )
+
+
+def named_service(service: JsonObject) -> NamedService:
+    """A service under its name."""
+    metadata, spec = service["metadata"], service["spec"]
+    return NamedService(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        selector=spec.get("selector") or {},
+        is_headless=spec.get("clusterIP") == "None",
+    )

@@ -25,9 +25,8 @@ import structlog
 from dlop.embedded.kubelet import machine
 from dlop.embedded.kubelet.api_access import ApiAccess
 from dlop.embedded.kubelet.config_sources import Inputs
-from dlop.embedded.kubelet.dns_names import named_pod, named_service
 from dlop.embedded.kubelet.events import Events
-from dlop.embedded.kubelet.hosts_file import NamedPod, NamedService
+from dlop.embedded.kubelet.hosts_file import NamedPod, NamedService, named_pod, named_service
 from dlop.embedded.kubelet.hosts_sync import Directory
 from dlop.embedded.kubelet.image_map import ImageMap
 from dlop.embedded.kubelet.node_context import Pace, Tools
@@ -37,7 +36,6 @@ from dlop.embedded.kubelet.orphaned_pods import is_lost
 from dlop.embedded.kubelet.pod_worker import PodWorker
 from dlop.embedded.kubelet.pods_api import PodsApi
 from dlop.embedded.kubelet.python_environments import PythonEnvironments, default_cache_folder
-from dlop.kube.quantity import amount
 from dlop.embedded.kubelet.registration import Registration, tell_lost
 from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.embedded.kubelet.server.api import DECLARED_FEATURES, HOST, KubeletApi
@@ -47,6 +45,7 @@ from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject
 from dlop.kube.informer import Informer
 from dlop.kube.objects import CustomObject
+from dlop.kube.quantity import amount
 from dlop.kube.resources import PODS, SERVICES, Resource
 
 log = structlog.get_logger(__name__)

@@ -10,9 +10,9 @@ import shutil
 from pathlib import Path
 
 from dlop.embedded.kubelet.api_access import NO_ACCESS, TOKEN_SECONDS, PodAccess, pod_access
-from dlop.embedded.kubelet.dns_names import named_pod
 from dlop.embedded.kubelet.environment import Place
 from dlop.embedded.kubelet.events import Event
+from dlop.embedded.kubelet.hosts_file import named_pod
 from dlop.embedded.kubelet.node_context import Tools
 from dlop.embedded.kubelet.restart_backoff import CrashLoop
 from dlop.embedded.kubelet.runtime.base import LaunchError, Sandbox, SandboxRequest

@@ -17,10 +17,9 @@ import structlog
 from dlop.embedded.kubelet.conditions import without_foreign
 from dlop.embedded.kubelet.container import Container, Home
 from dlop.embedded.kubelet.container_config import Preparing
-from dlop.embedded.kubelet.dns_names import named_pod
 from dlop.embedded.kubelet.environment import Place
 from dlop.embedded.kubelet.events import Event
-from dlop.embedded.kubelet.hosts_file import NamedPod
+from dlop.embedded.kubelet.hosts_file import NamedPod, named_pod
 from dlop.embedded.kubelet.node_context import Tools
 from dlop.embedded.kubelet.pod_setup import PodSetup
 from dlop.embedded.kubelet.pod_status import Ended, PodFacts, first_facts, pod_status

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from dlop.kube.quantity import amount
 from dlop.embedded.kubelet.restart_backoff import Role, role_of
 from dlop.kube.errors import JsonObject
+from dlop.kube.quantity import amount
 
 Amounts = dict[str, Fraction]
 

@@ -10,10 +10,10 @@ from dlop.api.phase import Phase
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.record import Blocked
 from dlop.kube.objects import PodGroup
+from dlop.kube.timestamps import written
 from dlop.reconcile.backoff import lost_last
+from dlop.reconcile.blocked import PATIENCE_SECONDS, why_still_there
 from dlop.reconcile.context import Case
-from dlop.reconcile.leaving import PATIENCE_SECONDS, why_still_there
-from dlop.reconcile.times import written
 
 _UNSCHEDULABLE = ("Unschedulable", "True")
 

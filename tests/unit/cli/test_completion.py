@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
+from dlop.cli.completion import entry, script
 from dlop.cli.main import COMMANDS, main
-from dlop.cli.shells import entry, script
 
 SHELLS = ("bash", "zsh", "fish")
 

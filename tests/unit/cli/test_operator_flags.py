@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlop.cli.deploy import parser
+from dlop.cli.deploy import operator_flags, parser
 from dlop.cli.errors import UsageError
-from dlop.cli.operator_flags import operator_flags
 from dlop.deploy.deployment import Deployed, deployment
 
 

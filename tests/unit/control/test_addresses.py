@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlop.operator.addresses import Page, sites
+from dlop.operator.health import Page, sites
 from dlop.operator.settings import Settings, SettingsError
 
 ALL = set(Page)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from dlop.api.record import Blocked, LastFailure, Record, indexes_of, plain, ranges_of, record_in
 from dlop.api.spec import JobSpec, RoleSpec
+from dlop.kube.timestamps import earliest, read, written
 from dlop.reconcile.record_builder import Ledger
-from dlop.reconcile.times import earliest, read, written
 
 
 @given(st.frozensets(st.integers(0, 200)))

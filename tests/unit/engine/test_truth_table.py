@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from restart_matrix import TABLE, Answer, Cause, Cell, cells, truth_table_markdown
 
 from dlop.api.spec import RestartScope
-from dlop.reconcile.truth import TABLE, Answer, Cause, Cell, cells, truth_table_markdown
 from tests.unit.engine.ring import HELPER, TRAINER, ring
 from tests.unit.engine.world import GRACE_SECONDS, World
 

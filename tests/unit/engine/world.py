@@ -23,9 +23,9 @@ from dlop.job import DLJob
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, ObjectMeta, PartialObject, Pod, PodGroup, Service
 from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.kube.timestamps import read, written
 from dlop.reconcile.plan import Change, Creation, Deletion, Event, Plan
 from dlop.reconcile.snapshot import Foreign, Refusal, Snapshot
-from dlop.reconcile.times import read, written
 from tests.unit.engine.ring import RingJob
 
 START = 1_800_000_000.0

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dlop.jobs.history import KubeEvent
-from dlop.jobs.job_handle import FoundJob
+from dlop.jobs.lookup import FoundJob
 from dlop.jobs.view import JobView, view_of
 from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod, reader

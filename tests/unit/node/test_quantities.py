@@ -28,7 +28,7 @@ def test_a_quantity_is_the_number_that_it_says(text: str, value: Fraction) -> No
 
 @pytest.mark.parametrize("text", ["", "x", "1 Gi", "1gi", "--1", "1.2.3", "1Ki5"])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no quantity"):
+    with pytest.raises(ValueError, match="is not a quantity"):
         amount(text)
 
 

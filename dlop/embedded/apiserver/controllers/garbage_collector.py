@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from dlop.embedded.apiserver.controllers.owner_graph import IGNORED_STORAGES, Owners, is_orphaning, is_waiting_for_dependents, references
 from dlop.embedded.apiserver.metadata_validation import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from dlop.embedded.apiserver.object_queue import Background
-from dlop.embedded.apiserver.options import DeleteOptions, Propagation
+from dlop.embedded.apiserver.query_options import DeleteOptions, Propagation
 from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.rest.storage import Verbs

@@ -13,7 +13,7 @@ from itertools import islice
 from dlop.embedded.apiserver.age import format_time
 from dlop.embedded.apiserver.core.namespaces import CONTENT_FINALIZER, FINALIZE
 from dlop.embedded.apiserver.object_queue import Background
-from dlop.embedded.apiserver.options import DeleteOptions, Propagation
+from dlop.embedded.apiserver.query_options import DeleteOptions, Propagation
 from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.rest.storage import Verbs

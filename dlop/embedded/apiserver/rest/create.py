@@ -10,7 +10,7 @@ from dlop.embedded.apiserver.age import format_time
 from dlop.embedded.apiserver.api_errors import already_exists, bad_request, forbidden, invalid, not_found, unreasoned
 from dlop.embedded.apiserver.field_validation import check_kind, read_body, refuse_sent
 from dlop.embedded.apiserver.metadata_validation import validate_metadata
-from dlop.embedded.apiserver.options import WriteOptions
+from dlop.embedded.apiserver.query_options import WriteOptions
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
 from dlop.embedded.apiserver.store import Key, Store, Stored
 from dlop.kube.errors import JsonObject

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dlop.embedded.apiserver.age import format_time, parse_time
 from dlop.embedded.apiserver.api_errors import conflict, not_found
 from dlop.embedded.apiserver.metadata_validation import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
-from dlop.embedded.apiserver.options import DeleteOptions, Propagation
+from dlop.embedded.apiserver.query_options import DeleteOptions, Propagation
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
 from dlop.embedded.apiserver.store import Key, Store, Stored
 from dlop.kube.errors import JsonObject

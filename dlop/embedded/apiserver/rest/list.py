@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from dlop.embedded.apiserver.api_errors import bad_request, expired, version_too_large
-from dlop.embedded.apiserver.options import ListOptions
+from dlop.embedded.apiserver.query_options import ListOptions
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.rest.update import served
 from dlop.embedded.apiserver.store import Change, CompactedError, Key, Stored

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dlop.embedded.apiserver.api_errors import bad_request, internal_error, version_conflict
-from dlop.embedded.apiserver.options import WriteOptions
+from dlop.embedded.apiserver.query_options import WriteOptions
 from dlop.embedded.apiserver.resource_type import ResourceType, ScalePaths
 from dlop.embedded.apiserver.rest.storage import Verbs, served
 from dlop.embedded.apiserver.store import Stored

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from dlop.embedded.apiserver.api_errors import not_found
 from dlop.embedded.apiserver.object_queue import Background
-from dlop.embedded.apiserver.options import DeleteOptions, ListOptions, WriteOptions
+from dlop.embedded.apiserver.query_options import DeleteOptions, ListOptions, WriteOptions
 from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
 from dlop.embedded.apiserver.rest.create import Creator

@@ -22,7 +22,7 @@ from dlop.embedded.apiserver.api_errors import (
 )
 from dlop.embedded.apiserver.field_validation import Refuse, check_kind, read_body, refuse_patched, refuse_sent
 from dlop.embedded.apiserver.metadata_validation import validate_metadata
-from dlop.embedded.apiserver.options import WriteOptions
+from dlop.embedded.apiserver.query_options import WriteOptions
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
 from dlop.embedded.apiserver.rest.create import check_namespace
 from dlop.embedded.apiserver.store import Key, Store, Stored

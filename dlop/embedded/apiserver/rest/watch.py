@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dlop.embedded.apiserver.api_errors import expired, unreasoned
-from dlop.embedded.apiserver.options import ListOptions
+from dlop.embedded.apiserver.query_options import ListOptions
 from dlop.embedded.apiserver.request_info import Asked
 from dlop.embedded.apiserver.responses import Presenter
 from dlop.embedded.apiserver.rest.list import Place, View, parse_version
