@@ -11,6 +11,8 @@ class Command:
 
     module: str
     summary: str
+    main: str = "main"
+    parser: str = "parser"
 
 
 DEFAULT_COMMAND = "run"
@@ -23,7 +25,7 @@ COMMANDS = {
     "wait": Command("wait", "wait until a job has succeeded, failed, or runs"),
     "scale": Command("scale", "give roles of a job other numbers of replicas"),
     "suspend": Command("suspend", "end the pods of a job and keep the job"),
-    "resume": Command("resume", "let a suspended job go on"),
+    "resume": Command("suspend", "resume a suspended job", main="resume", parser="resume_parser"),
     "delete": Command("delete", "delete jobs, with their pods and services"),
     "local": Command("local", "run jobs on this machine, without a cluster"),
     "render": Command("render", "print the pods and services that a job would get, without a cluster"),

@@ -74,7 +74,7 @@ def script(shell: str) -> str:
 def entry(name: str) -> Entry:
     """What there is to complete of a command."""
     command = COMMANDS[name]
-    parser: Parser = importlib.import_module(f"dlop.cli.{command.module}").parser()
+    parser: Parser = getattr(importlib.import_module(f"dlop.cli.{command.module}"), command.parser)()
     # argparse has no other way to be asked.
     actions = parser._actions
     positional = [action for action in actions if not action.option_strings]

@@ -66,7 +66,7 @@ class _Output:
 
     def show(self, views: list[JobView]) -> None:
         """All of them."""
-        from dlop.console.job_tables import jobs_table  # noqa: PLC0415
+        from dlop.console.tables import jobs_table
 
         if self._as_json:
             self._screen.json(views)
@@ -77,8 +77,10 @@ class _Output:
 
     def show_news(self, views: list[JobView]) -> None:
         """Those that have changed, a line each."""
-        from dlop.console.job_tables import jobs_table  # noqa: PLC0415
-        from dlop.console.tables import plain_lines  # noqa: PLC0415
+        from dlop.console.tables import (
+            jobs_table,
+            plain_lines,  # noqa: PLC0415
+        )
 
         before, self._printed = self._printed, {view.uid: view for view in views}
         changed = [view for view in views if view.uid not in before or _state(before[view.uid]) != _state(view)]

@@ -56,7 +56,7 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(COMMANDS)}."
         raise UsageError(f"there is no such command; {hint}")
-    code: int = importlib.import_module(f"dlop.cli.{command.module}").main(arguments)
+    code: int = getattr(importlib.import_module(f"dlop.cli.{command.module}"), command.main)(arguments)
     return code
 
 

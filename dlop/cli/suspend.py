@@ -1,4 +1,4 @@
-"""`dlop suspend`."""
+"""`dlop suspend` and `dlop resume`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from dlop.cli.job_args import Place, jobs_parser, on_jobs
 
 
 def parser() -> Parser:
-    """What the command takes."""
-    found = jobs_parser("suspend", "Ends the pods of jobs and keeps the jobs; `dlop resume` starts them again.")
-    found.add_argument("jobs", nargs="+", metavar="[KIND/]JOB", help="the jobs")
-    return found
+    """The arguments of `dlop suspend`."""
+    return _parser("suspend", "Deletes the pods of jobs and keeps the jobs; `dlop resume` starts them again.")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -23,8 +21,34 @@ def main(arguments: Sequence[str]) -> int:
         from dlop.jobs.actions import suspend
 
         for job in [await place.find(name) for name in options.jobs]:
-            is_news = await suspend(place.client, job)
-            say(f"{job} {'suspended' if is_news else 'is suspended already'}")
+            has_changed = await suspend(place.client, job)
+            say(f"{job} {'suspended' if has_changed else 'is suspended already'}")
         return 0
 
     return on_jobs(options, suspend_all)
+
+
+def resume_parser() -> Parser:
+    """The arguments of `dlop resume`."""
+    return _parser("resume", "Resumes suspended jobs.")
+
+
+def resume(arguments: Sequence[str]) -> int:
+    """Resume jobs."""
+    options = resume_parser().parse_args(arguments)
+
+    async def resume_all(place: Place) -> int:
+        from dlop.jobs.actions import resume
+
+        for job in [await place.find(name) for name in options.jobs]:
+            has_changed = await resume(place.client, job)
+            say(f"{job} {'resumed' if has_changed else 'was not suspended'}")
+        return 0
+
+    return on_jobs(options, resume_all)
+
+
+def _parser(command: str, description: str) -> Parser:
+    parser = jobs_parser(command, description)
+    parser.add_argument("jobs", nargs="+", metavar="[KIND/]JOB", help="the jobs")
+    return parser

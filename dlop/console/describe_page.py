@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dlop.api.record import describe_failure
 from dlop.console.duration import between
-from dlop.console.job_tables import duration, replicas_table
-from dlop.console.tables import plain_lines
+from dlop.console.tables import duration, plain_lines, replicas_table
 from dlop.jobs.history import Happening
 from dlop.jobs.log_lines import LogLine
 from dlop.jobs.view import JobView

@@ -29,6 +29,122 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from dlop.kube.cooperative import Slices
 
+K = TypeVar("K", bound=Hashable)
+
+
+class Item(Generic[K]):
+    """All that is known of one key: the entry that waits for it, if any, and the work going on, if any."""
+
+    __slots__ = ("due", "key", "namespace", "pending_initial", "ready", "ready_since", "started_at", "work_initial")
+
+    def __init__(self, key: K, namespace: str) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.ready = False
+        self.ready_since = 0.0
+        self.due: float | None = None
+        self.pending_initial = True
+        self.started_at: float | None = None
+        self.work_initial = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Neither waiting nor being worked on."""
+        return not self.ready and self.due is None and self.started_at is None
+
+
+class Lane(Generic[K]):
+    """Ready keys of one priority: first in, first out within a namespace, and namespaces take turns."""
+
+    def __init__(self) -> None:
+        self._turns: OrderedDict[str, OrderedDict[K, Item[K]]] = OrderedDict()
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def push(self, item: Item[K]) -> None:
+        """Line up behind the other keys of the namespace."""
+        keys = self._turns.get(item.namespace)
+        if keys is None:
+            keys = self._turns[item.namespace] = OrderedDict()
+        keys[item.key] = item
+        self._length += 1
+
+    def pop(self) -> Item[K]:
+        """The oldest key of the namespace whose turn it is; the namespace then goes to the end of the row."""
+        namespace, keys = self._turns.popitem(last=False)
+        _, item = keys.popitem(last=False)
+        if keys:
+            self._turns[namespace] = keys
+        self._length -= 1
+        return item
+
+    def remove(self, item: Item[K]) -> None:
+        """Leave the lane without having been handed out."""
+        keys = self._turns[item.namespace]
+        del keys[item.key]
+        if not keys:
+            del self._turns[item.namespace]
+        self._length -= 1
+
+
+class QueueState(Protocol):
+    """What can be read off a queue at any moment."""
+
+    def depth(self, *, initial: bool) -> int:
+        """How many keys of one priority are ready to be handed out."""
+        ...
+
+    def working_seconds(self) -> list[float]:
+        """For how long each key that is being worked on has been in work."""
+        ...
+
+
+class QueueObserver(Protocol):
+    """Is told of every step of a queue. The calls are on the hot path: they count and return."""
+
+    def attach(self, queue: QueueState) -> None:
+        """The queue to be read when somebody wants to know."""
+        ...
+
+    def added(self) -> None:
+        """A key became ready; adds that changed nothing do not count."""
+        ...
+
+    def handed_out(self, *, waited_seconds: float) -> None:
+        """A worker took a key that had been ready for so long."""
+        ...
+
+    def finished(self, *, worked_seconds: float) -> None:
+        """A worker is done with a key."""
+        ...
+
+    def retried(self) -> None:
+        """A key was put off to a later time."""
+        ...
+
+
+class _NoObserver:
+    def attach(self, queue: QueueState) -> None:
+        """Nobody wants to know."""
+
+    def added(self) -> None:
+        """Nobody counts."""
+
+    def handed_out(self, *, waited_seconds: float) -> None:
+        """Nobody counts."""
+
+    def finished(self, *, worked_seconds: float) -> None:
+        """Nobody counts."""
+
+    def retried(self) -> None:
+        """Nobody counts."""
+
+
+NO_OBSERVER: QueueObserver = _NoObserver()
+
+
 # Stale entries of the delay heap are thrown out when they outnumber the others, but not before there are this many.
 _SMALL_HEAP = 64
 _MAX_DOUBLINGS = 40
@@ -306,119 +422,3 @@ def _wake(getter: asyncio.Future[None]) -> bool:
         return False
     getter.set_result(None)
     return True
-
-
-K = TypeVar("K", bound=Hashable)
-
-
-class Item(Generic[K]):
-    """All that is known of one key: the entry that waits for it, if any, and the work going on, if any."""
-
-    __slots__ = ("due", "key", "namespace", "pending_initial", "ready", "ready_since", "started_at", "work_initial")
-
-    def __init__(self, key: K, namespace: str) -> None:
-        self.key = key
-        self.namespace = namespace
-        self.ready = False
-        self.ready_since = 0.0
-        self.due: float | None = None
-        self.pending_initial = True
-        self.started_at: float | None = None
-        self.work_initial = False
-
-    @property
-    def is_idle(self) -> bool:
-        """Neither waiting nor being worked on."""
-        return not self.ready and self.due is None and self.started_at is None
-
-
-class Lane(Generic[K]):
-    """Ready keys of one priority: first in, first out within a namespace, and namespaces take turns."""
-
-    def __init__(self) -> None:
-        self._turns: OrderedDict[str, OrderedDict[K, Item[K]]] = OrderedDict()
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
-
-    def push(self, item: Item[K]) -> None:
-        """Line up behind the other keys of the namespace."""
-        keys = self._turns.get(item.namespace)
-        if keys is None:
-            keys = self._turns[item.namespace] = OrderedDict()
-        keys[item.key] = item
-        self._length += 1
-
-    def pop(self) -> Item[K]:
-        """The oldest key of the namespace whose turn it is; the namespace then goes to the end of the row."""
-        namespace, keys = self._turns.popitem(last=False)
-        _, item = keys.popitem(last=False)
-        if keys:
-            self._turns[namespace] = keys
-        self._length -= 1
-        return item
-
-    def remove(self, item: Item[K]) -> None:
-        """Leave the lane without having been handed out."""
-        keys = self._turns[item.namespace]
-        del keys[item.key]
-        if not keys:
-            del self._turns[item.namespace]
-        self._length -= 1
-
-
-class QueueState(Protocol):
-    """What can be read off a queue at any moment."""
-
-    def depth(self, *, initial: bool) -> int:
-        """How many keys of one priority are ready to be handed out."""
-        ...
-
-    def working_seconds(self) -> list[float]:
-        """For how long each key that is being worked on has been in work."""
-        ...
-
-
-class QueueObserver(Protocol):
-    """Is told of every step of a queue. The calls are on the hot path: they count and return."""
-
-    def attach(self, queue: QueueState) -> None:
-        """The queue to be read when somebody wants to know."""
-        ...
-
-    def added(self) -> None:
-        """A key became ready; adds that changed nothing do not count."""
-        ...
-
-    def handed_out(self, *, waited_seconds: float) -> None:
-        """A worker took a key that had been ready for so long."""
-        ...
-
-    def finished(self, *, worked_seconds: float) -> None:
-        """A worker is done with a key."""
-        ...
-
-    def retried(self) -> None:
-        """A key was put off to a later time."""
-        ...
-
-
-class _NoObserver:
-    def attach(self, queue: QueueState) -> None:
-        """Nobody wants to know."""
-
-    def added(self) -> None:
-        """Nobody counts."""
-
-    def handed_out(self, *, waited_seconds: float) -> None:
-        """Nobody counts."""
-
-    def finished(self, *, worked_seconds: float) -> None:
-        """Nobody counts."""
-
-    def retried(self) -> None:
-        """Nobody counts."""
-
-
-NO_OBSERVER: QueueObserver = _NoObserver()

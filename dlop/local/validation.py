@@ -2,11 +2,21 @@
 
 Besides what the manifest itself shows, the laptop's own API server is asked what it would say, about each object and about the pods
 that a job would get. A mistake in a pod is told where the user wrote it, in the template.
+
+Fields that are most likely misspelt. Pure.
+
+Kinds of the early operators take any field, as they always have, so no API server complains about `replica: 3`. It has no effect
+there, which is not what its writer had in mind.
+
+Takes fields out of an object, so that the rest of it can be judged. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import copy
+import difflib
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import yaml
@@ -21,9 +31,7 @@ from dlop.jobs.submit import mistakes_in
 from dlop.kube.client import Client
 from dlop.kube.errors import BadRequestError, JsonObject, StatusError
 from dlop.kube.resources import PODS, SERVICES, Resource
-from dlop.local.json_path import is_within, without
 from dlop.local.status_errors import Complaint, read_refusal
-from dlop.local.typos import misspelt
 
 _MOST_QUESTIONS = 20
 
@@ -228,3 +236,65 @@ def _same_again(documents: Sequence[Document], *, namespace: str) -> Iterator[st
             yield f"{document.place('metadata.name')}: metadata.name: the {kind} {name} stands at {places[key]} already"
         else:
             places[key] = document.place()
+
+
+_CLOSE_ENOUGH = 0.8
+# The API server's own kind, and strict about its fields where pods are made of it.
+_TEMPLATE = "template"
+
+
+def misspelt(value: Any, schema: JsonObject, path: str) -> Iterator[tuple[str, str]]:
+    """Paths of fields that a schema does not have but nearly has, and what is meant, most likely."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from misspelt(item, schema.get("items") or {}, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        known: JsonObject = schema.get("properties") or {}
+        others = schema.get("additionalProperties")
+        for name, item in value.items():
+            if name in known:
+                yield from misspelt(item, {} if name == _TEMPLATE else known[name], f"{path}.{name}")
+            elif isinstance(others, dict):
+                yield from misspelt(item, others, f"{path}.{name}")
+            elif near := difflib.get_close_matches(str(name), known, n=1, cutoff=_CLOSE_ENOUGH):
+                yield f"{path}.{name}", f"the kind has no such field; did you mean {near[0]}?"
+
+
+# `a.b`, `a[0]`, and for names with dots `limits[nvidia.com/gpu]`.
+_STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+
+
+def without(body: JsonObject, paths: Iterable[str]) -> JsonObject:
+    """A copy of an object without what stands at these paths.
+
+    Of a list that has something wrong in it nothing stays: what comes after would have other indexes.
+    """
+    rest = copy.deepcopy(body)
+    for path in paths:
+        _remove(rest, _steps(path))
+    return rest
+
+
+def is_within(path: str, whole: str) -> bool:
+    """Whether a path is that of a whole, or of a part of it."""
+    return _steps(path)[: len(_steps(whole))] == _steps(whole)
+
+
+def _steps(path: str) -> list[str]:
+    return [index or name for index, name in _STEP.findall(path)]
+
+
+def _remove(body: JsonObject, steps: list[str]) -> None:
+    """The last field on the way that is not an item of a list goes."""
+    value: Any = body
+    last: tuple[JsonObject, str] | None = None
+    for step in steps:
+        if isinstance(value, dict) and step in value:
+            last, value = (value, step), value[step]
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            # It is not there as a whole: nothing above it is wrong for that.
+            return
+    if last is not None:
+        del last[0][last[1]]

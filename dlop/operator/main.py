@@ -19,7 +19,7 @@ import yaml
 from dlop.api.spec import SpecError
 from dlop.api.types import KUBECTL_DELIVERY_IMAGE, Accelerator, Options
 from dlop.frameworks.fioravanzo.accelerators import read_accelerators
-from dlop.frameworks.kubeflow.go_template import fill_in
+from dlop.frameworks.kubeflow.pytorch_init import fill_in
 from dlop.frameworks.registry import Registry, RegistryError, load_registry
 from dlop.kube.errors import ConfigurationError
 from dlop.kube.http.transport import HttpTransport, connect

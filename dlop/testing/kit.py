@@ -41,10 +41,10 @@ from dlop.kube.errors import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.faulty_transport import Write
 from dlop.testing.kubelet import Kubelet
-from dlop.testing.loop_clock import DEFAULT_START, LoopClock
 from dlop.testing.observed_job import JobView
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.script import Script
+from dlop.testing.virtual_time import DEFAULT_START, LoopClock
 
 A_DAY = 86_400.0
 OUTSIDE = Settings.model_validate({"leader_election": False, "bind_address": "off"})

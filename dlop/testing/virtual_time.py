@@ -6,6 +6,8 @@ can ever happen again: that is a `Deadlock`, raised at once. Sockets and threads
     @virtual_time
     async def test_a_day_passes() -> None:
         await asyncio.sleep(86_400)
+
+The wall clock of a test: it goes with the event loop, so that virtual time moves it too.
 """
 
 from __future__ import annotations
@@ -84,3 +86,19 @@ def virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
         return run(test(*args, **kwargs))
 
     return run_to_the_end
+
+
+DEFAULT_START = 1_750_000_000.0
+"""When tests begin, in seconds since the epoch."""
+
+
+class LoopClock:
+    """Seconds since the epoch, counted by the running event loop."""
+
+    def __init__(self, *, start: float = DEFAULT_START) -> None:
+        """`start` is the moment that the clock shows first."""
+        self._offset = start - asyncio.get_running_loop().time()
+
+    def __call__(self) -> float:
+        """The moment now."""
+        return self._offset + asyncio.get_running_loop().time()

@@ -26,9 +26,9 @@ from dlop.kube.resources import EVENTS, NAMESPACES, PODS, SERVICES, Resource
 from dlop.kube.transport import Transport
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
-from dlop.testing.loop_clock import LoopClock
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.script import Script
+from dlop.testing.virtual_time import LoopClock
 
 Clock = Callable[[], float]
 QUIET_SECONDS = 3.0

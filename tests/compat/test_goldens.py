@@ -16,8 +16,7 @@ from real_cluster import RealCluster
 
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.http.transport import connect
-from dlop.testing.loop_clock import LoopClock
-from dlop.testing.virtual_time import run
+from dlop.testing.virtual_time import LoopClock, run
 from tests.compat.golden_differences import ALLOWED, allowed_for
 from tests.compat.golden_judge import Report
 from tests.compat.golden_kinds import kind_of

@@ -32,10 +32,9 @@ from dlop.kube.resources import NAMESPACES, PODS
 from dlop.kube.transport import Transport
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
-from dlop.testing.loop_clock import LoopClock
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.script import Script
-from dlop.testing.virtual_time import virtual_time
+from dlop.testing.virtual_time import LoopClock, virtual_time
 from tests.compat.kubeflow_jobs import env, job, mpi_job
 from tests.compat.kubeflow_manifests import KINDS
 

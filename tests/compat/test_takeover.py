@@ -27,11 +27,10 @@ from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, R
 from dlop.kube.transport import Transport
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
-from dlop.testing.loop_clock import LoopClock
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.pod_steps import Step
 from dlop.testing.script import Script
-from dlop.testing.virtual_time import virtual_time
+from dlop.testing.virtual_time import LoopClock, virtual_time
 from tests.compat.golden_kubelet import Ended
 from tests.compat.kubeflow_jobs import mpi_job
 from tests.compat.old_operator import ALL_KINDS, LONG_AGO, LeftJob, belongings, leave, moments, objects_while_running

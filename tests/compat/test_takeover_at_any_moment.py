@@ -11,8 +11,7 @@ from datetime import datetime
 import pytest
 
 from dlop.embedded.cluster import EmbeddedCluster
-from dlop.testing.loop_clock import LoopClock
-from dlop.testing.virtual_time import run
+from dlop.testing.virtual_time import LoopClock, run
 from tests.compat.golden_judge import Report
 from tests.compat.golden_kinds import kind_of
 from tests.compat.golden_player import go_on

@@ -13,10 +13,9 @@ from dlop.kube.client import Client
 from dlop.kube.errors import JsonObject, NotFoundError
 from dlop.kube.resources import PODS
 from dlop.testing.kubelet import Kubelet
-from dlop.testing.loop_clock import LoopClock
 from dlop.testing.pod_steps import Exit
 from dlop.testing.script import Script
-from dlop.testing.virtual_time import virtual_time
+from dlop.testing.virtual_time import LoopClock, virtual_time
 
 
 def pod(name: str, *, restart_policy: str = "Never") -> JsonObject:

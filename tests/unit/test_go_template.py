@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlop.frameworks.kubeflow.go_template import TemplateError, fill_in
+from dlop.frameworks.kubeflow.pytorch_init import TemplateError, fill_in
 
 TEMPLATE = """
 - name: wait

@@ -12,9 +12,67 @@ from typing import Any
 
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType, bad_request, invalid_options
 from dlop.embedded.apiserver.request_info import Asked, Verb
-from dlop.embedded.apiserver.rest.list import EXACT, NOT_OLDER_THAN
 from dlop.embedded.apiserver.selectors import EVERYTHING, Selector, parse_selector
 from dlop.kube.errors import JsonObject
+
+EXACT = "Exact"
+NOT_OLDER_THAN = "NotOlderThan"
+
+
+class FieldValidation(StrEnum):
+    """What happens to fields that the type does not have. They are dropped in any case, unless the request is refused."""
+
+    IGNORE = "Ignore"
+    WARN = "Warn"
+    STRICT = "Strict"
+
+
+class Propagation(StrEnum):
+    """What a delete does to the objects that the deleted one owns."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+def _unheard(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """For create, update and patch."""
+
+    dry_run: bool = False
+    field_validation: FieldValidation = FieldValidation.IGNORE
+    duplicate_fields: tuple[str, ...] = ()
+    """The fields that the body names twice: the last one counts, and the others are reported like unknown ones."""
+    warn: Callable[[str], None] = _unheard
+    """Told of everything that goes into the answer's `Warning` headers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """For delete and deletecollection."""
+
+    dry_run: bool = False
+    uid: str | None = None
+    resource_version: str | None = None
+    grace_seconds: int | None = None
+    propagation: Propagation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """For list, and for what deletecollection and watch begin with."""
+
+    selector: Selector = field(default=EVERYTHING)
+    limit: int = 0
+    """How many objects at most; 0 means all of them."""
+    continue_token: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+
 
 _WRITE_KINDS = {Verb.CREATE: "CreateOptions", Verb.UPDATE: "UpdateOptions", Verb.PATCH: "PatchOptions"}
 
@@ -208,58 +266,3 @@ def _unsupported(field: str, value: Any, supported: list[str]) -> FieldError:
 
 def _forbidden(field: str, detail: str) -> FieldError:
     return FieldError(FieldErrorType.FORBIDDEN, field, detail)
-
-
-class FieldValidation(StrEnum):
-    """What happens to fields that the type does not have. They are dropped in any case, unless the request is refused."""
-
-    IGNORE = "Ignore"
-    WARN = "Warn"
-    STRICT = "Strict"
-
-
-class Propagation(StrEnum):
-    """What a delete does to the objects that the deleted one owns."""
-
-    BACKGROUND = "Background"
-    FOREGROUND = "Foreground"
-    ORPHAN = "Orphan"
-
-
-def _unheard(_: str) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions:
-    """For create, update and patch."""
-
-    dry_run: bool = False
-    field_validation: FieldValidation = FieldValidation.IGNORE
-    duplicate_fields: tuple[str, ...] = ()
-    """The fields that the body names twice: the last one counts, and the others are reported like unknown ones."""
-    warn: Callable[[str], None] = _unheard
-    """Told of everything that goes into the answer's `Warning` headers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOptions:
-    """For delete and deletecollection."""
-
-    dry_run: bool = False
-    uid: str | None = None
-    resource_version: str | None = None
-    grace_seconds: int | None = None
-    propagation: Propagation | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOptions:
-    """For list, and for what deletecollection and watch begin with."""
-
-    selector: Selector = field(default=EVERYTHING)
-    limit: int = 0
-    """How many objects at most; 0 means all of them."""
-    continue_token: str = ""
-    resource_version: str = ""
-    resource_version_match: str = ""

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from dlop.console.describe_page import WARNING
 from dlop.console.duration import between, read_seconds, short
-from dlop.console.job_tables import duration
 from dlop.console.log_output import LogOutput
 from dlop.console.output import Screen
-from dlop.console.tables import Table, plain_lines
+from dlop.console.tables import Table, duration, plain_lines
 from dlop.jobs.log_lines import LogLine
 from tests.unit.console.test_job_progress import view
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dlop import Field, JobSpec
-from dlop.api.spec_cache import Reading, Readings
+from dlop.api.job_resource import Reading, Readings
 from tests.unit.job.jobs import PairJob, make, pair_spec
 
 READING = Reading({}, JobSpec(roles=()), ())

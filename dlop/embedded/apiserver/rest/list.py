@@ -15,14 +15,12 @@ from typing import Protocol
 import msgspec
 
 from dlop.embedded.apiserver.api_errors import bad_request, expired, version_too_large
-from dlop.embedded.apiserver.query_options import ListOptions
+from dlop.embedded.apiserver.query_options import EXACT, ListOptions
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.rest.update import served
 from dlop.embedded.apiserver.store import Change, CompactedError, Key, Stored
 from dlop.kube.errors import GoneError
 
-EXACT = "Exact"
-NOT_OLDER_THAN = "NotOlderThan"
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105
 # Stands in a token for "whatever version there is by then".
 _ANY_VERSION = -1
