@@ -1,5 +1,6 @@
 """dlop runs distributed deep-learning jobs on Kubernetes. A new framework is one class: extend `DLJob`."""
 
+from dlop.api.child_objects import Creation
 from dlop.api.fields import Field
 from dlop.api.phase import Outcome, Phase, Verdict
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
@@ -7,7 +8,6 @@ from dlop.api.record import LastFailure
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RestartPolicy, RestartScope, RoleSpec, RunPolicy, SpecError
 from dlop.api.types import Accelerator, ContainerProperties, DeclarationError, JobType, Options, ReplicaType, Rights
 from dlop.job import DLJob
-from dlop.reconcile.plan import Creation
 from dlop.replica import Replica
 
 __all__ = [

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dlop.api.cached_property import lazy
+from dlop.api.child_objects import Creation
 from dlop.api.constants import JOB_NAME_LABEL, MANAGER, REPLICA_INDEX_LABEL, REPLICA_TYPE_LABEL, Reason, way_to_rights
 from dlop.api.defaults import default_columns, default_scale_paths, default_spec_model
 from dlop.api.fields import Field
@@ -27,9 +28,9 @@ from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
 from dlop.api.record import Blocked, LastFailure, describe_failure
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RestartPolicy, RestartScope, RoleSpec
 from dlop.api.types import ContainerProperties, JobType, Options, ReplicaType, Rights, check_declaration
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 from dlop.policies.conditions import (
     end_in_conditions,
     phase_in_conditions,
@@ -38,7 +39,7 @@ from dlop.policies.conditions import (
     write_replica_statuses,
     write_times,
 )
-from dlop.reconcile.plan import Creation, Plan
+from dlop.reconcile.plan import Plan
 from dlop.reconcile.snapshot import Snapshot
 from dlop.replica import Replica
 

@@ -17,8 +17,8 @@ from dlop.api.progress import ReplicaProgress, ReplicaState
 from dlop.api.spec import RoleSpec
 from dlop.api.template_hash import stamped
 from dlop.api.types import ContainerProperties, JobType
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta, Pod
+from dlop.kube.types import JsonObject
 
 
 class Renderer(Protocol):

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from dlop.api.ratcheting import lenient
 from dlop.api.schema import ANYTHING, OPEN_OBJECT, SchemaError, structural
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 SIZE_LIMIT_BYTES = 100_000
 """Above 262,144 bytes the annotation of a plain `kubectl apply` is refused; this leaves room, and keeps the server's schemas small."""

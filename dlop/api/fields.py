@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from dlop.api.spec import Problem, SpecError
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

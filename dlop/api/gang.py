@@ -17,9 +17,9 @@ from typing import Any
 from dlop.api.constants import GROUP_ANNOTATION, GROUP_LABEL, TASK_ANNOTATION
 from dlop.api.pod_resources import Requests, amounts, requests_of, times, total
 from dlop.api.spec import JobSpec, RoleSpec, SchedulingPolicy
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
 from dlop.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS, Resource
+from dlop.kube.types import JsonObject
 
 VOLCANO = "volcano"
 POD_GROUPS = (VOLCANO_POD_GROUPS, SCHEDULER_PLUGINS_POD_GROUPS)

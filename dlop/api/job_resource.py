@@ -21,8 +21,45 @@ from dlop.api.defaults import problems_by_model
 from dlop.api.fields import Field
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, SpecError
 from dlop.api.types import Options
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, ObjectMeta
+from dlop.kube.types import JsonObject
+
+MOST_KEPT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One spec: as plain data, as its kind understands it, and what is wrong with it. Shared: never to be changed."""
+
+    raw: Any
+    spec: JobSpec
+    problems: tuple[Problem, ...]
+
+
+class Readings:
+    """Readings by kind and spec."""
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._most = most
+        self._kept: OrderedDict[tuple[type[Any], bytes], Reading] = OrderedDict()
+
+    def get(self, kind: type[Any], spec: bytes) -> Reading | None:
+        """The reading of a spec, if it is still known."""
+        found = self._kept.get((kind, spec))
+        if found is not None:
+            self._kept.move_to_end((kind, spec))
+        return found
+
+    def keep(self, kind: type[Any], spec: bytes, reading: Reading) -> Reading:
+        """Keep a reading, and give it back."""
+        self._kept[kind, spec] = reading
+        if len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+        return reading
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
 
 _readings = Readings()
 
@@ -129,40 +166,3 @@ class StoredJob(ABC):
 
 def _hides_what_becomes_of_pods(problem: Problem) -> bool:
     return problem.path in ("spec", "spec.runPolicy") or problem.path.endswith(".cleanPodPolicy")
-
-
-MOST_KEPT = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One spec: as plain data, as its kind understands it, and what is wrong with it. Shared: never to be changed."""
-
-    raw: Any
-    spec: JobSpec
-    problems: tuple[Problem, ...]
-
-
-class Readings:
-    """Readings by kind and spec."""
-
-    def __init__(self, most: int = MOST_KEPT) -> None:
-        self._most = most
-        self._kept: OrderedDict[tuple[type[Any], bytes], Reading] = OrderedDict()
-
-    def get(self, kind: type[Any], spec: bytes) -> Reading | None:
-        """The reading of a spec, if it is still known."""
-        found = self._kept.get((kind, spec))
-        if found is not None:
-            self._kept.move_to_end((kind, spec))
-        return found
-
-    def keep(self, kind: type[Any], spec: bytes, reading: Reading) -> Reading:
-        """Keep a reading, and give it back."""
-        self._kept[kind, spec] = reading
-        if len(self._kept) > self._most:
-            self._kept.popitem(last=False)
-        return reading
-
-    def __len__(self) -> int:
-        return len(self._kept)

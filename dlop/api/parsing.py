@@ -11,7 +11,7 @@ from dlop.api.fields import Field
 from dlop.api.pod_resources import amounts
 from dlop.api.spec import CleanPodPolicy, RestartPolicy, RestartScope, RoleSpec, RunPolicy, SchedulingPolicy
 from dlop.api.types import ContainerProperties, ReplicaType
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 MOST_REPLICAS = 10_000
 """Of one role. A slip of the finger must not fill the operator's memory."""

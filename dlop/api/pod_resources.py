@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.quantity import Quantity, quantity
+from dlop.kube.types import JsonObject
 
 Requests = dict[str, Quantity]
 """How much of each resource."""

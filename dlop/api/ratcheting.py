@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _RULES = "x-kubernetes-validations"
 _SELF = re.compile(r"\bself\b")

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 # Six digits: no job has a million replicas, and a status that somebody has written by hand must not fill the memory.
 _RANGES = re.compile(r"(\d{1,6}(-\d{1,6})?)(,\d{1,6}(-\d{1,6})?)*")

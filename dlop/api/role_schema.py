@@ -13,7 +13,7 @@ from pydantic import Field, create_model
 
 from dlop.api.schema import rule, with_rules
 from dlop.api.spec_models import ApiModel, ReplicaModel, RunPolicyModel
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 REPLICA_SPECS = "replicaSpecs"
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 ANYTHING: JsonObject = {"x-kubernetes-preserve-unknown-fields": True}
 OPEN_OBJECT: JsonObject = {"type": "object", **ANYTHING}

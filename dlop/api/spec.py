@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 class RestartPolicy(StrEnum):

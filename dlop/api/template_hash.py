@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, RENDERED_ANNOTATION
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 # The same spec may come with its fields in another order.
 _encoder = msgspec.json.Encoder(order="deterministic")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dlop.deploy.permission_sets import KindWithOptionalRights
     from dlop.frameworks.registry import Registry
     from dlop.kube.client import Client
-    from dlop.kube.errors import JsonObject
+    from dlop.kube.types import JsonObject
 
 Result = TypeVar("Result")
 

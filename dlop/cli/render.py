@@ -12,7 +12,7 @@ from dlop.cli.errors import CommandError
 if TYPE_CHECKING:
     from dlop.frameworks.registry import Registry
     from dlop.jobs.manifest_files import Document
-    from dlop.kube.errors import JsonObject
+    from dlop.kube.types import JsonObject
 
 
 def parser() -> Parser:

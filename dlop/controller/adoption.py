@@ -7,8 +7,9 @@ import structlog
 from dlop.controller.snapshot_builder import Orphan
 from dlop.controller.writer import Writer
 from dlop.kube.client import PatchType
-from dlop.kube.errors import ConflictError, JsonObject, NotFoundError
+from dlop.kube.errors import ConflictError, NotFoundError
 from dlop.kube.objects import CustomObject
+from dlop.kube.types import JsonObject
 
 log = structlog.get_logger(__name__)
 

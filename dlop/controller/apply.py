@@ -17,17 +17,18 @@ from typing import TypeVar
 
 import structlog
 
+from dlop.api.child_objects import Creation
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, Reason
 from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.job_state import Memories
-from dlop.controller.kinds import ManagedJob
 from dlop.controller.slow_start import AT_FIRST, slowly_at_first
 from dlop.controller.writer import Result, Writer, Written
+from dlop.job import DLJob
 from dlop.kube.client import Propagation
 from dlop.kube.errors import AmbiguousWriteError, InvalidError, KubeError, NotFoundError, OutdatedError, StatusError
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.resources import Resource
-from dlop.reconcile.plan import Change, Creation, Deletion, Plan
+from dlop.reconcile.plan import Change, Deletion, Plan
 from dlop.reconcile.snapshot import Refusal
 
 log = structlog.get_logger(__name__)
@@ -81,7 +82,7 @@ class Applier:
     """Carries out the plan of one job."""
 
     writer: Writer
-    job: ManagedJob
+    job: DLJob
     memories: Memories
     events: EventRecorder
     parallel: int

@@ -19,10 +19,11 @@ from dlop.controller.apply import Applied, Applier, Next
 from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.informer_set import Scope
 from dlop.controller.job_state import Memories
-from dlop.controller.kinds import JobKey, Kind, Kinds, ManagedJob
+from dlop.controller.kinds import JobKey, Kind, Kinds
 from dlop.controller.metrics import ControlMetrics, note_deletion, note_milestones
 from dlop.controller.snapshot_builder import gather
 from dlop.controller.writer import Writer
+from dlop.job import DLJob
 from dlop.kube.client import Client
 from dlop.kube.errors import ConflictError, KubeError, NotFoundError, NotLeaderError
 from dlop.kube.expectations import Expectations
@@ -218,7 +219,7 @@ class Controller:
         found = None if scope is None else scope.job(key.resource, namespace=key.namespace, name=key.name)
         return scope, kind, found
 
-    def _after(self, key: JobKey, job: ManagedJob, snapshot: Snapshot, plan: Plan, applied: Applied, now: float) -> str:
+    def _after(self, key: JobKey, job: DLJob, snapshot: Snapshot, plan: Plan, applied: Applied, now: float) -> str:
         around, queue = self._around, self._around.queue
         if applied.next is Next.AFTER_A_WHILE:
             log.info("something could not be done; it is tried again", error=str(applied.error))
@@ -251,13 +252,13 @@ class Controller:
         else:
             self._around.memories.of(uid, key).has_news = True
 
-    def _forget_if_ended(self, job: ManagedJob) -> None:
+    def _forget_if_ended(self, job: DLJob) -> None:
         phase = job.phase_in(job.stored_status)
         if phase is not None and phase.is_end and self._around.expectations.are_met(job.metadata.uid):
             self._around.memories.forget(job.metadata.uid)
 
 
-def _can_be_put_off(job: ManagedJob, snapshot: Snapshot, plan: Plan) -> bool:
+def _can_be_put_off(job: DLJob, snapshot: Snapshot, plan: Plan) -> bool:
     """Whether the status only tells that a job has begun: others may go first, and a later one may tell it with what follows.
 
     Of a job that had pods already, a status may be the only witness of what has become of them.

@@ -18,10 +18,11 @@ import structlog
 from dlop.api.constants import MANAGER
 from dlop.controller.kinds import JobKey
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject, KubeError, NotFoundError, NotLeaderError
+from dlop.kube.errors import KubeError, NotFoundError, NotLeaderError
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import EVENTS
 from dlop.kube.timestamps import to_the_microsecond
+from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import Event
 
 log = structlog.get_logger(__name__)

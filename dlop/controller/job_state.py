@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from dlop.controller.kinds import JobKey
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 from dlop.reconcile.snapshot import Refusal
 
 _FIRST_PAUSE_SECONDS = 1.0

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from dlop.api.phase import Job
+from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, OwnerReference
 from dlop.kube.resources import Resource
-from dlop.reconcile.plan import Plan
-from dlop.reconcile.snapshot import Snapshot
-
-
-class ManagedJob(Job, Protocol):
-    """One job in one pass."""
-
-    def reconcile(self, snapshot: Snapshot, now: float) -> Plan:
-        """What to do for it now. Pure."""
-        ...
 
 
 class JobKey(NamedTuple):
@@ -39,7 +29,7 @@ class Kind:
     """One kind of job."""
 
     resource: Resource
-    make_job: Callable[[CustomObject], ManagedJob]
+    make_job: Callable[[CustomObject], DLJob]
     """Makes a job of what the cache holds. Never fails because of what a user wrote."""
     other_resources: tuple[Resource, ...] = ()
     """What its jobs own besides pods and services. Such objects bear the label JOB_UID_LABEL, by which they are watched."""

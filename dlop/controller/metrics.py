@@ -14,10 +14,11 @@ from prometheus_client.registry import Collector
 from dlop.api.phase import Phase
 from dlop.api.spec import SpecError
 from dlop.controller.job_state import Memories
-from dlop.controller.kinds import JobKey, ManagedJob
-from dlop.kube.errors import JsonObject
+from dlop.controller.kinds import JobKey
+from dlop.job import DLJob
 from dlop.kube.metrics import Tally
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import Plan
 from dlop.reconcile.snapshot import Snapshot
 
@@ -153,7 +154,7 @@ _GROWING = {"restarts": "restarted", "disruptions": "disrupted"}
 
 
 def note_milestones(
-    metrics: ControlMetrics, memories: Memories, *, key: JobKey, job: ManagedJob, snapshot: Snapshot, plan: Plan, now: float
+    metrics: ControlMetrics, memories: Memories, *, key: JobKey, job: DLJob, snapshot: Snapshot, plan: Plan, now: float
 ) -> None:
     """Count what the status tells for the first time, as it was just written, or as a write has left it whose answer was lost."""
     counted, current = _last_counted(memories, job), plan.status if plan.status is not None else job.stored_status
@@ -183,13 +184,13 @@ def _restarted_in_place(before: JsonObject, after: JsonObject) -> int:
     return sum(max(0, count - known.get(uid, 0)) for uid, count in _counts(after, "counted").items())
 
 
-def note_deletion(metrics: ControlMetrics, resource: Resource, job: ManagedJob) -> None:
+def note_deletion(metrics: ControlMetrics, resource: Resource, job: DLJob) -> None:
     """Count a job that is gone, if it was counted when it came."""
     if not job.managed_elsewhere and job.phase_in(job.stored_status) is not None:
         metrics.job("deleted", resource, job.metadata.namespace)
 
 
-def _last_counted(memories: Memories, job: ManagedJob) -> JsonObject:
+def _last_counted(memories: Memories, job: DLJob) -> JsonObject:
     """The status up to which everything is counted."""
     memory = memories.find(job.metadata.uid)
     if memory is None or memory.uncounted is None:
@@ -199,7 +200,7 @@ def _last_counted(memories: Memories, job: ManagedJob) -> JsonObject:
 
 
 def _note_start(
-    metrics: ControlMetrics, memories: Memories, *, key: JobKey, job: ManagedJob, snapshot: Snapshot, started: bool, now: float
+    metrics: ControlMetrics, memories: Memories, *, key: JobKey, job: DLJob, snapshot: Snapshot, started: bool, now: float
 ) -> None:
     """A job that ran before this process came is not measured: nobody saw when."""
     created = job.metadata.creation_timestamp
@@ -215,7 +216,7 @@ def _note_start(
         metrics.all_pods_run(key.resource, seconds=seconds)
 
 
-def _all_run(job: ManagedJob, snapshot: Snapshot) -> bool:
+def _all_run(job: DLJob, snapshot: Snapshot) -> bool:
     try:
         wanted = sum(role.replicas for role in job.spec.roles)
     except SpecError:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from dlop.api.child_objects import Creation
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.controller.informer_set import Scope
 from dlop.controller.kinds import JobKey
@@ -26,7 +27,6 @@ from dlop.kube.errors import (
     ConflictError,
     ForbiddenError,
     InvalidError,
-    JsonObject,
     KubeError,
     NotFoundError,
     RequestTooLargeError,
@@ -34,7 +34,8 @@ from dlop.kube.errors import (
 from dlop.kube.expectations import Child, Expectations
 from dlop.kube.objects import ObjectMeta, PartialObject, reader
 from dlop.kube.resources import PODS, SERVICES, Resource
-from dlop.reconcile.plan import Change, Creation, Deletion
+from dlop.kube.types import JsonObject
+from dlop.reconcile.plan import Change, Deletion
 
 log = structlog.get_logger(__name__)
 

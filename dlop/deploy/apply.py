@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from dlop.kube.client import Client, Propagation
-from dlop.kube.errors import AlreadyExistsError, JsonObject, KubeError, NotFoundError
+from dlop.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from dlop.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -22,6 +22,7 @@ from dlop.kube.resources import (
     SERVICES,
     Resource,
 )
+from dlop.kube.types import JsonObject
 from dlop.kube.watch import EventType
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dlop.api.constants import MANAGER
 from dlop.deploy.rbac import Account
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 DEFAULT_NAMESPACE = "dlop-system"
 DEFAULT_IMAGE = "dlop:latest"

@@ -9,7 +9,7 @@ from dlop.api.crd import Kind
 from dlop.deploy import deployment, rbac
 from dlop.deploy.deployment import Deployed
 from dlop.deploy.permission_sets import KindWithOptionalRights, rights_named
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 class InstalledKind(Kind, rbac.KindWithRights, KindWithOptionalRights, Protocol):

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from dlop.api.constants import GANG_RIGHTS
 from dlop.api.types import Rights
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _POD_GROUPS: JsonObject = {
     "apiGroups": ["scheduling.volcano.sh", "scheduling.x-k8s.io"],

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from dlop.api.constants import MANAGER
 from dlop.api.crd import TypeNames
 from dlop.api.types import Rights
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 RBAC = "rbac.authorization.k8s.io"
 

@@ -33,8 +33,8 @@ from dlop.embedded.apiserver.transports.http import Front, serve
 from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
 from dlop.embedded.certificates import make_certificates
 from dlop.kube.client import Client, Limits
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NAMESPACES
+from dlop.kube.types import JsonObject
 from dlop.testing.stale_view import LaggingView
 
 DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")

@@ -8,9 +8,9 @@ from datetime import datetime
 import msgspec
 
 from dlop.jobs.lookup import FoundJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.timestamps import read, to_the_microsecond, written
+from dlop.kube.types import JsonObject
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):

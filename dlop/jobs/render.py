@@ -16,8 +16,8 @@ from dlop.api.spec import SpecError
 from dlop.api.types import Options
 from dlop.frameworks.registry import Registry, RegistryError
 from dlop.job import DLJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, ObjectMeta
+from dlop.kube.types import JsonObject
 
 NO_UID = "00000000-0000-0000-0000-000000000000"
 NO_SUFFIX = "xxxxx"

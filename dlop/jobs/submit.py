@@ -21,8 +21,9 @@ from dlop.jobs.lookup import FoundJob
 from dlop.jobs.manifest_files import Document
 from dlop.jobs.render import RenderError, job_of
 from dlop.kube.client import Client
-from dlop.kube.errors import AlreadyExistsError, BadRequestError, InvalidError, JsonObject, NotFoundError, StatusError
+from dlop.kube.errors import AlreadyExistsError, BadRequestError, InvalidError, NotFoundError, StatusError
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 _UNKNOWN_FIELD = re.compile(r'(unknown|duplicate) field "([^"]+)"')
 

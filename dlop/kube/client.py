@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from dlop.kube import json_depth
-from dlop.kube.errors import AmbiguousWriteError, JsonObject, TransportError, UnauthorizedError, error_from_response
+from dlop.kube.errors import AmbiguousWriteError, TransportError, UnauthorizedError, error_from_response
 from dlop.kube.request_pipeline import Calls, Limits, refused_again
 from dlop.kube.resources import Resource
 from dlop.kube.transport import JSON, Request, Response, StreamResponse, Transport
+from dlop.kube.types import JsonObject
 from dlop.kube.watch import WatchEvent, read_events
 
 __all__ = ["FIELD_MANAGER", "Body", "Client", "Limits", "Page", "PatchType", "Propagation"]

@@ -21,8 +21,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-JsonObject = dict[str, Any]
-
 
 class KubeError(Exception):
     """Anything that went wrong between this process and the API server."""

@@ -25,10 +25,11 @@ from typing import TypeVar
 import structlog
 
 from dlop.kube.client import Client, Limits
-from dlop.kube.errors import JsonObject, KubeError, NotFoundError
+from dlop.kube.errors import KubeError, NotFoundError
 from dlop.kube.lease import LeaseRecord, LeaseWriter, MalformedLeaseError
 from dlop.kube.resources import LEASES
 from dlop.kube.transport import Transport
+from dlop.kube.types import JsonObject
 from dlop.kube.watch import EventType
 
 log = structlog.get_logger(__name__)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import LEASES
 from dlop.kube.timestamps import to_the_microsecond
+from dlop.kube.types import JsonObject
 
 
 class MalformedLeaseError(Exception):

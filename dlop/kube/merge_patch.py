@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 def merge_patch(old: JsonObject, new: JsonObject) -> JsonObject:

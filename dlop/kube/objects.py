@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.interning import Shared
+from dlop.kube.types import JsonObject
 
 Buffer = bytes | msgspec.Raw
 

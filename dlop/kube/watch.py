@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from dlop.kube import json_depth
-from dlop.kube.errors import JsonObject, KubeError, TransportError, error_from_status
+from dlop.kube.errors import KubeError, TransportError, error_from_status
+from dlop.kube.types import JsonObject
 
 # An object may not be larger than etcd's limit of a few MB, but a line also carries managedFields and escapes.
 MAX_LINE_BYTES = 64 * 1024 * 1024

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dlop.jobs.submit import complaints
-from dlop.kube.errors import JsonObject, NotFoundError, StatusError
+from dlop.kube.errors import NotFoundError, StatusError
+from dlop.kube.types import JsonObject
 
 # How a server says that it cannot read a field. It names the path without indexes.
 _UNREAD = re.compile(r"cannot unmarshal (?P<given>\w+) into Go struct field (?P<struct>\w*)\.(?P<path>[\w.]+) of type (?P<type>\S+)")

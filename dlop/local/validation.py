@@ -29,8 +29,9 @@ from dlop.jobs.manifest_files import Document
 from dlop.jobs.render import RenderError, job_of
 from dlop.jobs.submit import mistakes_in
 from dlop.kube.client import Client
-from dlop.kube.errors import BadRequestError, JsonObject, StatusError
+from dlop.kube.errors import BadRequestError, StatusError
 from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.kube.types import JsonObject
 from dlop.local.status_errors import Complaint, read_refusal
 
 _MOST_QUESTIONS = 20

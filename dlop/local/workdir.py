@@ -17,7 +17,7 @@ from typing import Self, TextIO
 
 import msgspec
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _LOCK = "lock"
 _OURS = ("kubeconfig", "dlop.log", "node")

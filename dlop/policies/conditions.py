@@ -23,8 +23,8 @@ from dlop.api.constants import Reason
 from dlop.api.phase import Outcome, Phase
 from dlop.api.progress import ReplicaState, RoleProgress
 from dlop.api.record import Blocked
-from dlop.kube.errors import JsonObject
 from dlop.kube.timestamps import written
+from dlop.kube.types import JsonObject
 
 BLOCKED = "Blocked"
 _TYPES = {Phase.INVALID: "Failed"}

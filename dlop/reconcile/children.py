@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from dlop.api.child_objects import Creation
 from dlop.api.constants import RENDERED_ANNOTATION
 from dlop.api.progress import Progress
 from dlop.api.template_hash import read_stamp, stamped_object
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
+from dlop.kube.types import JsonObject
 from dlop.reconcile.context import Case
-from dlop.reconcile.plan import Change, Creation
+from dlop.reconcile.plan import Change
 
 
 def as_of_now(case: Case, progress: Progress, creations: Iterable[Creation]) -> tuple[Creation, ...]:

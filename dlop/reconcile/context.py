@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dlop.api.cached_property import lazy
+from dlop.api.child_objects import Creation
 from dlop.api.gang import POD_GROUPS
-from dlop.api.phase import Job, Phase
+from dlop.api.phase import Phase
 from dlop.api.record import Record, indexes_of, record_in
 from dlop.api.spec import JobSpec, RestartScope, RoleSpec, RunPolicy
 from dlop.kube.objects import Pod, PodGroup
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.timestamps import read
-from dlop.reconcile.plan import Creation
 from dlop.reconcile.pod_state import attempt_of, by_replica
 from dlop.reconcile.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from dlop.job import DLJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class ReplicaId:
 class Case:
     """One job in one pass."""
 
-    job: Job
+    job: DLJob
     spec: JobSpec
     snapshot: Snapshot
     stored: Stored
@@ -193,7 +197,7 @@ class Case:
         return missed
 
 
-def stored_state(job: Job) -> Stored:
+def stored_state(job: DLJob) -> Stored:
     """What the stored status of a job tells."""
     status = job.stored_status
     record = record_in(status)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container
 from dataclasses import dataclass, replace
 
+from dlop.api.child_objects import Creation
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.kube.resources import PODS, SERVICES
 from dlop.reconcile.backoff import unit_of
@@ -18,7 +19,7 @@ from dlop.reconcile.context import Case
 from dlop.reconcile.gang.admission import is_held
 from dlop.reconcile.gang.podgroup import group_to_create
 from dlop.reconcile.observe import Account
-from dlop.reconcile.plan import Creation, Deletion
+from dlop.reconcile.plan import Deletion
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from dlop.api.constants import RENDERED_ANNOTATION
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.spec import RoleSpec
 from dlop.api.template_hash import read_stamp
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod, Service
+from dlop.kube.types import JsonObject
 from dlop.reconcile.context import Case
 from dlop.reconcile.pod_state import has_begun
 

@@ -8,8 +8,10 @@ has come to its end     nothing: it is cleaned up as far as its spec can be read
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dlop.api.constants import Reason
-from dlop.api.phase import Job, Phase
+from dlop.api.phase import Phase
 from dlop.api.record import Blocked
 from dlop.api.spec import SpecError
 from dlop.kube.timestamps import written
@@ -20,8 +22,11 @@ from dlop.reconcile.plan import Event, EventType, Plan
 from dlop.reconcile.snapshot import Snapshot
 from dlop.reconcile.status import changed_status, refusal_of, status_with_block
 
+if TYPE_CHECKING:
+    from dlop.job import DLJob
 
-def refuse(job: Job, snapshot: Snapshot, stored: Stored, error: SpecError, *, now: float) -> Plan:
+
+def refuse(job: DLJob, snapshot: Snapshot, stored: Stored, error: SpecError, *, now: float) -> Plan:
     """What is to be done about a job with such a spec."""
     if stored.phase is None or stored.phase is Phase.INVALID:
         return _never_run(job, stored, error, now=now)
@@ -31,13 +36,13 @@ def refuse(job: Job, snapshot: Snapshot, stored: Stored, error: SpecError, *, no
     return _leave(job, stored, error, phase=stored.phase, now=now)
 
 
-def _never_run(job: Job, stored: Stored, error: SpecError, *, now: float) -> Plan:
+def _never_run(job: DLJob, stored: Stored, error: SpecError, *, now: float) -> Plan:
     outcome = refusal_of(job, stored, message=str(error), now=now)
     status = changed_status(job, outcome)
     return Plan() if status is None else Plan(status=status, events=tuple(events.of_phase(stored.phase, outcome)))
 
 
-def _leave(job: Job, stored: Stored, error: SpecError, *, phase: Phase, now: float) -> Plan:
+def _leave(job: DLJob, stored: Stored, error: SpecError, *, phase: Phase, now: float) -> Plan:
     """Who has mended one mistake and made another must not read of the first."""
     before, message = stored.record.blocked, str(error)
     if before is not None and (before.reason, before.message) == (Reason.INVALID_SPEC, message):

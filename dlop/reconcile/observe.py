@@ -17,9 +17,9 @@ from dlop.api.constants import Reason
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.record import LastFailure, Record, plain
 from dlop.api.spec import RestartScope
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
 from dlop.kube.timestamps import written
+from dlop.kube.types import JsonObject
 from dlop.reconcile.context import Case, ReplicaId
 from dlop.reconcile.pod_state import Sight, failure_of, look_at, own_failure_of, restarts_of
 from dlop.reconcile.record_builder import Ledger

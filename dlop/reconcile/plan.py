@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dlop.kube.errors import JsonObject
+from dlop.api.child_objects import Creation
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 
 class EventType(StrEnum):
@@ -14,22 +15,6 @@ class EventType(StrEnum):
 
     NORMAL = "Normal"
     WARNING = "Warning"
-
-
-@dataclass(frozen=True, slots=True)
-class Creation:
-    """An object to create. Its body is complete."""
-
-    resource: Resource
-    body: JsonObject
-    is_shareable: bool = False
-    """Whether somebody else's object of this name will do as well: it is then used, and left as it is."""
-
-    @property
-    def name(self) -> str:
-        """The name of the object."""
-        name: str = self.body["metadata"]["name"]
-        return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dlop.api.phase import Job, Phase, Verdict
+from typing import TYPE_CHECKING
+
+from dlop.api.phase import Phase, Verdict
 from dlop.api.record import Blocked, Record
 from dlop.api.spec import SpecError
 from dlop.kube.timestamps import earliest
@@ -35,8 +37,11 @@ from dlop.reconcile.snapshot import Snapshot
 from dlop.reconcile.status import changed_status, end_of, outcome_of, phase_of, resizing_of, started_at
 from dlop.reconcile.suspend import hold, to_take_away
 
+if TYPE_CHECKING:
+    from dlop.job import DLJob
 
-def plan(job: Job, snapshot: Snapshot, *, now: float) -> Plan:
+
+def plan(job: DLJob, snapshot: Snapshot, *, now: float) -> Plan:
     """What is to be done about a job now. The same question always has the same answer."""
     if job.managed_elsewhere or job.metadata.deletion_timestamp is not None:
         return Plan()

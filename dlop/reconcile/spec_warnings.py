@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dlop.api.constants import Reason
 from dlop.api.gang import Gang, other_schedulers
-from dlop.api.phase import Job
 from dlop.api.spec import RoleSpec
+
+if TYPE_CHECKING:
+    from dlop.job import DLJob
 
 _MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
 
@@ -25,7 +28,7 @@ class Remark:
         return f"{self.path}: {self.message}"
 
 
-def remarks_on(job: Job) -> Iterator[Remark]:
+def remarks_on(job: DLJob) -> Iterator[Remark]:
     """All that there is to say about the spec of a job.
 
     Raises:
@@ -38,27 +41,27 @@ def remarks_on(job: Job) -> Iterator[Remark]:
         yield from _on_min_available(job)
 
 
-def _on_restart_policy(job: Job, role: RoleSpec) -> Iterator[Remark]:
+def _on_restart_policy(job: DLJob, role: RoleSpec) -> Iterator[Remark]:
     given, made = (role.template.get("spec") or {}).get("restartPolicy"), str(job.pod_restart_policy(role, 0))
     if given and given not in (made, role.restart_policy):
         message = f"{given} has no effect: the restartPolicy of the role is what counts, by which pods get {made}"
         yield Remark(Reason.SET_RESTART_POLICY, f"{_template(job, role.name)}.spec.restartPolicy", message)
 
 
-def _on_other_schedulers(job: Job, gang: Gang) -> Iterator[Remark]:
+def _on_other_schedulers(job: DLJob, gang: Gang) -> Iterator[Remark]:
     for role, named in other_schedulers(gang, job.spec):
         message = f"{named} stays, and {gang.scheduler} does not place these pods: leave it out if it is to"
         yield Remark(Reason.OTHER_SCHEDULER, f"{_template(job, role)}.spec.schedulerName", message)
 
 
-def _on_min_available(job: Job) -> Iterator[Remark]:
+def _on_min_available(job: DLJob) -> Iterator[Remark]:
     asked, pods = job.spec.run_policy.scheduling.min_available, sum(role.replicas for role in job.spec.roles)
     if asked is not None and asked > pods > 0:
         message = f"is {asked}, and the job has {pods} pods: so many can never be placed together; write at most {pods}, or leave it out"
         yield Remark(Reason.TOO_FEW_PODS, _MIN_AVAILABLE, message)
 
 
-def _template(job: Job, role: str) -> str:
+def _template(job: DLJob, role: str) -> str:
     """Where the pod template of a role stands: beside the number of its replicas."""
     place = (job.replicas_path(role) or ())[:-1]
     return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place) + ".template"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from dlop.api.constants import Reason
-from dlop.api.phase import Job, Outcome, Phase, Verdict
+from dlop.api.phase import Outcome, Phase, Verdict
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.record import Blocked, Record, describe_failure, plain
-from dlop.kube.errors import JsonObject
 from dlop.kube.timestamps import read, written
+from dlop.kube.types import JsonObject
 from dlop.reconcile.context import Case, Stored
+
+if TYPE_CHECKING:
+    from dlop.job import DLJob
 
 _LOST = (ReplicaState.RESTARTING, ReplicaState.DISRUPTED)
 
@@ -57,26 +62,26 @@ def resizing_of(case: Case, progress: Progress, record: Record, *, since: float 
     return _outcome(record, phase=Phase.RESTARTING, reason=Reason.RESIZED, message=message, progress=progress, now=case.now)
 
 
-def refusal_of(job: Job, stored: Stored, *, message: str, now: float) -> Outcome:
+def refusal_of(job: DLJob, stored: Stored, *, message: str, now: float) -> Outcome:
     """What is told of a job that is not run, for its spec makes no sense."""
     record = _with(stored.record, job, phase=Phase.INVALID, started=stored.started_at, finished=None, blocked=None)
     return _outcome(record, phase=Phase.INVALID, reason=Reason.INVALID_SPEC, message=message, progress=Progress(roles=()), now=now)
 
 
-def status_with_block(job: Job, stored: Stored, blocked: Blocked, *, phase: Phase, now: float) -> JsonObject | None:
+def status_with_block(job: DLJob, stored: Stored, blocked: Blocked, *, phase: Phase, now: float) -> JsonObject | None:
     """The stored status, with what is in the way of a job of which nothing else can be told; None when it is stored already."""
     record = _with(stored.record, job, phase=phase, started=stored.started_at, finished=None, blocked=blocked)
     status = {**job.write_block(blocked, now=now), "dlop": plain(record)}
     return None if status == job.stored_status else status
 
 
-def changed_status(job: Job, outcome: Outcome) -> JsonObject | None:
+def changed_status(job: DLJob, outcome: Outcome) -> JsonObject | None:
     """The status to write; None when it is stored already."""
     status = {**job.write_status(outcome), "dlop": plain(outcome.record)}
     return None if status == job.stored_status else status
 
 
-def _with(record: Record, job: Job, *, phase: Phase, started: float | None, finished: float | None, blocked: Blocked | None) -> Record:
+def _with(record: Record, job: DLJob, *, phase: Phase, started: float | None, finished: float | None, blocked: Blocked | None) -> Record:
     return msgspec.structs.replace(
         record,
         observed_generation=job.metadata.generation,

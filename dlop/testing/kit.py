@@ -37,7 +37,7 @@ from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.faulty_transport import Write
 from dlop.testing.kubelet import Kubelet

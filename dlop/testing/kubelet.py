@@ -20,10 +20,11 @@ from typing import Any, Self
 
 from dlop.kube.cache import Change, Key, key_of
 from dlop.kube.client import Client
-from dlop.kube.errors import AlreadyExistsError, JsonObject
+from dlop.kube.errors import AlreadyExistsError
 from dlop.kube.informer import Informer
 from dlop.kube.objects import Pod
 from dlop.kube.resources import NODES, PODS
+from dlop.kube.types import JsonObject
 from dlop.testing.pod_lifecycle import PodLife, Surroundings
 from dlop.testing.pod_steps import Step
 from dlop.testing.script import Script

@@ -10,8 +10,8 @@ from dlop.api.phase import Phase
 from dlop.api.types import Options
 from dlop.embedded.apiserver.store import Key, Store
 from dlop.job import DLJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, reader
+from dlop.kube.types import JsonObject
 
 _read_job = reader(CustomObject)
 

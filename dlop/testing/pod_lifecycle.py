@@ -11,10 +11,11 @@ from typing import Any, Protocol
 import msgspec
 
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import ConflictError, JsonObject, NotFoundError
+from dlop.kube.errors import ConflictError, NotFoundError
 from dlop.kube.objects import Pod, reader
 from dlop.kube.resources import PODS
 from dlop.kube.timestamps import to_the_second
+from dlop.kube.types import JsonObject
 from dlop.testing.pod_status import finished_status
 from dlop.testing.pod_steps import KILLED_BY_SIGTERM, Step
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ContainerStatus, Pod
+from dlop.kube.types import JsonObject
 
 POD_ADDRESS = "10.244.0.2"
 

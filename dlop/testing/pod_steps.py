@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
+from dlop.kube.types import JsonObject
 from dlop.testing.pod_status import (
     condition,
     finished_status,

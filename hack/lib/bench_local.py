@@ -30,10 +30,11 @@ from dlop.jobs.list_watch import Scope, follow
 from dlop.jobs.lookup import FoundJob
 from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject, KubeError
+from dlop.kube.errors import KubeError
 from dlop.kube.http.transport import connect
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 
 _WITHIN_SECONDS = 300.0
 _NAMESPACE = "default"

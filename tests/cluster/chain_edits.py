@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.cluster.chain_kinds import Kind, Wish
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.mpba.mxjob import MXJob as ListedMXJob
 from dlop.frameworks.mpba.tfjob import TFJob as ListedTFJob
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 Wish = dict[str, Any]
 

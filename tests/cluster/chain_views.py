@@ -10,8 +10,8 @@ import msgspec
 
 from dlop.api.constants import RENDERED_ANNOTATION
 from dlop.api.names import fingerprint
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject
+from dlop.kube.types import JsonObject
 
 _TIMES = frozenset({"startTime", "completionTime", "lastTransitionTime", "lastUpdateTime", "startedAt", "finishedAt", "since"})
 _PAST = frozenset({"observedGeneration", "counted"})

@@ -17,10 +17,11 @@ from dlop.api.crd import definitions
 from dlop.deploy.apply import apply
 from dlop.kube.cache import Change
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import InvalidError, JsonObject
+from dlop.kube.errors import InvalidError
 from dlop.kube.informer import Informer
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import NAMESPACES, PODS, SERVICES, Resource
+from dlop.kube.types import JsonObject
 from dlop.testing.kubelet import Kubelet
 from tests.cluster.chain_kinds import KINDS
 from tests.cluster.chain_views import differences, record_of, status_of, told_children, told_mistake, told_names, told_status

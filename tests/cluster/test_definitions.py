@@ -17,9 +17,10 @@ from dlop.deploy.apply import apply
 from dlop.deploy.kustomize import to_yaml
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
-from dlop.kube.errors import InvalidError, JsonObject
+from dlop.kube.errors import InvalidError
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from dlop.kube.types import JsonObject
 from tests.kinds_for_crds import KINDS, Anything, ListAsSpec, ListInside, Newer, Plain, WithRules
 
 TEMPLATE: JsonObject = {

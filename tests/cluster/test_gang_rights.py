@@ -10,8 +10,8 @@ from real_cluster import RealCluster
 
 from dlop.api.gang import VOLCANO
 from dlop.deploy.apply import apply
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.script import Script
 from tests.cluster.test_operator_with_its_rights import JOBS, PATIENCE_SECONDS, has, job, operator_process, until

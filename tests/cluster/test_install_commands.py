@@ -17,9 +17,9 @@ from dlop.cli.main import main
 from dlop.deploy.apply import DEPLOYMENTS
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CLUSTER_ROLES, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, ROLES
+from dlop.kube.types import JsonObject
 from tests.kinds_for_crds import Plain
 
 FRAMEWORK = ("--framework", "tests.kinds_for_crds:Plain", "--kinds", "RingJob")

@@ -17,9 +17,9 @@ from dlop.api.crd import definitions
 from dlop.cli.main import main
 from dlop.deploy.apply import apply
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
+from dlop.kube.types import JsonObject
 from tests.sim.job_world import FRAMEWORK, KINDS, CrewJob, crew, listed, mxjob
 
 

@@ -15,9 +15,9 @@ from dlop.deploy.apply import apply
 from dlop.deploy.rbac import given
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import EVENTS, NAMESPACES, PODS
+from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.operator_runner import RunningOperator

@@ -10,9 +10,9 @@ from real_cluster import RealCluster
 
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, PODS
+from dlop.kube.types import JsonObject
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.script import Script
 

@@ -17,8 +17,9 @@ import pytest
 from real_cluster import RealCluster
 
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject, NotFoundError
+from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import EVENTS, LEASES, SERVICES
+from dlop.kube.types import JsonObject
 from dlop.kube.watch import EventType
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.script import Script

@@ -23,9 +23,10 @@ from dlop.deploy.deployment import Deployed
 from dlop.deploy.installation import operator
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import ForbiddenError, JsonObject, NotFoundError
+from dlop.kube.errors import ForbiddenError, NotFoundError
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import EVENTS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
+from dlop.kube.types import JsonObject
 from tests.kinds_for_crds import KINDS, Plain
 from tests.unit.job.jobs import make
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.compat.golden_comparison import ABSENT, Difference
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.compat.golden_comparison import ABSENT, Difference, differences
 from tests.compat.golden_differences import Allowed, allowed_for
 

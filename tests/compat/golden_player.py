@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from dlop.kube.client import PatchType
-from dlop.kube.errors import ConflictError, JsonObject, NotFoundError, StatusError
+from dlop.kube.errors import ConflictError, NotFoundError, StatusError
 from dlop.kube.resources import (
     CONFIG_MAPS,
     HORIZONTAL_POD_AUTOSCALERS,
@@ -34,6 +34,7 @@ from dlop.kube.resources import (
     VOLCANO_POD_GROUPS,
     Resource,
 )
+from dlop.kube.types import JsonObject
 from dlop.testing.pod_steps import Step
 from tests.compat.golden_comparison import as_recorded, status_as_recorded
 from tests.compat.golden_judge import Comparison, Judge, Objects, Report

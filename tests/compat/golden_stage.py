@@ -13,9 +13,10 @@ from dlop.api.crd import definitions
 from dlop.deploy.apply import apply
 from dlop.job import DLJob
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject, NotFoundError
+from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import NAMESPACES, Resource
 from dlop.kube.transport import Transport
+from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.operator_runner import RunningOperator

@@ -13,7 +13,7 @@ from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
 from dlop.job import DLJob
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 KINDS: tuple[type[DLJob], ...] = (JAXJob, MXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob)
 """The kinds whose replicas find each other by services."""

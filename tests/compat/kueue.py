@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 
 from dlop.kube.client import PatchType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 from tests.compat.server_stage import Stage
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"

@@ -13,8 +13,8 @@ from dlop.api.crd import definition
 from dlop.deploy.apply import DEPLOYMENTS, apply
 from dlop.job import DLJob
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 NAMESPACE, NAME = "kubeflow", "training-operator"
 WEBHOOKS = Resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False)

@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.pod_steps import Step
 from tests.compat.golden_kubelet import Ended, Started

@@ -16,8 +16,8 @@ from dlop.api.names import LONGEST
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES, Resource
+from dlop.kube.types import JsonObject
 from dlop.testing.kubelet import Kubelet
 from tests.compat.golden_comparison import MOMENT, NAMESPACE
 from tests.compat.golden_kinds import kind_of

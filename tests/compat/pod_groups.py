@@ -7,8 +7,9 @@ from typing import Any
 from dlop.api.gang import VOLCANO, group_resource
 from dlop.api.types import Options
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import JsonObject, NotFoundError
+from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS, Resource
+from dlop.kube.types import JsonObject
 
 PLUGINS = "scheduler-plugins-scheduler"
 BY_VOLCANO = Options(gang_scheduler_name=VOLCANO)

@@ -20,10 +20,10 @@ from dlop.deploy.apply import apply
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import EVENTS, NAMESPACES, PODS, SERVICES, Resource
 from dlop.kube.transport import Transport
+from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.operator_runner import RunningOperator

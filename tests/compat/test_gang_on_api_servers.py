@@ -12,9 +12,9 @@ from real_cluster import RealCluster
 
 from dlop.api.types import Options
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PRIORITY_CLASSES
 from dlop.kube.transport import Transport
+from dlop.kube.types import JsonObject
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_manifests import manifest, role
 from tests.compat.pod_groups import BY_PLUGINS, BY_VOLCANO, PLUGINS, Groups, definition

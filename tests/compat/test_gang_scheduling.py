@@ -20,8 +20,8 @@ from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.mpba.mxjob import MXJob as MpbaMXJob
 from dlop.job import DLJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
+from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import BY_KIND, all_run, created, job, message_of, mpi_job

@@ -13,8 +13,8 @@ from dlop.api.gang import VOLCANO
 from dlop.deploy.apply import apply
 from dlop.embedded.apiserver.faults import Match
 from dlop.embedded.cluster import EmbeddedCluster
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, HORIZONTAL_POD_AUTOSCALERS, ROLES, SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS, Resource
+from dlop.kube.types import JsonObject
 from dlop.testing.virtual_time import LoopClock, run
 from tests.compat.golden_judge import IN_THE_END, Judge, Report
 from tests.compat.golden_kinds import kind_of

@@ -10,8 +10,8 @@ from prometheus_client import generate_latest
 
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.kube.client import PatchType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
+from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_manifests import manifest

@@ -10,7 +10,7 @@ import pytest
 from dlop.api.crd import definition
 from dlop.deploy.kustomize import to_yaml
 from dlop.job import DLJob
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.compat.old_operator import ALL_KINDS
 
 EACH = pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.job_type.kind)

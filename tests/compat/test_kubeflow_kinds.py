@@ -14,8 +14,8 @@ from dlop.frameworks.kubeflow.paddlejob import PaddleJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS, SERVICES
+from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.pod_steps import Exit
 from dlop.testing.virtual_time import virtual_time

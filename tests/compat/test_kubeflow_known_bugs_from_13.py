@@ -14,8 +14,9 @@ from dlop.frameworks.kubeflow.mxjob import MXJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.job import DLJob
-from dlop.kube.errors import InvalidError, JsonObject
+from dlop.kube.errors import InvalidError
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
+from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.kit import OUTSIDE, OperatorKit
 from dlop.testing.observed_job import JobView

@@ -19,8 +19,8 @@ from dlop.frameworks.kubeflow.mxjob import MXJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.job import DLJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time

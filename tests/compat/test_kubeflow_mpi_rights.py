@@ -10,8 +10,8 @@ import pytest
 from dlop.embedded.apiserver.faults import Faults, Match
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS, ROLES
+from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.observed_job import JobView
 from dlop.testing.virtual_time import virtual_time

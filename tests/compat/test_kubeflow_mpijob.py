@@ -11,8 +11,8 @@ from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL
 from dlop.embedded.apiserver.faults import Match
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import PatchType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.observed_job import JobView
 from dlop.testing.virtual_time import virtual_time

@@ -21,10 +21,11 @@ from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import InvalidError, JsonObject
+from dlop.kube.errors import InvalidError
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
 from dlop.kube.transport import Transport
+from dlop.kube.types import JsonObject
 from tests.compat.kubeflow_jobs import mpi_job
 from tests.compat.kubeflow_manifests import KINDS, manifest, role
 

@@ -25,11 +25,11 @@ from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.kubeflow.xgboostjob import XGBoostJob
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.resources import NAMESPACES, PODS
 from dlop.kube.transport import Transport
+from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.operator_runner import RunningOperator

@@ -11,9 +11,9 @@ from real_cluster import RealCluster
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.job import DLJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import EVENTS
 from dlop.kube.transport import Transport
+from dlop.kube.types import JsonObject
 from dlop.testing.virtual_time import virtual_time
 from tests.compat.kubeflow_jobs import job, mpi_job
 from tests.compat.kubeflow_manifests import KINDS

@@ -20,9 +20,10 @@ from dlop.deploy.apply import DEPLOYMENTS
 from dlop.deploy.deployment import Deployed
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject, ServerError
+from dlop.kube.errors import ServerError
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS
+from dlop.kube.types import JsonObject
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.script import Script
 from tests.cluster.test_rights import service_account_kubeconfig

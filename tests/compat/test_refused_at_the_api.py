@@ -14,8 +14,9 @@ import yaml
 from dlop.api.crd import definitions
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.registry import load_registry
-from dlop.kube.errors import InvalidError, JsonObject
+from dlop.kube.errors import InvalidError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from dlop.kube.types import JsonObject
 from tests.virtual_time import virtual_time
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

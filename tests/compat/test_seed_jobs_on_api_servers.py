@@ -17,10 +17,10 @@ from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.mpba.mxjob import MXJob as ListedMXJob
 from dlop.job import DLJob
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
 from dlop.kube.transport import Transport
+from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.operator_runner import RunningOperator

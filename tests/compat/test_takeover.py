@@ -21,10 +21,10 @@ from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.job import DLJob
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
 from dlop.kube.transport import Transport
+from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.operator_runner import RunningOperator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 
 def metadata(name: str, **more: Any) -> JsonObject:

@@ -18,9 +18,9 @@ from real_cluster import RealCluster
 
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
+from dlop.kube.types import JsonObject
 from tests.conformance.definitions import DEFINITIONS
 from tests.conformance.support import SERVERS, Api, Server
 

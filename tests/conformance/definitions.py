@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import custom, definition, schema, version
 
 _OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.conformance.support import PATIENCE_SECONDS, Api
 
 _AGE = re.compile(r"\b\d+(s|m(\d+s)?)\b")

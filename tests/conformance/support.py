@@ -14,9 +14,10 @@ import msgspec
 import pytest
 
 from dlop.kube.client import Body, Client
-from dlop.kube.errors import JsonObject, NotFoundError, StatusError
+from dlop.kube.errors import NotFoundError, StatusError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from dlop.kube.transport import Request, Response
+from dlop.kube.types import JsonObject
 from dlop.kube.watch import EventType, WatchEvent, read_events
 
 SERVERS = ("in-process", "embedded", "real")

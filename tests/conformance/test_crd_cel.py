@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from dlop.kube.client import PatchType
-from dlop.kube.errors import InvalidError, JsonObject
+from dlop.kube.errors import InvalidError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import custom, definition, schema, version
 from tests.conformance.definitions import RULED
 from tests.conformance.support import Api, refused

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from dlop.kube.errors import InvalidError, JsonObject, NotFoundError
+from dlop.kube.errors import InvalidError, NotFoundError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import custom, definition, schema, version
 from tests.conformance.support import Api, refused
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import custom
 from tests.conformance.definitions import PARTS
 from tests.conformance.support import Api

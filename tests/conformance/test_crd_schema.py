@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dlop.kube.errors import InvalidError, JsonObject
+from dlop.kube.errors import InvalidError
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import custom
 from tests.conformance.definitions import FORMS
 from tests.conformance.support import Api, refused

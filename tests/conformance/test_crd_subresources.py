@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dlop.kube.client import PatchType
-from dlop.kube.errors import ConflictError, InvalidError, JsonObject, NotFoundError
+from dlop.kube.errors import ConflictError, InvalidError, NotFoundError
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import custom
 from tests.conformance.definitions import PLAIN, WIDGETS, widget
 from tests.conformance.support import Api, refused

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import (
     CONFIG_MAPS,
     CORE_EVENTS,
@@ -24,6 +23,7 @@ from dlop.kube.resources import (
     SERVICES,
     Resource,
 )
+from dlop.kube.types import JsonObject
 from tests.conformance.support import Api
 
 SERVER_SET = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "managedFields")

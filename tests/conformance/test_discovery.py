@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.conformance.support import Api, decoded
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dlop.kube.errors import InvalidError, JsonObject
+from dlop.kube.errors import InvalidError
 from dlop.kube.resources import CORE_EVENTS, EVENTS
+from dlop.kube.types import JsonObject
 from dlop.kube.watch import EventType
 from tests.conformance.support import Api, refused, version_of
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dlop.kube.errors import BadRequestError, InvalidError, JsonObject
+from dlop.kube.errors import BadRequestError, InvalidError
 from dlop.kube.resources import CONFIG_MAPS, PODS, Resource
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import config_map, pod
 from tests.conformance.definitions import WIDGETS, widget
 from tests.conformance.support import Api, failure, refused

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dlop.kube.client import Propagation
-from dlop.kube.errors import InvalidError, JsonObject
+from dlop.kube.errors import InvalidError
 from dlop.kube.resources import CONFIG_MAPS, LEASES, PODS, SECRETS
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import config_map, lease, owner, pod
 from tests.conformance.definitions import WIDGETS, widget
 from tests.conformance.support import Api, refused

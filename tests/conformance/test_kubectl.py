@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from kubernetes_build import require_assets
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, ROLE_BINDINGS, ROLES, SECRETS, SERVICES, Resource
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import config_map, custom, definition, owner, pod, schema, service, version
 from tests.conformance.kubectl import Kubectl
 from tests.conformance.support import PATIENCE_SECONDS, Api, only_on

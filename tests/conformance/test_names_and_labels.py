@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dlop.kube.errors import BadRequestError, InvalidError, JsonObject
+from dlop.kube.errors import BadRequestError, InvalidError
 from dlop.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, Resource
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import config_map, pod, service
 from tests.conformance.definitions import WIDGETS, widget
 from tests.conformance.support import Api, refused

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dlop.kube.client import PatchType
-from dlop.kube.errors import BadRequestError, InvalidError, JsonObject
+from dlop.kube.errors import BadRequestError, InvalidError
 from dlop.kube.resources import CONFIG_MAPS
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import config_map
 from tests.conformance.definitions import WIDGETS, widget
 from tests.conformance.support import Api, failure, refused

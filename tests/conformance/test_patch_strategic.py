@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dlop.kube.client import PatchType
-from dlop.kube.errors import BadRequestError, JsonObject
+from dlop.kube.errors import BadRequestError
 from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import config_map, owner, pod, service
 from tests.conformance.support import Api, refused
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from dlop.kube.errors import BadRequestError, ForbiddenError, InvalidError, JsonObject
+from dlop.kube.errors import BadRequestError, ForbiddenError, InvalidError
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 from tests.conformance.support import Api, refused
 
 LABEL = (

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from dlop.kube.client import PatchType
-from dlop.kube.errors import AlreadyExistsError, ConflictError, InvalidError, JsonObject, NotFoundError
+from dlop.kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 from dlop.kube.watch import EventType
 from tests.conformance.bodies import pod
 from tests.conformance.support import Api, failure, refused, version_of

@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, Resource
 from dlop.kube.transport import Request, Response
+from dlop.kube.types import JsonObject
 from tests.conformance.support import PATIENCE_SECONDS, Api, decoded
 
 _RBAC = "rbac.authorization.k8s.io"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dlop.kube.errors import ConflictError, InvalidError, JsonObject, NotFoundError
+from dlop.kube.errors import ConflictError, InvalidError, NotFoundError
 from dlop.kube.resources import CONFIG_MAPS
+from dlop.kube.types import JsonObject
 from tests.conformance.bodies import config_map
 from tests.conformance.definitions import WIDGETS, widget
 from tests.conformance.support import Api, failure, refused, without

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 
-from dlop.kube.errors import InvalidError, JsonObject, NotFoundError
+from dlop.kube.errors import InvalidError, NotFoundError
 from dlop.kube.resources import SERVICE_ACCOUNTS
+from dlop.kube.types import JsonObject
 from tests.conformance.support import Api, refused
 
 

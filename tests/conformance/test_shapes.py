@@ -6,7 +6,7 @@ import pytest
 
 from dlop.embedded.apiserver.core import builtin_types
 from dlop.embedded.apiserver.resource_type import ResourceType
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.conformance.support import Api, decoded, only_on
 
 TYPES = builtin_types()

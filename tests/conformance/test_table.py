@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlop.kube.errors import BadRequestError, JsonObject, NotFoundError
+from dlop.kube.errors import BadRequestError, NotFoundError
 from dlop.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, Resource
+from dlop.kube.types import JsonObject
 from dlop.kube.watch import EventType
 from tests.conformance.bodies import config_map, custom, pod, service
 from tests.conformance.definitions import PLAIN, SHOWN

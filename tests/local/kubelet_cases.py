@@ -11,8 +11,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, SECRETS, Resource
+from dlop.kube.types import JsonObject
 
 PYTHON = sys.executable
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS
+from dlop.kube.types import JsonObject
 from tests.local.kubelet_cases import (
     RUNNING,
     Case,

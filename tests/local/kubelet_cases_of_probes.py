@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.local.kubelet_cases import PYTHON, RUNNING, Case, Hears, Says, Sees, Speaks, condition, ended, failed, main, pod, sh
 
 _READY = condition("Ready", "True")

@@ -22,8 +22,8 @@ from dlop.embedded.kubelet.server.api import DECLARED_FEATURES, HOST
 from dlop.embedded.kubelet.server.backend import Command, ContainerName, NoSuchPodError, NotAvailableError
 from dlop.embedded.kubelet.server.log_source import Run, log_source
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NODES, PODS
+from dlop.kube.types import JsonObject
 
 PATIENCE_SECONDS = 30.0
 

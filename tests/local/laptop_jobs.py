@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 def job(name: str = "small", *, scheduler: str = "true", worker: str | None = None, workers: int = 1, **metadata: Any) -> JsonObject:

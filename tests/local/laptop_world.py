@@ -17,9 +17,9 @@ from dlop.jobs.list_watch import Scope, follow
 from dlop.jobs.lookup import FoundJob
 from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 from dlop.local.cluster import Laptop
 from dlop.local.options import Machine
 from dlop.local.workdir import using_folder

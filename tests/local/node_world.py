@@ -23,10 +23,10 @@ from dlop.embedded.kubelet.node_context import Pace
 from dlop.embedded.kubelet.restart_backoff import RestartPace
 from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.informer import Informer
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import CORE_EVENTS, PODS, Resource
+from dlop.kube.types import JsonObject
 
 PATIENCE_SECONDS = 30.0
 

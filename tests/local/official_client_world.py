@@ -27,9 +27,9 @@ from dlop.embedded.kubelet.python_environments import PythonEnvironments, defaul
 from dlop.embedded.kubelet.runtime.detect import choose
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, NODES
+from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.operator_runner import RunningOperator
 from tests.compat.kubeflow_manifests import KINDS

@@ -23,9 +23,10 @@ from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice, read_logs
 from dlop.jobs.lookup import FoundJob, find_job, read_job_reference
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject, TransportError
+from dlop.kube.errors import TransportError
 from dlop.kube.resources import PODS
 from dlop.kube.transport import Request, StreamResponse, Transport
+from dlop.kube.types import JsonObject
 from tests.local.kubelet_world import World
 from tests.sim.job_world import FRAMEWORK, CrewJob, crew
 

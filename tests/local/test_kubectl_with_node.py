@@ -19,9 +19,9 @@ from dlop.embedded.kubelet.kubelet import Node, Serving
 from dlop.embedded.kubelet.runtime.detect import choose
 from dlop.embedded.kubelet.server.api import HOST
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, NODES
+from dlop.kube.types import JsonObject
 from tests.local.kubelet_world import PATIENCE_SECONDS, FakePods, Terminal, World, ask, forwarded_port, read_until
 
 _SERVER = """

@@ -26,9 +26,10 @@ from dlop.embedded.kubelet.server.backend import ContainerName, NotAvailableErro
 from dlop.embedded.kubelet.server.log_source import Run, log_source
 from dlop.embedded.kubelet.server.spdy import DICTIONARY, Data, GoAway, Opened, Ping, Reset, SpdyError, SpdyReader, SpdyWriter
 from dlop.embedded.kubelet.server.websocket_channels import Channel
-from dlop.kube.errors import JsonObject, ServerError
+from dlop.kube.errors import ServerError
 from dlop.kube.pod_logs import pod_log
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 from tests.local.kubelet_world import PATIENCE_SECONDS, Echo, FakePods, register
 
 MAIN = ContainerName("default", "one", "main")

@@ -12,8 +12,8 @@ from pathlib import Path
 from kubernetes_build import require_assets
 
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
+from dlop.kube.types import JsonObject
 from tests.conformance.kubectl import Kubectl
 from tests.conformance.support import Api, Server
 from tests.local.laptop_jobs import job, written

@@ -14,10 +14,10 @@ import pytest
 
 from dlop.jobs.list_watch import Scope, follow
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.http.transport import connect
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 from tests.compat.manifests import EXAMPLES
 from tests.local.kubelet_cases import PYTHON
 from tests.local.laptop_jobs import written

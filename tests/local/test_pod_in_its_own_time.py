@@ -13,9 +13,9 @@ import pytest
 
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.embedded.kubelet.kubelet import Node
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import LEASES
 from dlop.kube.timestamps import to_the_microsecond
+from dlop.kube.types import JsonObject
 from tests.local.kubelet_cases import RUNNING, ended, main, pod, waiting
 from tests.local.node_world import NodeWorld, difference, world_of
 from tests.local.scripted_runtime import ScriptedRuntime

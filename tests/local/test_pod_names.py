@@ -11,8 +11,8 @@ import pytest
 
 from dlop.embedded.kubelet.runtime.detect import choose
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NAMESPACES, PODS, SERVICES
+from dlop.kube.types import JsonObject
 from tests.local.kubelet_cases import PYTHON, pod
 from tests.local.node_world import NodeWorld, embedded_world
 

@@ -16,9 +16,9 @@ from dlop.embedded.kubelet.image_map import Image
 from dlop.embedded.kubelet.runtime.detect import choose
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.jobs.list_watch import Scope, follow
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from dlop.kube.types import JsonObject
 from tests.local.laptop_world import PATIENCE_SECONDS, LaptopWorld, laptop_world
 
 pytestmark = pytest.mark.timeout(180)

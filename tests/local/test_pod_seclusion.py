@@ -13,8 +13,8 @@ import pytest
 from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.embedded.kubelet.runtime.detect import choose
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CORE_EVENTS, SECRETS
+from dlop.kube.types import JsonObject
 from tests.local.kubelet_cases import main, pod, sh
 from tests.local.node_world import NodeWorld, embedded_world
 

@@ -20,8 +20,8 @@ from dlop.embedded.kubelet.runtime.detect import choose
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.embedded.kubelet.server.api import HOST
 from dlop.kube.client import PatchType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NODES, PODS
+from dlop.kube.types import JsonObject
 from tests.local.kubelet_cases import RUNNING, condition, ended, main, pod, sh
 from tests.local.node_world import HURRIED, PATIENCE_SECONDS, difference, embedded_world, world_of
 

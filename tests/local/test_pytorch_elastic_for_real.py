@@ -16,7 +16,7 @@ from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice
 from dlop.jobs.lookup import FoundJob
 from dlop.jobs.wait import Goal, wait_for
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.compat.manifests import EXAMPLES
 from tests.local.example_needs import HUGE_SECONDS
 from tests.local.laptop_world import LaptopWorld, laptop_world

@@ -16,7 +16,7 @@ from dlop.embedded.kubelet.logs import MOST_BYTES_A_FILE, MOST_FILES
 from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.local.kubelet_cases import PYTHON, pod, sh
 from tests.local.laptop_jobs import job, written
 from tests.local.laptop_program import processes_with, until_gone

@@ -14,9 +14,9 @@ from dlop.embedded.apiserver.faults import Faults
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.job import DLJob
 from dlop.kube.client import Client, Propagation
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, PODS, SERVICES
 from dlop.kube.transport import Request, Response, StreamResponse, Transport
+from dlop.kube.types import JsonObject
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings
 from dlop.replica import Replica

@@ -22,8 +22,8 @@ from dlop.cli.main import main
 from dlop.frameworks.fioravanzo.mxjob import MXJob as FioravanzoMXJob
 from dlop.frameworks.mpba.mxjob import MXJob as MpbaMXJob
 from dlop.frameworks.mpba.tfjob import TFJob as MpbaTFJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 
 

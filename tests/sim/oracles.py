@@ -14,8 +14,8 @@ from dlop.api.phase import Phase
 from dlop.api.types import Options
 from dlop.embedded.apiserver.store import Change, ChangeType, Key, Store
 from dlop.job import DLJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, reader
+from dlop.kube.types import JsonObject
 
 _CHILDREN = ("pods", "services", *(resource.qualified_name for resource in POD_GROUPS))
 _FINAL_POD_PHASES = ("Succeeded", "Failed")

@@ -7,7 +7,7 @@ from typing import Any
 
 from dlop.api.types import ContainerProperties, JobType, ReplicaType
 from dlop.job import DLJob
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from dlop.replica import Replica
 
 

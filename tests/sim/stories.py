@@ -16,8 +16,9 @@ from contextlib import suppress
 from dlop.api.gang import VOLCANO
 from dlop.embedded.apiserver.store import Change, ChangeType
 from dlop.frameworks.fioravanzo.mxjob import MXJob
-from dlop.kube.errors import JsonObject, NotFoundError
+from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import PODS, VOLCANO_POD_GROUPS
+from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.observed_job import JobView
 from dlop.testing.pod_steps import Evict, Exit, LoseNode

@@ -19,7 +19,7 @@ from dlop.api.types import Options
 from dlop.deploy.apply import apply
 from dlop.embedded.apiserver.store import Change
 from dlop.job import DLJob
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from dlop.testing.faulty_transport import Write
 from dlop.testing.kit import OperatorKit
 from dlop.testing.observed_job import JobView

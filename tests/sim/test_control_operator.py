@@ -13,9 +13,9 @@ from dlop.api.crd import definitions
 from dlop.api.types import JobType
 from dlop.embedded.apiserver.faults import Match
 from dlop.frameworks.registry import RegistryError
-from dlop.kube.errors import JsonObject
 from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES
+from dlop.kube.types import JsonObject
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings
 from tests.sim.control_world import DEFINITION, NAMESPACE, RINGS, NotingTransport, RingJob, World, a_while, ring, world

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
+from dlop.api.child_objects import Creation
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.progress import Progress, ReplicaState
 from dlop.embedded.apiserver.faults import Match
 from dlop.kube.resources import CONFIG_MAPS, Resource
-from dlop.reconcile.plan import Creation
 from tests.sim.control_world import NAMESPACE, RingJob, World, a_while, ring, world
 from tests.virtual_time import virtual_time
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dlop.frameworks.kubeflow.tfjob import TFJob
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.faulty_transport import Write
 from dlop.testing.kit import OUTSIDE, OperatorKit

@@ -6,7 +6,7 @@ import asyncio
 import copy
 
 from dlop.embedded.apiserver.faults import Match
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.observed_job import JobView
 from dlop.testing.pod_steps import Run

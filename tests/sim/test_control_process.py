@@ -18,8 +18,8 @@ import yaml
 from dlop.api.crd import definitions
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.kubeflow.tfjob import TFJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, PODS
+from dlop.kube.types import JsonObject
 from tests.compat.kubeflow_manifests import manifest
 from tests.sim.control_world import DEFINITION, NAMESPACE, RINGS, ring
 

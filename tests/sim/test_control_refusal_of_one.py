@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from tests.cluster.chain_kinds import CrewJob
 from tests.virtual_time import virtual_time

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlop.embedded.apiserver.faults import Match
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.sim.control_world import NAMESPACE, RINGS, World, a_while, ring, world
 from tests.virtual_time import virtual_time
 

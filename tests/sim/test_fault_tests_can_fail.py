@@ -9,10 +9,10 @@ import pytest
 
 from dlop.controller.record_gate import Hindsight
 from dlop.embedded.apiserver.server import ApiServer
-from dlop.kube.errors import JsonObject
 from dlop.kube.expectations import Expectations
 from dlop.kube.read_your_writes import ReadYourWrites
 from dlop.kube.transport import Request, Response, StreamResponse
+from dlop.kube.types import JsonObject
 from dlop.testing.virtual_time import run as run_virtually
 from tests.sim.faults import Latecomer, explored, stuck_at_each_commit
 from tests.sim.stories import RING

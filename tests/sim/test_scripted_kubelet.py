@@ -10,8 +10,9 @@ import pytest
 
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject, NotFoundError
+from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.pod_steps import Exit
 from dlop.testing.script import Script

@@ -15,17 +15,10 @@ from dlop.embedded.apiserver.server import ApiServer
 from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
-from dlop.kube.errors import (
-    AmbiguousWriteError,
-    GoneError,
-    JsonObject,
-    NotFoundError,
-    ServerError,
-    TooManyRequestsError,
-    TransportError,
-)
+from dlop.kube.errors import AmbiguousWriteError, GoneError, NotFoundError, ServerError, TooManyRequestsError, TransportError
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CONFIG_MAPS, SECRETS
+from dlop.kube.types import JsonObject
 from dlop.kube.watch import EventType, WatchEvent
 
 _PATIENCE_SECONDS = 20.0

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlop.embedded.cluster import EmbeddedCluster
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from dlop.kube.transport import Request, Response, StreamResponse
+from dlop.kube.types import JsonObject
 from tests.virtual_time import virtual_time
 
 _WIDGETS: JsonObject = {

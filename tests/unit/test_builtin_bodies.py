@@ -11,8 +11,8 @@ from dlop.embedded.apiserver.core.go_scalars import WrongTypeError
 from dlop.embedded.apiserver.core.go_types import merge_schema, openapi
 from dlop.embedded.apiserver.core.pod_defaults import quality_of_service
 from dlop.embedded.apiserver.resource_type import MergeList
-from dlop.kube.errors import JsonObject
 from dlop.kube.quantity import billionths, canonical_quantity
+from dlop.kube.types import JsonObject
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.apiextensions.cel import Expression, rule_tree
 from dlop.embedded.apiserver.apiextensions.cel_parser import ExpressionError
 from dlop.embedded.apiserver.apiextensions.schema import MISSING, Node
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _PROPERTIES: JsonObject = {
     "replicas": {"type": "integer"},

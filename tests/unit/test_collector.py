@@ -14,8 +14,8 @@ from dlop.embedded.apiserver.query_options import DeleteOptions, Propagation
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.store import Key, Store
 from dlop.embedded.cluster import EmbeddedCluster
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CLUSTER_ROLES, CONFIG_MAPS, CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
+from dlop.kube.types import JsonObject
 
 FOREGROUND = DeleteOptions(propagation=Propagation.FOREGROUND)
 

@@ -16,8 +16,9 @@ from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.rest.storage import Verbs
 from dlop.embedded.apiserver.store import ChangeType, Key, Store
-from dlop.kube.errors import InvalidError, JsonObject, MethodNotAllowedError
+from dlop.kube.errors import InvalidError, MethodNotAllowedError
 from dlop.kube.resources import NAMESPACES
+from dlop.kube.types import JsonObject
 
 
 def crd(plural: str = "widgets", kind: str = "Widget", *, properties: JsonObject | None = None, **names: Any) -> JsonObject:

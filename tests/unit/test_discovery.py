@@ -11,9 +11,9 @@ from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import ResourceType, ScalePaths
 from dlop.embedded.apiserver.views import discovery, openapi
 from dlop.embedded.apiserver.views.discovery import version_priority
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, Resource
 from dlop.kube.transport import Response
+from dlop.kube.types import JsonObject
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;q=0.9"
 

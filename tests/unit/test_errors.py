@@ -11,7 +11,6 @@ from dlop.kube.errors import (
     ForbiddenError,
     GoneError,
     InvalidError,
-    JsonObject,
     NotFoundError,
     ServerError,
     StatusError,
@@ -19,6 +18,7 @@ from dlop.kube.errors import (
     UnauthorizedError,
     error_from_response,
 )
+from dlop.kube.types import JsonObject
 
 
 def from_status(code: int, **fields: object) -> StatusError:

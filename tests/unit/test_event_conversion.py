@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlop.embedded.apiserver.core.events import event_types, from_core, to_core
 from dlop.embedded.apiserver.resource_type import Moment
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 ABOUT = {"kind": "Pod", "namespace": "default", "name": "p"}
 OLD: JsonObject = {

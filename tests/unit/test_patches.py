@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from dlop.embedded.apiserver.patches.patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, merge, read_patch
 from dlop.embedded.apiserver.resource_type import MergeList, ResourceType
-from dlop.kube.errors import BadRequestError, InvalidError, JsonObject, ServerError, UnsupportedMediaTypeError
+from dlop.kube.errors import BadRequestError, InvalidError, ServerError, UnsupportedMediaTypeError
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 _THINGS = Resource("example.org", "v1", "things", "Thing")
 CUSTOM = ResourceType(resource=_THINGS, storage="things", singular="thing")

@@ -8,7 +8,7 @@ import pytest
 
 from dlop.embedded.apiserver.core.pod_columns import POD_COLUMNS, summary
 from dlop.embedded.apiserver.resource_type import Moment
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 NOON = Moment(1_767_268_800.0)  # 2026-01-01T12:00:00Z
 RUNNING = {"running": {"startedAt": "2026-01-01T11:00:00Z"}}

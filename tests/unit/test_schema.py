@@ -10,7 +10,7 @@ from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.apiextensions.list_types import embedded_errors, list_errors
 from dlop.embedded.apiserver.apiextensions.schema import MISSING, Node
 from dlop.embedded.apiserver.apiextensions.schema_formats import go_pattern
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 def said(errors: list[FieldError]) -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 from dlop.embedded.apiserver.age import human_duration, parse_time
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
 from dlop.embedded.apiserver.views.table_printer import custom_columns, partial_metadata, partial_metadata_list, table
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 _NOW = Moment(parse_time("2024-01-01T00:10:00Z"))
 _BODY: JsonObject = {

@@ -12,8 +12,9 @@ import pytest
 from dlop.embedded.apiserver.store import Store
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
-from dlop.kube.errors import GoneError, JsonObject
+from dlop.kube.errors import GoneError
 from dlop.kube.resources import CONFIG_MAPS, SECRETS, Resource
+from dlop.kube.types import JsonObject
 from dlop.kube.watch import EventType, WatchEvent
 from tests.virtual_time import virtual_time
 

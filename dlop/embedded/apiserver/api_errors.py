@@ -16,7 +16,6 @@ from dlop.kube.errors import (
     ForbiddenError,
     GoneError,
     InvalidError,
-    JsonObject,
     MethodNotAllowedError,
     NotFoundError,
     ServerError,
@@ -24,6 +23,7 @@ from dlop.kube.errors import (
     UnsupportedMediaTypeError,
 )
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 
 class FieldErrorType(StrEnum):

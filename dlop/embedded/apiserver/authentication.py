@@ -16,8 +16,8 @@ import msgspec
 
 from dlop.embedded.apiserver.rest.storage import Verbs
 from dlop.embedded.apiserver.store import Key
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS, SERVICE_ACCOUNTS
+from dlop.kube.types import JsonObject
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 """Of the tokens, and for whom they are good when nobody else is named."""

@@ -11,8 +11,9 @@ from dlop.embedded.apiserver.api_errors import forbidden
 from dlop.embedded.apiserver.authentication import Account
 from dlop.embedded.apiserver.request_info import Asked, Verb
 from dlop.embedded.apiserver.store import Key, Store
-from dlop.kube.errors import ForbiddenError, JsonObject
+from dlop.kube.errors import ForbiddenError
 from dlop.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from dlop.kube.types import JsonObject
 
 _ALL = "*"
 # Commands run and ports are opened by whoever may create these, however the stream is opened: there is one way to open it here.

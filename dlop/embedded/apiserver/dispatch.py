@@ -29,8 +29,9 @@ from dlop.embedded.apiserver.rest.scale import change_scale, get_scale
 from dlop.embedded.apiserver.rest.storage import Verbs
 from dlop.embedded.apiserver.rest.update import STATUS
 from dlop.embedded.apiserver.rest.watch import Watch, watch_request
-from dlop.kube.errors import JsonObject, StatusError
+from dlop.kube.errors import StatusError
 from dlop.kube.transport import JSON, Request, Response
+from dlop.kube.types import JsonObject
 
 SCALE = "scale"
 

@@ -14,7 +14,8 @@ from enum import StrEnum
 from dlop.embedded.apiserver.request_info import Asked, Verb
 from dlop.embedded.apiserver.rest.watch import ConnectionDroppedError, Watch
 from dlop.embedded.apiserver.store import Store
-from dlop.kube.errors import JsonObject, StatusError, error_from_status
+from dlop.kube.errors import StatusError, error_from_status
+from dlop.kube.types import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

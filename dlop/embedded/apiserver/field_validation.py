@@ -16,8 +16,9 @@ from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType, bad_r
 from dlop.embedded.apiserver.query_options import FieldValidation, WriteOptions
 from dlop.embedded.apiserver.request_decoding import summary
 from dlop.embedded.apiserver.resource_type import ResourceType
-from dlop.kube.errors import InvalidError, JsonObject, StatusError
+from dlop.kube.errors import InvalidError, StatusError
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 # Never kept: who set which field is of no use without server-side apply, and selfLink is long gone.
 _NOT_KEPT = ("managedFields", "selfLink")

@@ -11,7 +11,7 @@ from typing import Any
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType
 from dlop.embedded.apiserver.name_validation import generate_name_errors, label_errors, label_value_errors, qualified_name_errors
 from dlop.embedded.apiserver.resource_type import ResourceType
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 ORPHAN_FINALIZER = "orphan"
 FOREGROUND_FINALIZER = "foregroundDeletion"

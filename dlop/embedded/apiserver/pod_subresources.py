@@ -8,7 +8,7 @@ from dlop.embedded.apiserver.query_options import WriteOptions, body_delete_opti
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.rest.storage import Verbs
 from dlop.embedded.apiserver.store import Key, Stored
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 BINDING = "binding"
 EVICTION = "eviction"

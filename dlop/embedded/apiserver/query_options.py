@@ -13,7 +13,7 @@ from typing import Any
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType, bad_request, invalid_options
 from dlop.embedded.apiserver.request_info import Asked, Verb
 from dlop.embedded.apiserver.selectors import EVERYTHING, Selector, parse_selector
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"

@@ -10,7 +10,8 @@ import yaml
 
 from dlop.embedded.apiserver.api_errors import bad_request, failure, unsupported_media_type
 from dlop.embedded.apiserver.core import protobuf
-from dlop.kube.errors import JsonObject, RequestTooLargeError
+from dlop.kube.errors import RequestTooLargeError
+from dlop.kube.types import JsonObject
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.name_validation import subdomain_errors
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 

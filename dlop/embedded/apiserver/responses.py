@@ -14,8 +14,9 @@ from dlop.embedded.apiserver.rest.list import Listing
 from dlop.embedded.apiserver.rest.update import served
 from dlop.embedded.apiserver.store import Stored
 from dlop.embedded.apiserver.views.table_printer import partial_metadata, partial_metadata_list, table
-from dlop.kube.errors import JsonObject, StatusError
+from dlop.kube.errors import StatusError
 from dlop.kube.transport import JSON, Response
+from dlop.kube.types import JsonObject
 
 JSON_HEADERS = {"content-type": JSON}
 _YAML_HEADERS = {"content-type": YAML}

@@ -14,7 +14,7 @@ from typing import Any
 from dlop.embedded.apiserver.api_errors import bad_request
 from dlop.embedded.apiserver.name_validation import label_value_errors, qualified_name_errors
 from dlop.embedded.apiserver.resource_type import ResourceType
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _NO_LABELS: Mapping[str, str] = {}
 

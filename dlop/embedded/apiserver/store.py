@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 # How many past changes of one resource can be watched from. The real server keeps minutes; this keeps a bounded number.
 DEFAULT_HISTORY_LIMIT = 20_000

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dlop.embedded.kubelet.runtime.base import Mount
 from dlop.embedded.kubelet.volumes import File, Files, make
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where programs in pods look for it."""

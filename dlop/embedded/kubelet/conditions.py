@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dlop.embedded.kubelet.restart_backoff import Role, role_of
-from dlop.kube.errors import JsonObject
 from dlop.kube.timestamps import to_the_second
+from dlop.kube.types import JsonObject
 
 _OWN = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dlop.embedded.kubelet.environment import Sources
 from dlop.embedded.kubelet.volumes import wanted_tokens
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject, NotFoundError
+from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Resource
+from dlop.kube.types import JsonObject
 
 _TOKEN_SECONDS = 3600
 

@@ -21,7 +21,8 @@ from dlop.embedded.kubelet.pod_status import ContainerFacts, Ended, Running, Wai
 from dlop.embedded.kubelet.restart_backoff import CrashLoop, Role, duration_text, is_restarted
 from dlop.embedded.kubelet.runtime.base import Exit, Launch, LaunchError, Sandbox
 from dlop.embedded.kubelet.termination_message import reason_of, termination_message
-from dlop.kube.errors import JsonObject, KubeError
+from dlop.kube.errors import KubeError
+from dlop.kube.types import JsonObject
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from dlop.embedded.kubelet.environment import ConfigurationProblem, Place, all_e
 from dlop.embedded.kubelet.image_map import Image, command_line
 from dlop.embedded.kubelet.runtime.base import Launch, Mount
 from dlop.embedded.kubelet.volumes import mounts
-from dlop.kube.errors import JsonObject
 from dlop.kube.quantity import rounded_up
+from dlop.kube.types import JsonObject
 
 __all__ = ["Place", "Prepared", "Preparing"]
 

@@ -15,7 +15,7 @@ from dlop.embedded.kubelet.lifecycle_hooks import HookFailed, run_hook
 from dlop.embedded.kubelet.logs import STDERR, STDOUT, ContainerLog
 from dlop.embedded.kubelet.probes import Probe, ProbeKind, Result, Target, probe_of, watch
 from dlop.embedded.kubelet.runtime.base import Exit, Launch, Process, Sandbox
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 # How long after its process has ended the rest of what a container said may still come.
 _LAST_WORDS_SECONDS = 1.0

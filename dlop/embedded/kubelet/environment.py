@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.quantity import in_units
+from dlop.kube.types import JsonObject
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")

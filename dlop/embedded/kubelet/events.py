@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import structlog
 
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject, KubeError, NotFoundError
+from dlop.kube.errors import KubeError, NotFoundError
 from dlop.kube.resources import CORE_EVENTS
 from dlop.kube.timestamps import to_the_second
+from dlop.kube.types import JsonObject
 
 log = structlog.get_logger(__name__)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 CLUSTER_DOMAIN = "cluster.local"
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _KEYS = {"name", "command", "python", "files", "env", "workingDir"}
 

@@ -42,11 +42,11 @@ from dlop.embedded.kubelet.server.api import DECLARED_FEATURES, HOST, KubeletApi
 from dlop.embedded.scheduler.scheduler import Scheduler
 from dlop.kube.cache import Change
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.informer import Informer
 from dlop.kube.objects import CustomObject
 from dlop.kube.quantity import amount
 from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.kube.types import JsonObject
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ import asyncio
 from dlop.embedded.kubelet.environment import all_expanded
 from dlop.embedded.kubelet.exec_command import run_command
 from dlop.embedded.kubelet.probes import Result, Target, http_get
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 class HookFailed(Exception):  # noqa: N818 - the kubelet's word

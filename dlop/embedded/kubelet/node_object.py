@@ -6,8 +6,8 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.timestamps import to_the_microsecond, to_the_second
+from dlop.kube.types import JsonObject
 
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlop.kube.errors import JsonObject
 from dlop.kube.timestamps import to_the_second
+from dlop.kube.types import JsonObject
 
 _MESSAGE = "The node was started anew, and the processes of the pod went with its last life"
 _FINISHED = ("Succeeded", "Failed")

@@ -17,8 +17,9 @@ from dlop.embedded.kubelet.node_context import Tools
 from dlop.embedded.kubelet.restart_backoff import CrashLoop
 from dlop.embedded.kubelet.runtime.base import LaunchError, Sandbox, SandboxRequest
 from dlop.embedded.kubelet.volumes import VolumeInputs, VolumeProblem, make, named_sources, planned
-from dlop.kube.errors import JsonObject, KubeError, NotFoundError
+from dlop.kube.errors import KubeError, NotFoundError
 from dlop.kube.resources import CONFIG_MAPS, SECRETS
+from dlop.kube.types import JsonObject
 
 
 class PodSetup:

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from dlop.embedded.kubelet.conditions import pod_conditions
 from dlop.embedded.kubelet.restart_backoff import Role, is_restarted, role_of
-from dlop.kube.errors import JsonObject
 from dlop.kube.timestamps import to_the_second
+from dlop.kube.types import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ from dlop.embedded.kubelet.pod_status import Ended, PodFacts, first_facts, pod_s
 from dlop.embedded.kubelet.restart_backoff import Role, role_of
 from dlop.embedded.kubelet.runtime.base import Sandbox
 from dlop.embedded.kubelet.status_writer import StatusWriter
-from dlop.kube.errors import ConflictError, JsonObject, KubeError, NotFoundError
+from dlop.kube.errors import ConflictError, KubeError, NotFoundError
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 
 log = structlog.get_logger(__name__)
 

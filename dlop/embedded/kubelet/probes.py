@@ -15,7 +15,7 @@ from enum import StrEnum
 from dlop.embedded.kubelet.environment import all_expanded
 from dlop.embedded.kubelet.exec_command import run_command
 from dlop.embedded.kubelet.runtime.base import Launch, Sandbox
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _HTTP_TIMEOUT = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 _LONGEST_STATUS_LINE = 4096

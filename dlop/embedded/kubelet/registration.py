@@ -12,8 +12,9 @@ from dlop.embedded.kubelet.node_object import LEASE_NAMESPACE, NodeFacts, lease_
 from dlop.embedded.kubelet.orphaned_pods import lost_status
 from dlop.kube.backoff import Backoff
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import AlreadyExistsError, JsonObject, KubeError, NotFoundError
+from dlop.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from dlop.kube.resources import LEASES, NODES, PODS
+from dlop.kube.types import JsonObject
 
 log = structlog.get_logger(__name__)
 

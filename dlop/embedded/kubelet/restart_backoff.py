@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 class Role(Enum):

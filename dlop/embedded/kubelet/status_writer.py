@@ -9,8 +9,9 @@ import structlog
 
 from dlop.kube.backoff import Backoff
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import ConflictError, JsonObject, KubeError, NotFoundError, StatusError
+from dlop.kube.errors import ConflictError, KubeError, NotFoundError, StatusError
 from dlop.kube.resources import PODS
+from dlop.kube.types import JsonObject
 
 log = structlog.get_logger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dlop.embedded.kubelet.logs import ContainerLog, LogQuery
 from dlop.embedded.kubelet.runtime.base import Exit
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _LONGEST_MESSAGE = 4096
 _LONGEST_LOG = 2048

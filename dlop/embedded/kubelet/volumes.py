@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from dlop.embedded.kubelet.environment import ConfigurationProblem, Place, Sources, expanded, field_value, resource_value
 from dlop.embedded.kubelet.runtime.base import Mount
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _FILE_MODE = 0o644
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from dlop.embedded.kubelet.restart_backoff import Role, role_of
-from dlop.kube.errors import JsonObject
 from dlop.kube.quantity import amount
+from dlop.kube.types import JsonObject
 
 Amounts = dict[str, Fraction]
 

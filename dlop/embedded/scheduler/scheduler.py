@@ -14,9 +14,10 @@ import structlog
 from dlop.embedded.kubelet.events import SCHEDULER, Event, Events
 from dlop.embedded.scheduler.predicates import Amounts, can_ever_fit, explanation, problems, requests_of, total
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import JsonObject, KubeError
+from dlop.kube.errors import KubeError
 from dlop.kube.resources import PODS
 from dlop.kube.timestamps import to_the_second
+from dlop.kube.types import JsonObject
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from dlop.api.fields import Field
 from dlop.api.types import Accelerator
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 GPU = "nvidia.com/gpu"
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"

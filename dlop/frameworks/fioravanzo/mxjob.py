@@ -40,7 +40,7 @@ from dlop.api.record import Blocked
 from dlop.api.schema import rule, with_rules
 from dlop.api.spec_models import Count, OpenModel, Port, Replicas, RestartedPodTemplate, RunPolicyModel
 from dlop.frameworks.fioravanzo.accelerators import with_devices
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _RUNTIME_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?")
 _STATES = {ReplicaState.MISSING: "Unknown", ReplicaState.SUCCEEDED: "Succeeded", ReplicaState.FAILED: "Failed"}

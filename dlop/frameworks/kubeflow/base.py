@@ -17,7 +17,7 @@ from dlop.api.constants import MANAGER, Reason
 from dlop.api.names import label_value
 from dlop.frameworks.kubeflow.legacy_values import in_todays_words
 from dlop.frameworks.kubeflow.schema import TRAINING_OPERATOR
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _OPERATOR_NAME, _JOB_NAME, _REPLICA_TYPE, _REPLICA_INDEX, _JOB_ROLE = (
     f"training.kubeflow.org/{name}" for name in ("operator-name", "job-name", "replica-type", "replica-index", "job-role")

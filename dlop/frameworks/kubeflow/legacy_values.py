@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from dlop import CleanPodPolicy
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 def in_todays_words(spec: Any, *, replica_specs: str) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 from dlop import Creation, Field
 from dlop.api.schema import rule
 from dlop.api.spec_models import ApiModel, Count, Port
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
+from dlop.kube.types import JsonObject
 
 AUTOSCALER_RULES: tuple[JsonObject, ...] = (
     {

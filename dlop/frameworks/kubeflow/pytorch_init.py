@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from dlop import Options
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _IMAGE = "alpine:3.10"
 """The one that a template gets which leaves the image open, where the operator was told of none. So it ever was."""

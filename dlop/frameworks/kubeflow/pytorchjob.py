@@ -20,8 +20,8 @@ from dlop.frameworks.kubeflow.pytorch_elastic import (
 )
 from dlop.frameworks.kubeflow.pytorch_init import init_containers
 from dlop.frameworks.kubeflow.schema import KubeflowSpec, at_least_one, exactly_one, rules_of_spec, scaled_by_workers, with_roles
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
+from dlop.kube.types import JsonObject
 
 
 class PyTorchJobModel(KubeflowSpec):

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, create_model
 from dlop.api.crd import ScalePaths
 from dlop.api.schema import rule, with_default, with_rules
 from dlop.api.spec_models import ApiModel, ContainerModel, PodSpecModel, PodTemplate, ReplicaModel, RunPolicyModel
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 TRAINING_OPERATOR = "kubeflow.org/training-operator"
 """The name of the one who runs these jobs, in `runPolicy.managedBy`. Whoever stands in for it answers to it."""

@@ -10,7 +10,7 @@ from dlop.api.constants import Reason
 from dlop.api.schema import rule
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.schema import KubeflowSpec, exactly_one, rules_of_spec, with_roles
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 class XGBoostJobModel(KubeflowSpec):

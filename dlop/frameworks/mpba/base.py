@@ -10,7 +10,7 @@ from dlop import CleanPodPolicy, DLJob, Field, JobSpec, Replica, RoleSpec, RunPo
 from dlop.api.constants import REPLICA_TYPE_LABEL
 from dlop.api.names import dns_label, label_value
 from dlop.api.parsing import listed_at, read_listed_roles
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 class ListedJob(DLJob, ABC):

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from dlop.kube.errors import ConfigurationError, JsonObject
+from dlop.kube.errors import ConfigurationError
+from dlop.kube.types import JsonObject
 
 # Long enough for a person to log in, where the program asks for that.
 _TIMEOUT_SECONDS = 300.0

@@ -19,7 +19,8 @@ from dlop.kube.config.exec_plugin import ExecPlugin, ExecSource
 from dlop.kube.config.loaders import loaders
 from dlop.kube.config.proxies import checked_proxy, is_http_address
 from dlop.kube.config.tls import TlsMaterial
-from dlop.kube.errors import ConfigurationError, JsonObject
+from dlop.kube.errors import ConfigurationError
+from dlop.kube.types import JsonObject
 
 # A user that acts as someone else would silently have more rights than asked for if this were ignored.
 _IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dlop.api.child_objects import Creation
 from dlop.api.gang import Gang, Part, difference, group_body, group_metadata, group_spec
 from dlop.api.progress import Progress, ReplicaState, RoleProgress
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from dlop.reconcile.context import Case
-from dlop.reconcile.plan import Change, Creation
+from dlop.reconcile.plan import Change
 
 _ENDED = (ReplicaState.SUCCEEDED, ReplicaState.FAILED)
 

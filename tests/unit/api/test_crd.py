@@ -7,7 +7,7 @@ import pytest
 from dlop.api.crd import SIZE_LIMIT_BYTES, definition, definitions
 from dlop.deploy.kustomize import to_yaml
 from dlop.frameworks.registry import load_registry
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.kinds_for_crds import KINDS, Anything, ListAsSpec, ListInside, Newer, Plain, WithRules
 
 

@@ -11,7 +11,7 @@ from dlop.api.parsing import MOST_REPLICAS
 from dlop.api.schema import ANYTHING, SchemaError, rule, structural, with_rules
 from dlop.api.spec import CleanPodPolicy, RestartPolicy, RestartScope
 from dlop.api.spec_models import ApiModel, OpenModel, PodTemplate, ReplicaModel, Replicas, RunPolicyModel, problems_of
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 def properties(model: type[BaseModel]) -> JsonObject:

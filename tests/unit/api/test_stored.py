@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlop.api.ratcheting import lenient
 from dlop.api.schema import rule, with_rules
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 RULES = "x-kubernetes-validations"
 

@@ -16,7 +16,7 @@ from dlop.cli.main import COMMANDS, main
 from dlop.deploy.deployment import Deployed, metrics_service
 from dlop.deploy.installation import operator
 from dlop.frameworks.registry import load_registry
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 ROOT = Path(__file__).resolve().parents[3]
 FRAMEWORK = ("--framework", "tests.kinds_for_crds:WithRules")

@@ -12,9 +12,9 @@ from dlop.controller.kinds import JobKey
 from dlop.embedded.apiserver.faults import Match
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import EVENTS, Resource
+from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import Event, EventType
 from tests.virtual_time import virtual_time
 

@@ -8,7 +8,7 @@ from dlop.api.progress import Progress
 from dlop.api.spec import RoleSpec
 from dlop.api.types import ContainerProperties, JobType, ReplicaType
 from dlop.job import DLJob
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from dlop.replica import Replica
 
 TRAINER = "Trainer"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.api.types import Options
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import Plan
 from tests.unit.engine.ring import HELPER, TRAINER, ring
 from tests.unit.engine.world import World

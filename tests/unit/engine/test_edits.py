@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from dlop.api.constants import ATTEMPT_LABEL, RENDERED_ANNOTATION
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from dlop.replica import Replica
 from tests.unit.engine.ring import HELPER, TRAINER, RingJob, ring
 from tests.unit.engine.world import World

@@ -9,7 +9,7 @@ import pytest
 from dlop.api.gang import DEFAULT_CLASS, Gang, Part, difference, group_metadata, group_spec, marked, other_schedulers
 from dlop.api.pod_resources import requests_of
 from dlop.api.spec import JobSpec, RoleSpec, SchedulingPolicy
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 BY_VOLCANO = Gang("volcano", "demo")
 BY_PLUGINS = Gang("scheduler-plugins-scheduler", "demo")

@@ -9,9 +9,9 @@ import pytest
 
 from dlop.api.constants import Reason
 from dlop.api.types import Options
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS
 from dlop.kube.timestamps import written
+from dlop.kube.types import JsonObject
 from tests.unit.engine.ring import TRAINER, ring
 from tests.unit.engine.world import World
 

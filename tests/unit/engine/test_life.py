@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from dlop.api.child_objects import Creation
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import CONFIG_MAPS, SERVICES
-from dlop.reconcile.plan import Creation, Plan
+from dlop.reconcile.plan import Plan
 from tests.unit.engine.ring import HELPER, TRAINER, OrderedJob, RingJob, ring
 from tests.unit.engine.world import START, World
 

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.unit.engine.ring import ring
 from tests.unit.engine.world import START, World
 

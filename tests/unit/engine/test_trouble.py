@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from dlop.api.phase import Outcome
 from dlop.api.spec import RoleSpec
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod
 from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES
+from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import EventType
 from dlop.reconcile.pod_state import Sight, failure_of, look_at
 from dlop.reconcile.snapshot import Foreign, Refusal

@@ -15,16 +15,17 @@ from typing import Any
 
 import msgspec
 
+from dlop.api.child_objects import Creation
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.api.gang import POD_GROUPS
 from dlop.api.types import Options
 from dlop.embedded.apiserver.patches.patch import merge
 from dlop.job import DLJob
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, ObjectMeta, PartialObject, Pod, PodGroup, Service
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.timestamps import read, written
-from dlop.reconcile.plan import Change, Creation, Deletion, Event, Plan
+from dlop.kube.types import JsonObject
+from dlop.reconcile.plan import Change, Deletion, Event, Plan
 from dlop.reconcile.snapshot import Foreign, Refusal, Snapshot
 from tests.unit.engine.ring import RingJob
 

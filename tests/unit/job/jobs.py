@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from dlop import ContainerProperties, DLJob, JobType, Options, Replica, ReplicaType
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import CustomObject, ObjectMeta
+from dlop.kube.types import JsonObject
 
 UID = "5f7a2f0e-8a51-4a30-9d8e-1f2d3c4b5a69"
 Kind = TypeVar("Kind", bound=DLJob)

@@ -6,7 +6,7 @@ import pytest
 
 from dlop import Outcome, Phase, Progress, ReplicaProgress, ReplicaState, ReplicaType, RoleProgress
 from dlop.api.record import Blocked, Record
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.unit.job.jobs import PairJob, make, pair, template
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dlop import ContainerProperties, JobType, Options, Replica, ReplicaState, RestartPolicy, RoleSpec, SpecError
 from dlop.api.constants import RENDERED_ANNOTATION
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 from tests.unit.job.jobs import UID, PairJob, environment, make, pair, pair_spec, template
 
 RICH_TEMPLATE: JsonObject = {

@@ -10,8 +10,8 @@ import pytest
 from dlop.jobs.history import KubeEvent
 from dlop.jobs.lookup import FoundJob
 from dlop.jobs.view import JobView, view_of
-from dlop.kube.errors import JsonObject
 from dlop.kube.objects import Pod, reader
+from dlop.kube.types import JsonObject
 from tests.sim.job_world import CrewJob, crew
 
 _read_pod = reader(Pod)

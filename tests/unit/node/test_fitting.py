@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dlop.embedded.scheduler.predicates import can_ever_fit, explanation, problems, requests_of
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 def _container(**requests: str) -> JsonObject:

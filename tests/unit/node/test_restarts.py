@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dlop.embedded.kubelet.restart_backoff import CrashLoop, RestartPace, Role, duration_text, is_restarted, role_of
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 def _delays(loop: CrashLoop, *, runs: int, run_seconds: float) -> list[float]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from dlop.embedded.kubelet.orphaned_pods import is_lost, lost_status
 from dlop.embedded.kubelet.pod_status import ContainerFacts, Ended, PodFacts, Running, State, Waiting, first_facts, pod_status
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _ENDED = Ended(exit_code=0, reason="Completed", container_id="dlop://1")
 

@@ -18,7 +18,7 @@ from dlop.embedded.kubelet.volumes import (
     named_sources,
     planned,
 )
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _POD: JsonObject = {"metadata": {"name": "p", "namespace": "ns", "labels": {"a": "1"}}, "spec": {"containers": []}}
 

@@ -17,7 +17,7 @@ from dlop.embedded.apiserver.apiextensions.cel_functions import FUNCTIONS
 from dlop.embedded.apiserver.apiextensions.cel_parser import ExpressionError, check, has_optionals, read, rewritten
 from dlop.embedded.apiserver.apiextensions.cel_values import Shape, shape_of
 from dlop.embedded.apiserver.apiextensions.schema import MISSING, Node
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\['([^']*)'\]")
 _REASONS = {

@@ -16,7 +16,8 @@ from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
 from dlop.embedded.apiserver.rest.storage import Verbs
 from dlop.embedded.apiserver.store import Change, ChangeType, Key, Store
-from dlop.kube.errors import JsonObject, NotFoundError
+from dlop.kube.errors import NotFoundError
+from dlop.kube.types import JsonObject
 
 __all__ = ["CRD_TYPE", "CustomResources"]
 

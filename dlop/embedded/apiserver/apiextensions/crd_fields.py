@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dlop.embedded.apiserver.core.go_decoder import read
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 Reader = Callable[[Any, str, list[str]], Any]
 """Makes the kept value from a given one; the list takes the paths of unknown fields."""

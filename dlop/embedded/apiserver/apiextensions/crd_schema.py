@@ -11,7 +11,7 @@ from dlop.embedded.apiserver.apiextensions.cel import Expression
 from dlop.embedded.apiserver.apiextensions.cel_parser import ExpressionError, read
 from dlop.embedded.apiserver.apiextensions.crd_structural import forbidden, required, structural_errors, wrong
 from dlop.embedded.apiserver.apiextensions.schema import MISSING, Node
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")

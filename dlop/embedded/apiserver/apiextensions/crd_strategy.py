@@ -11,8 +11,8 @@ from dlop.embedded.apiserver.apiextensions.crd_validation import crd_errors
 from dlop.embedded.apiserver.apiextensions.custom_resource_strategy import CustomResourceRules
 from dlop.embedded.apiserver.resource_type import Column, Moment, ResourceType, Rules, ScalePaths
 from dlop.embedded.apiserver.views.table_printer import custom_columns, name_column
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from dlop.kube.types import JsonObject
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 """Keeps a CRD in place until its objects are gone."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType
 from dlop.embedded.apiserver.apiextensions.schema_formats import go_pattern
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _LEVEL_WORDS = {

@@ -14,7 +14,7 @@ from dlop.embedded.apiserver.apiextensions.crd_schema import not_supported, sche
 from dlop.embedded.apiserver.apiextensions.crd_structural import forbidden, required, wrong
 from dlop.embedded.apiserver.apiextensions.schema import Node
 from dlop.embedded.apiserver.name_validation import dns_1035_errors, subdomain_errors
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")

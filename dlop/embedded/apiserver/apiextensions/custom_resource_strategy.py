@@ -12,7 +12,8 @@ from dlop.embedded.apiserver.apiextensions.list_types import embedded_errors, ha
 from dlop.embedded.apiserver.apiextensions.schema import MISSING, Node
 from dlop.embedded.apiserver.core.go_decoder import read
 from dlop.embedded.apiserver.resource_type import Moment, Rules, ScalePaths
-from dlop.kube.errors import JsonObject, MethodNotAllowedError
+from dlop.kube.errors import MethodNotAllowedError
+from dlop.kube.types import JsonObject
 
 # Errors after which rules are not run: they could stumble over what is already known to be wrong.
 _BLOCKING = frozenset(

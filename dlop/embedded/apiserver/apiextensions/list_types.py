@@ -9,7 +9,7 @@ import msgspec
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType
 from dlop.embedded.apiserver.apiextensions.schema import MISSING, Node
 from dlop.embedded.apiserver.name_validation import dns_1035_errors
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 def has_promises(node: Node) -> bool:

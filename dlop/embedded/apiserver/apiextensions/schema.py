@@ -21,7 +21,7 @@ from dlop.embedded.apiserver.apiextensions.schema_checks import (
     type_check,
     type_error,
 )
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 MISSING: Any = object()
 """There is no such value, which is not the same as null."""

@@ -14,7 +14,7 @@ import msgspec
 
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType, go_number
 from dlop.embedded.apiserver.apiextensions.schema_formats import FORMATS, go_pattern
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 Check = Callable[[Any, str, list[FieldError]], None]
 """Called with the value, its path and the list that takes the errors."""

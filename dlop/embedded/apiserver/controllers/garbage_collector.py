@@ -18,7 +18,7 @@ from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.rest.storage import Verbs
 from dlop.embedded.apiserver.store import Change, ChangeType, Key, Store, Stored
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 
 @dataclass(slots=True)

@@ -18,8 +18,8 @@ from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.rest.storage import Verbs
 from dlop.embedded.apiserver.store import Change, ChangeType, Key, Store
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
+from dlop.kube.types import JsonObject
 
 DEFAULT_SERVICE_ACCOUNT = "default"
 # So many deletes in one piece of work: requests are answered in between.

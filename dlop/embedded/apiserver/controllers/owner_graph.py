@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlop.embedded.apiserver.metadata_validation import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from dlop.embedded.apiserver.store import Change, ChangeType, Key
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 # The real collector leaves these alone too: they go by themselves, and there are many.
 IGNORED_STORAGES = ("events",)

@@ -7,8 +7,8 @@ from typing import Any
 from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, defaulted, dig, invalid, not_one_of, required
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
+from dlop.kube.types import JsonObject
 
 _SHAPE = "autoscaling.v2.HorizontalPodAutoscaler"
 _EMPTY_STATUS: JsonObject = {"desiredReplicas": 0, "currentMetrics": None}

@@ -11,8 +11,8 @@ from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType
 from dlop.embedded.apiserver.core.go_decoder import read
 from dlop.embedded.apiserver.core.go_types import merge_schema, openapi
 from dlop.embedded.apiserver.resource_type import Column, Moment, ResourceType, Rules
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 

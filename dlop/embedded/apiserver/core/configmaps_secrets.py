@@ -9,8 +9,8 @@ from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType
 from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, forbidden, invalid, required
 from dlop.embedded.apiserver.name_validation import config_key_errors
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, SECRETS
+from dlop.kube.types import JsonObject
 
 _ACCOUNT_NAME = "kubernetes.io/service-account.name"
 MAX_BYTES = 1024 * 1024

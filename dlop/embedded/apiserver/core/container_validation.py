@@ -6,8 +6,8 @@ from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType
 from dlop.embedded.apiserver.core.base import forbidden, invalid, not_one_of, required
 from dlop.embedded.apiserver.core.environment_validation import environment_errors
 from dlop.embedded.apiserver.name_validation import label_errors, port_name_errors, qualified_name_errors
-from dlop.kube.errors import JsonObject
 from dlop.kube.quantity import ONE, billionths
+from dlop.kube.types import JsonObject
 
 _PORT_RANGE = "must be between 1 and 65535, inclusive"
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, defaulted, invalid, not_one_of, required
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import ENDPOINT_SLICES, Resource
+from dlop.kube.types import JsonObject
 
 ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints")
 _ENDPOINTS = "core.v1.Endpoints"

@@ -7,7 +7,7 @@ import re
 from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.core.base import invalid, not_one_of, required
 from dlop.embedded.apiserver.name_validation import config_key_errors, environment_name_errors, qualified_name_errors, subdomain_errors
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _POD_FIELDS = (

@@ -10,8 +10,8 @@ from dlop.embedded.apiserver.api_errors import invalid as refused
 from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, dig, invalid, required
 from dlop.embedded.apiserver.name_validation import qualified_name_errors
 from dlop.embedded.apiserver.resource_type import Column, Moment, ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CORE_EVENTS, EVENTS
+from dlop.kube.types import JsonObject
 
 _CORE, _NEW = "core.v1.Event", "events.v1.Event"
 # What core calls a field, and what events.k8s.io calls it. All other fields have one name.

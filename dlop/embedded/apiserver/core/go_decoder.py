@@ -13,7 +13,7 @@ from typing import Any
 
 from dlop.embedded.apiserver.core.go_scalars import ZEROS, MismatchError, ScalarReader, WrongTypeError, go_name, scalar_reader
 from dlop.embedded.apiserver.core.go_types import Field, struct, underlying
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 Path = tuple["Path", str | int] | None
 """Where a value is, innermost name last; made into text only when there is something to say about it."""

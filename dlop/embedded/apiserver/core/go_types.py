@@ -14,7 +14,7 @@ from importlib.resources import files
 import msgspec
 
 from dlop.embedded.apiserver.resource_type import MergeList, MergeSchema
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _SCALARS: Mapping[str, JsonObject] = {
     "string": {"type": "string"},

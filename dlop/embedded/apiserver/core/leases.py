@@ -5,8 +5,8 @@ from __future__ import annotations
 from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, dig, invalid
 from dlop.embedded.apiserver.resource_type import ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import LEASES
+from dlop.kube.types import JsonObject
 
 _SHAPE = "coordination.v1.Lease"
 

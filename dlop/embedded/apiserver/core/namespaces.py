@@ -6,8 +6,8 @@ from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, dig, finalizer_errors, invalid
 from dlop.embedded.apiserver.name_validation import label_errors
 from dlop.embedded.apiserver.resource_type import ALL_VERBS, Moment, ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NAMESPACES
+from dlop.kube.types import JsonObject
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 CONTENT_FINALIZER = "kubernetes"

@@ -6,8 +6,8 @@ from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, dig, invalid, not_one_of
 from dlop.embedded.apiserver.name_validation import qualified_name_errors
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NODES
+from dlop.kube.types import JsonObject
 
 _SHAPE = "core.v1.Node"
 _ROLE_PREFIX = "node-role.kubernetes.io/"

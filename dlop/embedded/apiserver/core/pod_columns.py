@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dlop.embedded.apiserver.age import age
 from dlop.embedded.apiserver.core.base import AGE, NAME, column, dig
 from dlop.embedded.apiserver.resource_type import Column, Moment
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _NONE = "<none>"
 

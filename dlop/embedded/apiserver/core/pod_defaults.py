@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dlop.embedded.apiserver.core.base import defaulted
-from dlop.kube.errors import JsonObject
 from dlop.kube.quantity import billionths
+from dlop.kube.types import JsonObject
 
 _FILE_MODE = 0o644
 _POD = {

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dlop.embedded.apiserver.api_errors import forbidden
 from dlop.embedded.apiserver.store import Store
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS, PRIORITY_CLASSES
+from dlop.kube.types import JsonObject
 
 _SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _PREEMPT = "PreemptLowerPriority"

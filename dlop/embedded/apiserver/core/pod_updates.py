@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.core.base import forbidden, invalid
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _ONLY_THESE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"

@@ -9,8 +9,8 @@ from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType
 from dlop.embedded.apiserver.core.base import forbidden, invalid, not_one_of, required
 from dlop.embedded.apiserver.core.container_validation import container_list_errors
 from dlop.embedded.apiserver.name_validation import label_errors, label_value_errors, qualified_name_errors, subdomain_errors
-from dlop.kube.errors import JsonObject
 from dlop.kube.quantity import billionths
+from dlop.kube.types import JsonObject
 
 _MAX_SECONDS = 2**31 - 1
 _MAX_ID = 2**31 - 1

@@ -14,8 +14,8 @@ from dlop.embedded.apiserver.core.pod_updates import pod_status_errors, pod_upda
 from dlop.embedded.apiserver.core.pod_validation import pod_spec_errors
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
 from dlop.embedded.apiserver.store import Store
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PODS, Resource
+from dlop.kube.types import JsonObject
 
 _SHAPE = "core.v1.Pod"
 _BINDING = Resource("", "v1", "pods/binding", "Binding")

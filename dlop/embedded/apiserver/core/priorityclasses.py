@@ -5,8 +5,8 @@ from __future__ import annotations
 from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, forbidden, invalid
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import PRIORITY_CLASSES
+from dlop.kube.types import JsonObject
 
 _SHAPE = "scheduling.v1.PriorityClass"
 _HIGHEST = 1_000_000_000

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from dlop.embedded.apiserver.core.go_types import struct, underlying
-from dlop.kube.errors import JsonObject
 from dlop.kube.timestamps import to_the_second
+from dlop.kube.types import JsonObject
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"

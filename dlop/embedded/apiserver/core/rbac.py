@@ -6,8 +6,8 @@ from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, dig, invalid, not_one_of, required
 from dlop.embedded.apiserver.name_validation import path_segment_errors, subdomain_errors
 from dlop.embedded.apiserver.resource_type import Column, Moment, ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Resource
+from dlop.kube.types import JsonObject
 
 _GROUP = "rbac.authorization.k8s.io"
 

@@ -14,7 +14,7 @@ from dlop.embedded.apiserver.name_validation import (
     qualified_name_errors,
     subdomain_errors,
 )
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 CLUSTER_IP_RANGE = IPv4Network("10.96.0.0/16")
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")

@@ -8,8 +8,8 @@ from dlop.embedded.apiserver.age import format_time
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType, invalid
 from dlop.embedded.apiserver.core.base import builtin_type, columns
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import SERVICE_ACCOUNTS, Resource
+from dlop.kube.types import JsonObject
 
 TOKEN = "token"  # noqa: S105 - the name of a subresource
 

@@ -10,8 +10,8 @@ from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column
 from dlop.embedded.apiserver.core.service_validation import CLUSTER_IP_RANGE, service_errors, service_status_errors
 from dlop.embedded.apiserver.name_validation import label_errors
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import SERVICES
+from dlop.kube.types import JsonObject
 
 NODE_PORT_RANGE = range(30000, 32768)
 _SHAPE = "core.v1.Service"

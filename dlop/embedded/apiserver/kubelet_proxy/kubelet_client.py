@@ -13,8 +13,9 @@ import aiohttp
 
 from dlop.embedded.apiserver.api_errors import internal_error
 from dlop.embedded.apiserver.responses import TEXT_HEADERS
-from dlop.kube.errors import JsonObject, StatusError
+from dlop.kube.errors import StatusError
 from dlop.kube.transport import Response
+from dlop.kube.types import JsonObject
 
 # The first of these that a node has is where its kubelet is looked for.
 _ADDRESS_TYPES = ("ExternalIP", "InternalIP", "Hostname")

@@ -20,9 +20,10 @@ from dlop.embedded.apiserver.kubelet_proxy.kubelet_client import Body, Kubelets,
 from dlop.embedded.apiserver.request_info import Asked, Verb
 from dlop.embedded.apiserver.responses import TEXT_HEADERS
 from dlop.embedded.apiserver.rest.storage import Verbs
-from dlop.kube.errors import JsonObject, NotFoundError, StatusError
+from dlop.kube.errors import NotFoundError, StatusError
 from dlop.kube.resources import NODES, Resource
 from dlop.kube.transport import Request, Response, StreamResponse
+from dlop.kube.types import JsonObject
 
 LOG = "log"
 POD_STREAMS = frozenset({LOG, "exec", "attach", "portforward"})

@@ -13,7 +13,7 @@ import msgspec
 
 from dlop.embedded.apiserver.api_errors import bad_request
 from dlop.embedded.apiserver.field_validation import rejected_patch
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _NOTHING = object()
 

@@ -16,7 +16,8 @@ from dlop.embedded.apiserver.patches.jsonpatch import apply_operations, read_ope
 from dlop.embedded.apiserver.patches.strategic import merge_strategically
 from dlop.embedded.apiserver.request_decoding import media_type, syntax_error
 from dlop.embedded.apiserver.resource_type import ResourceType
-from dlop.kube.errors import JsonObject, UnsupportedMediaTypeError
+from dlop.kube.errors import UnsupportedMediaTypeError
+from dlop.kube.types import JsonObject
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -13,7 +13,7 @@ import msgspec
 
 from dlop.embedded.apiserver.api_errors import bad_request, unreasoned
 from dlop.embedded.apiserver.resource_type import MergeList, MergeSchema
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"

@@ -13,8 +13,8 @@ from dlop.embedded.apiserver.metadata_validation import validate_metadata
 from dlop.embedded.apiserver.query_options import WriteOptions
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
 from dlop.embedded.apiserver.store import Key, Store, Stored
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import NAMESPACES
+from dlop.kube.types import JsonObject
 
 # No vowels and nothing that looks like something else, so that no words come about.
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"

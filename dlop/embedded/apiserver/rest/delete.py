@@ -16,8 +16,8 @@ from dlop.embedded.apiserver.metadata_validation import FOREGROUND_FINALIZER, OR
 from dlop.embedded.apiserver.query_options import DeleteOptions, Propagation
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
 from dlop.embedded.apiserver.store import Key, Store, Stored
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

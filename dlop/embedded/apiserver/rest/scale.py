@@ -10,8 +10,8 @@ from dlop.embedded.apiserver.query_options import WriteOptions
 from dlop.embedded.apiserver.resource_type import ResourceType, ScalePaths
 from dlop.embedded.apiserver.rest.storage import Verbs, served
 from dlop.embedded.apiserver.store import Stored
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 SCALE = Resource("autoscaling", "v1", "scales", "Scale")
 # What the real server says about every body that is no Scale.

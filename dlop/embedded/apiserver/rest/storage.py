@@ -20,7 +20,7 @@ from dlop.embedded.apiserver.rest.delete import Deleted, Deleter
 from dlop.embedded.apiserver.rest.list import Listing, View, list_objects
 from dlop.embedded.apiserver.rest.update import Updater, served
 from dlop.embedded.apiserver.store import Key, Store, Stored
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 __all__ = ["Deleted", "Verbs", "served"]
 

@@ -26,8 +26,8 @@ from dlop.embedded.apiserver.query_options import WriteOptions
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
 from dlop.embedded.apiserver.rest.create import check_namespace
 from dlop.embedded.apiserver.store import Key, Store, Stored
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import Resource
+from dlop.kube.types import JsonObject
 
 STATUS = "status"
 # The caller may send these or not: what counts is what is stored.

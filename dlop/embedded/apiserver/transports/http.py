@@ -21,8 +21,9 @@ from dlop.embedded.apiserver.rest.watch import ConnectionDroppedError, closing
 from dlop.embedded.apiserver.server import ApiServer
 from dlop.embedded.apiserver.transports.websockets import offered_protocols, relay, wants_socket
 from dlop.embedded.certificates import Certificates
-from dlop.kube.errors import JsonObject, StatusError
+from dlop.kube.errors import StatusError
 from dlop.kube.transport import Request, Response, StreamResponse
+from dlop.kube.types import JsonObject
 
 HOST = "127.0.0.1"
 # How long a close waits for answers that are under way.

@@ -13,8 +13,8 @@ import msgspec
 
 from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.transport import JSON, Response
+from dlop.kube.types import JsonObject
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")

@@ -15,8 +15,8 @@ import msgspec
 from dlop.embedded.apiserver.core.go_types import openapi as shape_schema
 from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import ResourceType
-from dlop.kube.errors import JsonObject
 from dlop.kube.transport import JSON, Response
+from dlop.kube.types import JsonObject
 
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 # A Document with `swagger: "2.0"` and an Info with a title and a version, in the words of protobuf.

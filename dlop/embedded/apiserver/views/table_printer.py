@@ -10,7 +10,7 @@ import msgspec
 from dlop.embedded.apiserver.age import age
 from dlop.embedded.apiserver.resource_type import Column, Moment, ResourceType
 from dlop.embedded.apiserver.views.jsonpath import JsonPath
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _META = "meta.k8s.io/v1"
 _NAME_WORDS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from dlop.embedded.kubelet.server.backend import NotAvailableError
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _STATUS_LISTS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 _WAITING = {

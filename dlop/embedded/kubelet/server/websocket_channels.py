@@ -12,7 +12,7 @@ from enum import IntEnum
 import msgspec
 from aiohttp import WSMsgType, web
 
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 V5 = "v5.channel.k8s.io"
 V4 = "v4.channel.k8s.io"

@@ -11,7 +11,7 @@ from dlop.api.names import label_value, object_name
 from dlop.api.spec import RestartPolicy
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.mpi import pods, rbac, schema, scripts
-from dlop.kube.errors import JsonObject
+from dlop.kube.types import JsonObject
 
 _READY = (ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dlop import Creation, Rights
-from dlop.kube.errors import JsonObject
 from dlop.kube.resources import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from dlop.kube.types import JsonObject
 
 RESOURCES = (SERVICE_ACCOUNTS, CONFIG_MAPS, ROLES, ROLE_BINDINGS)
 _VERBS = ["get", "list", "watch", "create", "patch"]
