@@ -321,7 +321,7 @@ class DLJob(StoredJob, ABC):
     def reconcile(self, snapshot: Snapshot, now: float) -> Plan:
         """What is to be done about the job. Pure: nothing is asked of a clock or a server."""
         # Imported here: most users of this module declare a kind and never plan.
-        from dlop.reconcile.planner import plan
+        from dlop.reconcile.planner import plan  # noqa: PLC0415
 
         return plan(self, snapshot, now=now)
 

@@ -43,7 +43,7 @@ def problems_by_model(kind: type[Any], spec: Any) -> Iterable[Problem]:
         return ()
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from dlop.api.spec_models import problems_of
+    from dlop.api.spec_models import problems_of  # noqa: PLC0415
 
     try:
         kind.spec_model.model_validate(spec)
@@ -59,7 +59,7 @@ def _has_generated_model(kind: type[Any]) -> bool:
 
 @functools.cache
 def _spec_model(kind: Any) -> Any:
-    from dlop.api.role_schema import spec_model
+    from dlop.api.role_schema import spec_model  # noqa: PLC0415
 
     return spec_model(kind.job_type.kind, kind.replica_types, field=kind.replica_specs_field)
 

@@ -130,8 +130,8 @@ def definitions_of(kinds: Iterable[Kind]) -> list[JsonObject]:
     Raises:
         CommandError: a framework describes its spec in a way that a definition cannot say.
     """
-    from dlop.api.crd import definitions  # noqa: PLC0415 - imports pydantic
-    from dlop.api.schema import SchemaError  # noqa: PLC0415
+    from dlop.api.crd import definitions
+    from dlop.api.schema import SchemaError
 
     try:
         return definitions(kinds)
@@ -145,7 +145,7 @@ def on_cluster(options: argparse.Namespace, deed: Callable[[Client], Awaitable[R
     Raises:
         CommandError: it cannot be reached, or refused.
     """
-    from dlop.kube.errors import KubeError  # noqa: PLC0415
+    from dlop.kube.errors import KubeError
 
     try:
         return asyncio.run(_connected(options, deed))
@@ -154,7 +154,7 @@ def on_cluster(options: argparse.Namespace, deed: Callable[[Client], Awaitable[R
 
 
 async def _connected(options: argparse.Namespace, deed: Callable[[Client], Awaitable[Result]]) -> Result:
-    from dlop.kube.client import Client  # noqa: PLC0415
+    from dlop.kube.client import Client
     from dlop.kube.http.transport import connect
 
     client = Client(await connect(options.kubeconfig, context=options.context))

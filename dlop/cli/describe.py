@@ -47,8 +47,8 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _log_tail(place: Place, found: FoundJob, view: JobView, *, lines: int) -> list[LogLine]:
     """The end of what the failed replica has written, as far as the cluster still has it."""
-    from dlop.jobs.logs import LogChoice, note, of_run  # noqa: PLC0415
-    from dlop.kube.errors import ForbiddenError  # noqa: PLC0415
+    from dlop.jobs.logs import LogChoice, note, of_run
+    from dlop.kube.errors import ForbiddenError
 
     replica, failure = view.failed_replica, view.last_failure
     if replica is None or failure is None or not replica.pod_uid or replica.exit_code is None or lines <= 0:

@@ -79,7 +79,7 @@ class _Output:
         """Those that have changed, a line each."""
         from dlop.console.tables import (
             jobs_table,
-            plain_lines,  # noqa: PLC0415
+            plain_lines,
         )
 
         before, self._printed = self._printed, {view.uid: view for view in views}

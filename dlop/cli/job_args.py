@@ -50,7 +50,7 @@ def on_jobs(options: argparse.Namespace, deed: Callable[[Place], Awaitable[int]]
     """
     registry = load_kinds(options)
 
-    from dlop.jobs.errors import JobsError, SubmitError  # noqa: PLC0415
+    from dlop.jobs.errors import JobsError, SubmitError
 
     async def do(client: Client) -> int:
         namespace = options.namespace or cast("HttpTransport", client.transport).connection.namespace

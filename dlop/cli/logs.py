@@ -38,10 +38,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
 
     async def logs(place: Place) -> int:
-        from dlop.console.log_output import LogOutput  # noqa: PLC0415
+        from dlop.console.log_output import LogOutput
         from dlop.console.output import Screen
         from dlop.jobs.log_stream import follow_logs
-        from dlop.jobs.logs import read_logs  # noqa: PLC0415
+        from dlop.jobs.logs import read_logs
 
         found = await place.find(options.job)
         choice = _choice(options)
@@ -63,7 +63,7 @@ async def _print(lines: AsyncGenerator[LogLine, None], output: LogOutput) -> Non
 
 
 def _choice(options: argparse.Namespace) -> LogChoice:
-    from dlop.jobs.logs import LogChoice  # noqa: PLC0415
+    from dlop.jobs.logs import LogChoice
 
     return LogChoice(
         role=options.role,

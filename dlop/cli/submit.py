@@ -86,7 +86,7 @@ def _screen(*, as_json: bool) -> JobScreen:
     if as_json or not sys.stdout.isatty():
         return QuietScreen(sys.stderr) if as_json else LineScreen(sys.stdout)
 
-    from rich.console import Console  # noqa: PLC0415 - only terminals need it
+    from rich.console import Console
 
     from dlop.console.live_view import LiveScreen
 

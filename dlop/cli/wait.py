@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     async def wait(place: Place) -> int:
         from dlop.console.output import Screen
         from dlop.console.progress import verdict
-        from dlop.jobs.view import view_of  # noqa: PLC0415
+        from dlop.jobs.view import view_of
         from dlop.jobs.wait import Goal, wait_for
 
         found = await place.find(options.job)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from dlop.compat.kubeflow.metrics import KubeflowMetrics
 from dlop.controller.controller import Controller, Surroundings, passes_at_once
 from dlop.controller.event_handlers import Arrivals
 from dlop.controller.event_recorder import EventRecorder
@@ -21,11 +20,21 @@ from dlop.kube.expectations import Child, Expectations, Resolved
 from dlop.kube.informer import Informer, Pace
 from dlop.kube.metrics import Metrics
 from dlop.kube.workqueue import WorkQueue
-from dlop.operator.settings import Settings
 
 QUEUE_NAME = "dlop"
 # How long an operator that stops goes on telling what it has done.
 _LAST_WORDS_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """What of the operator's settings concerns the controller."""
+
+    namespaces: tuple[str, ...] = ()
+    """Namespaces to watch; empty watches all."""
+    workers: int = 128
+    """Jobs reconciled at once."""
+    writes_in_flight: int = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +56,17 @@ class Means:
 class Machinery:
     """The loop of one operator."""
 
-    def __init__(self, settings: Settings, means: Means) -> None:
+    def __init__(self, config: ControllerConfig, means: Means) -> None:
         self.queue: WorkQueue[JobKey] = WorkQueue(rng=means.rng, observer=means.metrics.queue(QUEUE_NAME))
         self.kinds = Kinds()
         self._writing = means.writing
         self._memories = Memories()
         self._expectations = Expectations(look=self._look, on_resolved=self._resolved)
         self._events = EventRecorder(means.telling, instance=means.identity, clock=means.clock, rng=means.rng)
-        counts = ControlMetrics(workers=passes_at_once(settings.workers), dropped_events=lambda: self._events.counts.dropped)
+        counts = self.metrics = ControlMetrics(workers=passes_at_once(config.workers), dropped_events=lambda: self._events.counts.dropped)
         means.metrics.registry.register(counts)
-        means.metrics.registry.register(KubeflowMetrics(counts, framework_labels=self.kinds.framework_labels))
-        self.controller = self._make_controller(settings, means, counts)
-        self.scopes = self._make_scopes(settings, means)
+        self.controller = self._make_controller(config, means, counts)
+        self.scopes = self._make_scopes(config, means)
         self.controller.watch_over(self.scopes)
 
     def background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
@@ -93,7 +101,7 @@ class Machinery:
 
     # --- wiring ------------------------------------------------------------------------------------------------------
 
-    def _make_controller(self, settings: Settings, means: Means, counts: ControlMetrics) -> Controller:
+    def _make_controller(self, config: ControllerConfig, means: Means, counts: ControlMetrics) -> Controller:
         around = Surroundings(
             client=means.writing,
             queue=self.queue,
@@ -104,11 +112,11 @@ class Machinery:
             metrics=counts,
             clock=means.clock,
             forget=self.forget,
-            parallel=settings.writes_in_flight,
+            parallel=config.writes_in_flight,
         )
-        return Controller(around, workers=settings.workers)
+        return Controller(around, workers=config.workers)
 
-    def _make_scopes(self, settings: Settings, means: Means) -> list[Scope]:
+    def _make_scopes(self, config: ControllerConfig, means: Means) -> list[Scope]:
         arrivals = Arrivals(
             self.queue,
             expectations=self._expectations,
@@ -117,7 +125,7 @@ class Machinery:
             forget=self.forget,
             deleted=self.controller.note_deleted,
         )
-        namespaces: tuple[str | None, ...] = settings.namespaces or (None,)
+        namespaces: tuple[str | None, ...] = config.namespaces or (None,)
         return [
             Scope(
                 means.reading,

@@ -26,6 +26,7 @@ from dlop.embedded.apiserver.faults import Faults
 from dlop.embedded.apiserver.kubelet_proxy.kubelet_client import Kubelets
 from dlop.embedded.apiserver.object_queue import Background
 from dlop.embedded.apiserver.registry import Registry
+from dlop.embedded.apiserver.rest.list import View
 from dlop.embedded.apiserver.rest.storage import Verbs
 from dlop.embedded.apiserver.server import ApiServer
 from dlop.embedded.apiserver.store import Store
@@ -35,7 +36,6 @@ from dlop.embedded.certificates import make_certificates
 from dlop.kube.client import Client, Limits
 from dlop.kube.resources import NAMESPACES
 from dlop.kube.types import JsonObject
-from dlop.testing.stale_view import LaggingView
 
 DEFAULT_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -111,14 +111,13 @@ class EmbeddedCluster:
         self._fronts.append(front)
         return front
 
-    def lagging_server(self, *, version: int | None = None) -> tuple[ApiServer, LaggingView]:
-        """A second server that sees the store as of a version, by default as of now, until its view is told to advance."""
-        view = LaggingView(self.store, version=version)
+    def add_server(self, view: View) -> ApiServer:
+        """Add an API server that reads and watches through `view` and writes to the same store."""
         server = ApiServer(self._verbs(view), Faults(self.store), token=self._token, kubelets=self._kubelets)
         self._servers.append(server)
-        return server, view
+        return server
 
-    def _verbs(self, view: LaggingView | None = None) -> Verbs:
+    def _verbs(self, view: View | None = None) -> Verbs:
         return Verbs(
             self.store,
             self.registry,

@@ -1,6 +1,6 @@
 """Which kinds of jobs there are: by group, version and kind, never by kind alone, for three groups have an MXJob.
 
-Kinds come from entry points of the group `dlop.frameworks` (dlop's own are there too) and from `--framework module:Class`.
+dlop's own kinds are listed in `BUILT_IN`. Others come from entry points of the group `dlop.frameworks` and from `--framework module:Class`.
 Nothing is imported before a registry is asked for.
 """
 
@@ -100,7 +100,9 @@ def load_registry(frameworks: Iterable[str] = ()) -> Registry:
     registry = Registry()
     for reference in BUILT_IN:
         registry.add(load(reference))
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+    # An environment that was installed from an older version may still list dlop's own kinds, under module names of that version.
+    points = [point for point in entry_points(group=ENTRY_POINTS) if not point.value.startswith("dlop.")]
+    for point in sorted(points, key=lambda point: point.name):
         registry.add(_loaded(point))
     for reference in frameworks:
         registry.add(load(reference))

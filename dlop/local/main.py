@@ -64,7 +64,7 @@ def _loaded(load_kinds: Callable[[], Registry]) -> Registry:
 
 
 async def _run(order: Order, registry: Registry, choosing: Awaitable[Choice], *, as_json: bool) -> int:
-    from dlop.local.session import Session
+    from dlop.local.session import Session  # noqa: PLC0415
 
     screen = _screen(as_json=as_json)
     stands = _tell_machines if as_json else _invite
@@ -93,7 +93,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _screen(*, as_json: bool) -> JobScreen:
-    from dlop.console.plain_view import LineScreen, QuietScreen
+    from dlop.console.plain_view import LineScreen, QuietScreen  # noqa: PLC0415
 
     if as_json:
         return QuietScreen(sys.stderr)
@@ -102,13 +102,13 @@ def _screen(*, as_json: bool) -> JobScreen:
 
     from rich.console import Console  # noqa: PLC0415 - only terminals need it
 
-    from dlop.console.live_view import LiveScreen
+    from dlop.console.live_view import LiveScreen  # noqa: PLC0415
 
     return LiveScreen(Console(highlight=False), clock=time.monotonic)
 
 
 def _tell(outcome: Outcome, screen: JobScreen, *, logs_were_shown: bool) -> None:
-    from dlop.local.result import mistake_lines, verdict_line
+    from dlop.local.result import mistake_lines, verdict_line  # noqa: PLC0415
 
     if outcome.mistakes:
         sys.stderr.write("".join(f"{line}\n" for line in mistake_lines(outcome.mistakes)))

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     own.add_arguments(parser)
     group = parser.add_argument_group("flags of Kubeflow's training operator, under their old names")
     for old in FLAGS:
-        if not old.is_setting:
+        if not _is_setting(old):
             manner: dict[str, Any] = {"nargs": "?", "const": "true"} if old.is_switch else {}
             metavar = "true|false" if old.is_switch else "VALUE"
             meaning = argparse.SUPPRESS if old.is_refused else old.meaning
@@ -69,6 +69,11 @@ def read_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> tuple
     old_variables = {old.field: Given(environ[old.name], old.name) for old in variables}
     settings = Settings.of(old_variables | given_by_variables(environ) | old_flags | new_flags)
     return settings, [Note(old.flag, old.meaning) for old in used] + [Note(old.name, old.meaning) for old in variables]
+
+
+def _is_setting(old: OldFlag) -> bool:
+    """Whether dlop has a flag of the same name."""
+    return old.field in Settings.model_fields or f"{old.field}s" in Settings.model_fields
 
 
 def _translated(used: Iterable[OldFlag], given: Mapping[str, Values]) -> dict[str, Given]:

@@ -16,9 +16,10 @@ import structlog
 
 from dlop.api.gang import POD_GROUPS, group_resource
 from dlop.api.types import Options
+from dlop.compat.kubeflow.metrics import KubeflowMetrics
 from dlop.controller.kind_manager import Following
 from dlop.controller.kinds import Kind
-from dlop.controller.manager import Machinery, Means
+from dlop.controller.manager import ControllerConfig, Machinery, Means
 from dlop.frameworks.registry import Registry
 from dlop.job import DLJob
 from dlop.kube.client import Client, Limits
@@ -84,7 +85,10 @@ class Operator:
             pace=pace,
             metrics=self.metrics,
         )
-        self._machinery = Machinery(settings, means)
+        config = ControllerConfig(namespaces=settings.namespaces, workers=settings.workers, writes_in_flight=settings.writes_in_flight)
+        self._machinery = Machinery(config, means)
+        labels = self._machinery.kinds.framework_labels
+        self.metrics.registry.register(KubeflowMetrics(self._machinery.metrics, framework_labels=labels))
         kinds = [_kind(job_class, options or Options()) for job_class in _wanted(job_classes, settings.kinds)]
         self._following = Following(self._machinery, means, kinds, spawn=self._spawn)
         self._group = asyncio.TaskGroup()

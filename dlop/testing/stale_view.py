@@ -11,10 +11,18 @@ import asyncio
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
+from dlop.embedded.apiserver.server import ApiServer
 from dlop.embedded.apiserver.store import Change, Cursor, Key, Store, Stored
+from dlop.embedded.cluster import EmbeddedCluster
 
 
-class LaggingView:
+def add_stale_server(cluster: EmbeddedCluster, *, version: int | None = None) -> tuple[ApiServer, StaleView]:
+    """Add an API server that shows the store as of `version`, by default the current one, until its view advances."""
+    view = StaleView(cluster.store, version=version)
+    return cluster.add_server(view), view
+
+
+class StaleView:
     """The store as of a version that moves only when it is told to."""
 
     def __init__(self, store: Store, *, version: int | None = None) -> None:
@@ -22,7 +30,7 @@ class LaggingView:
         self._store = store
         self._version = store.version if version is None else version
         # In the order in which they came, unlike a set: the same run shall go the same way every time.
-        self._cursors: WeakKeyDictionary[LaggingCursor, None] = WeakKeyDictionary()
+        self._cursors: WeakKeyDictionary[StaleCursor, None] = WeakKeyDictionary()
 
     @property
     def version(self) -> int:
@@ -54,17 +62,17 @@ class LaggingView:
         seen = self._version if version is None else min(version, self._version)
         return self._store.list(storage, namespace=namespace, version=seen, after=after)
 
-    def cursor(self, storage: str, *, since: int) -> LaggingCursor:
+    def cursor(self, storage: str, *, since: int) -> StaleCursor:
         """A place in the history that ends where the view ends."""
-        cursor = LaggingCursor(self, self._store.cursor(storage, since=since))
+        cursor = StaleCursor(self, self._store.cursor(storage, since=since))
         self._cursors[cursor] = None
         return cursor
 
 
-class LaggingCursor:
+class StaleCursor:
     """A reader's place that waits at the end of what the view sees."""
 
-    def __init__(self, view: LaggingView, cursor: Cursor) -> None:
+    def __init__(self, view: StaleView, cursor: Cursor) -> None:
         self._view = view
         self._cursor = cursor
         self._ahead: list[Change] = []  # taken from the store, not seen yet

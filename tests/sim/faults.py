@@ -17,6 +17,7 @@ from dlop.operator.settings import Settings
 from dlop.testing.faulty_transport import AnswerLost, Crash, Meanwhile, Refused, Trouble
 from dlop.testing.kit import OperatorKit
 from dlop.testing.operator_runner import RunningOperator
+from dlop.testing.stale_view import add_stale_server
 from dlop.testing.virtual_time import run as run_virtually
 from tests.sim.branches import Branches
 from tests.sim.telling import Disturb, Run, Story, Telling, live
@@ -173,7 +174,7 @@ def stuck_at_each_commit(latecomer: Callable[[int], Latecomer]) -> Disturb:
             await asyncio.sleep(_LATE_SECONDS)
             if who.alone:
                 await operator.crash()
-            server, view = kit.cluster.lagging_server(version=version)
+            server, view = add_stale_server(kit.cluster, version=version)
             await kit.start_operator(server)
             await asyncio.sleep(_LAG_SECONDS)
             held = server.faults.hold_watches(match=Match(plural=who.sees_last))

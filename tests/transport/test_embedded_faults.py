@@ -20,6 +20,7 @@ from dlop.kube.http.transport import connect
 from dlop.kube.resources import CONFIG_MAPS, SECRETS
 from dlop.kube.types import JsonObject
 from dlop.kube.watch import EventType, WatchEvent
+from dlop.testing.stale_view import add_stale_server
 
 _PATIENCE_SECONDS = 20.0
 _OVERLOADED: JsonObject = {"kind": "Status", "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "not now"}
@@ -229,7 +230,7 @@ async def test_after_a_compaction_an_old_version_is_gone(cluster: EmbeddedCluste
 
 async def test_a_lagging_server_shows_the_past_and_takes_writes_into_the_present(setting: Setting, client: Client) -> None:
     await create(client, "a")
-    server, view = setting.cluster.lagging_server()
+    server, view = add_stale_server(setting.cluster)
     late = await setting.client(server)
     try:
         await create(client, "b")
@@ -247,7 +248,7 @@ async def test_a_lagging_server_shows_the_past_and_takes_writes_into_the_present
 
 
 async def test_a_lagging_server_asks_for_patience_with_a_version_that_it_has_not_seen(setting: Setting, client: Client) -> None:
-    server, _ = setting.cluster.lagging_server()
+    server, _ = add_stale_server(setting.cluster)
     late = await setting.client(server)
     try:
         newer = (await create(client, "a"))["metadata"]["resourceVersion"]
@@ -261,7 +262,7 @@ async def test_a_lagging_server_asks_for_patience_with_a_version_that_it_has_not
 
 async def test_a_watch_of_a_lagging_server_goes_on_when_the_server_does(setting: Setting, client: Client) -> None:
     seen = (await create(client, "a"))["metadata"]["resourceVersion"]
-    server, view = setting.cluster.lagging_server()
+    server, view = add_stale_server(setting.cluster)
     late = await setting.client(server)
     try:
         async with late.watch(CONFIG_MAPS, namespace="default", resource_version=seen) as events:
@@ -280,7 +281,7 @@ async def test_a_watch_of_a_lagging_server_goes_on_when_the_server_does(setting:
 
 async def test_the_first_bookmark_of_a_lagging_server_is_as_old_as_it_is(setting: Setting, client: Client) -> None:
     await create(client, "a")
-    server, view = setting.cluster.lagging_server()
+    server, view = add_stale_server(setting.cluster)
     late = await setting.client(server)
     try:
         await create(client, "b")

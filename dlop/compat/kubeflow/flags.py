@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dlop.operator.settings import Settings
-
 KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "MPIJob", "PaddleJob", "JAXJob", "MXJob")
 """What `--enable-scheme` may name."""
 _GROUP = "kubeflow.org"
@@ -47,11 +45,6 @@ class OldFlag:
     def flag(self) -> str:
         """As it is written."""
         return f"--{self.name}"
-
-    @property
-    def is_setting(self) -> bool:
-        """Whether dlop has a flag of the same name."""
-        return self.field in Settings.model_fields or f"{self.field}s" in Settings.model_fields
 
     @property
     def field(self) -> str:

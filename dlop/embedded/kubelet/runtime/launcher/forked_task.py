@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import ipc
-from .exec import NOT_STARTED, RefusedError
+from .exec_program import NOT_STARTED, RefusedError
 
 Answer = tuple[dict[str, Any], list[int]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from . import exec
+from . import exec_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,6 @@ class Order:
 
     def carry_out(self, folder: str) -> NoReturn:
         """Become the program."""
-        exec.take_streams(self.streams, terminal=self.terminal)
-        exec.enter_folder(folder)
-        exec.become(self.argv, self.environment)
+        exec_program.take_streams(self.streams, terminal=self.terminal)
+        exec_program.enter_folder(folder)
+        exec_program.become(self.argv, self.environment)

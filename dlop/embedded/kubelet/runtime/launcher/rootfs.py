@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from .exec import RefusedError, reason
+from .exec_program import RefusedError, reason
 from .process_spec import Binding
 from .syscalls import (
     CLONE_NEWNS,
