@@ -15,8 +15,8 @@ from tests.local.runtime_kit import pods_of
 # A limit of zero in a user namespace forbids to make others there, as a locked-down machine does.
 LOCKED_DOWN = """
 import asyncio, os
-from dlop.local.node.runtime.choose import choose
-from dlop.local.node.runtime.launcher.system import CLONE_NEWUSER, unshare
+from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.runtime.launcher.syscalls import CLONE_NEWUSER, unshare
 user = os.geteuid()
 unshare(CLONE_NEWUSER)
 open("/proc/self/uid_map", "w").write(f"0 {user} 1")

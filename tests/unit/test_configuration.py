@@ -286,7 +286,7 @@ def test_the_http_transport_can_be_imported_without_kubernetes_asyncio() -> None
 def test_reading_a_kubeconfig_brings_none_of_the_models_of_kubernetes_asyncio_and_leaves_it_whole_for_others(tmp_path: Path) -> None:
     program = """
 import asyncio, sys
-from dlop.kube.access.configuration import load
+from dlop.kube.config.load import load
 asyncio.run(load(sys.argv[1]))
 assert not [name for name in sys.modules if name.startswith("kubernetes_asyncio")]
 from kubernetes_asyncio import client, config
