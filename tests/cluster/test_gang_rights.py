@@ -16,7 +16,7 @@ from dlop.testing.kubelet import Kubelet
 from dlop.testing.script import Script
 from tests.cluster.test_operator_with_its_rights import JOBS, PATIENCE_SECONDS, has, job, operator_process, until
 from tests.cluster.test_rights import deployed
-from tests.compat.pod_groups import Groups, definition
+from tests.frameworks.pod_groups import Groups, definition
 
 
 @pytest.mark.parametrize("one_namespace", [False, True], ids=["cluster-wide", "one namespace"])

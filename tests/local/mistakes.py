@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.local.laptop_jobs import job
+from tests.local.local_jobs import job
 
 Body = dict[str, Any]
 

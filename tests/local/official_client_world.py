@@ -32,9 +32,9 @@ from dlop.kube.resources import NAMESPACES, NODES
 from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.operator_runner import RunningOperator
-from tests.compat.kubeflow_manifests import KINDS
-from tests.local.laptop_program import running
-from tests.local.node_world import HURRIED
+from tests.embedded.node_world import HURRIED
+from tests.frameworks.kubeflow_manifests import KINDS
+from tests.local.local_program import running
 
 CLIENT = "kubeflow-training==1.9.4"
 STORIES = "tests.local.official_client"

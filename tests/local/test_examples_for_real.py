@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dlop.embedded.kubelet.image_map import read_images
-from tests.compat.manifests import EXAMPLES
+from tests.frameworks.manifests import EXAMPLES
 from tests.local.example_needs import parameter, patience_seconds, require_mpi, require_mxnet
 from tests.local.example_numbers import NUMBERS
 

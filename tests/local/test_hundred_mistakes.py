@@ -17,8 +17,8 @@ from dlop.jobs.manifest_files import ManifestError, documents
 from dlop.kube.resources import Resource
 from dlop.local.apply_order import in_order
 from dlop.local.validation import all_mistakes
-from tests.local.laptop_jobs import job, written
-from tests.local.laptop_program import left_behind, run
+from tests.local.local_jobs import job, written
+from tests.local.local_program import left_behind, run
 from tests.local.mistakes import GOOD, MISTAKES, Mistake
 
 _LINE = re.compile(r"file\.yaml:(\d+): (.+)")

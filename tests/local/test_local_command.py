@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.laptop_jobs import job, written
-from tests.local.laptop_program import SIGINT, SIGKILL, SIGTERM, left_behind, processes_with, run, running, terminal, until_gone
+from tests.local.local_jobs import job, written
+from tests.local.local_program import SIGINT, SIGKILL, SIGTERM, left_behind, processes_with, run, running, terminal, until_gone
 
 
 @pytest.mark.parametrize("isolation", [(), ("--no-namespaces",), ("--network", "host")])

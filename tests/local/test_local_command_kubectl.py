@@ -16,8 +16,8 @@ from dlop.kube.http.transport import connect
 from dlop.kube.types import JsonObject
 from tests.conformance.kubectl import Kubectl
 from tests.conformance.support import Api, Server
-from tests.local.laptop_jobs import job, written
-from tests.local.laptop_program import PATIENCE_SECONDS, left_behind, running
+from tests.local.local_jobs import job, written
+from tests.local.local_program import PATIENCE_SECONDS, left_behind, running
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dlop.jobs.list_watch import Scope, follow
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from dlop.kube.types import JsonObject
-from tests.local.laptop_world import PATIENCE_SECONDS, LaptopWorld, laptop_world
+from tests.local.local_world import PATIENCE_SECONDS, LaptopWorld, laptop_world
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -17,9 +17,9 @@ from dlop.jobs.logs import LogChoice
 from dlop.jobs.lookup import FoundJob
 from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.types import JsonObject
-from tests.compat.manifests import EXAMPLES
+from tests.frameworks.manifests import EXAMPLES
 from tests.local.example_needs import HUGE_SECONDS
-from tests.local.laptop_world import LaptopWorld, laptop_world
+from tests.local.local_world import LaptopWorld, laptop_world
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(3 * HUGE_SECONDS)]
 PATIENCE_SECONDS = HUGE_SECONDS

@@ -17,11 +17,11 @@ from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.kube.types import JsonObject
-from tests.local.kubelet_cases import PYTHON, pod, sh
-from tests.local.laptop_jobs import job, written
-from tests.local.laptop_program import processes_with, until_gone
-from tests.local.laptop_world import comes_true, held, laptop_world
-from tests.local.node_world import embedded_world
+from tests.embedded.kubelet_cases import PYTHON, pod, sh
+from tests.embedded.node_world import embedded_world
+from tests.local.local_jobs import job, written
+from tests.local.local_program import processes_with, until_gone
+from tests.local.local_world import comes_true, held, laptop_world
 
 PODS_IN_ALL = 200
 MOST_PROCESSES = 400

@@ -23,7 +23,7 @@ from dlop.testing.kit import OperatorKit
 from dlop.testing.observed_job import JobView
 from dlop.testing.pod_steps import Evict, Exit, LoseNode
 from dlop.testing.script import Script
-from tests.compat.pod_groups import BY_VOLCANO, Groups, definition
+from tests.frameworks.pod_groups import BY_VOLCANO, Groups, definition
 from tests.sim.pair import PairJob, pair
 from tests.sim.ring import RingJob, ring
 from tests.sim.telling import Story, Telling

@@ -7,8 +7,8 @@ import asyncio
 from dlop.embedded.apiserver.faults import Match
 from dlop.kube.resources import PODS, SERVICES
 from dlop.operator.operator import Operator
+from dlop.testing.virtual_time import virtual_time
 from tests.sim.control_world import NAMESPACE, RINGS, a_while, ring, world
-from tests.virtual_time import virtual_time
 
 
 def passes(operator: Operator) -> int:

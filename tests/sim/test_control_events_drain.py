@@ -6,8 +6,8 @@ import asyncio
 
 from dlop.embedded.apiserver.faults import Match
 from dlop.operator.operator import Operator
+from dlop.testing.virtual_time import virtual_time
 from tests.sim.control_world import World, a_while, ring, world
-from tests.virtual_time import virtual_time
 
 # More than the events that may go out in one burst.
 MANY = 120

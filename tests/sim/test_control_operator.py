@@ -18,8 +18,8 @@ from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES
 from dlop.kube.types import JsonObject
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings
+from dlop.testing.virtual_time import virtual_time
 from tests.sim.control_world import DEFINITION, NAMESPACE, RINGS, NotingTransport, RingJob, World, a_while, ring, world
-from tests.virtual_time import virtual_time
 
 PRESERVED: JsonObject = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 PRESERVED_LIST: JsonObject = {"type": "array", "items": PRESERVED}

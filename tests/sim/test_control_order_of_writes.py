@@ -11,7 +11,7 @@ from dlop.testing.faulty_transport import Write
 from dlop.testing.kit import OUTSIDE, OperatorKit
 from dlop.testing.script import Script
 from dlop.testing.virtual_time import virtual_time
-from tests.compat.kubeflow_manifests import manifest
+from tests.frameworks.kubeflow_manifests import manifest
 
 JOBS, REPLICAS = 50, 3
 CREATES = JOBS * REPLICAS * 2

@@ -11,8 +11,8 @@ from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.progress import Progress, ReplicaState
 from dlop.embedded.apiserver.faults import Match
 from dlop.kube.resources import CONFIG_MAPS, Resource
+from dlop.testing.virtual_time import virtual_time
 from tests.sim.control_world import NAMESPACE, RingJob, World, a_while, ring, world
-from tests.virtual_time import virtual_time
 
 
 class HostsJob(RingJob):

@@ -7,8 +7,8 @@ import pytest
 from dlop.embedded.apiserver.faults import Match
 from dlop.kube.client import Propagation
 from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.testing.virtual_time import virtual_time
 from tests.sim.control_world import NAMESPACE, RINGS, a_while, ring, world
-from tests.virtual_time import virtual_time
 
 WITHOUT_OWNER = {"metadata": {"ownerReferences": None}}
 

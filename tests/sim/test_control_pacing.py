@@ -10,8 +10,8 @@ from dlop.operator.settings import Settings
 from dlop.testing.faulty_transport import Write
 from dlop.testing.kit import OUTSIDE, OperatorKit
 from dlop.testing.virtual_time import virtual_time
-from tests.compat.kubeflow_jobs import all_run
-from tests.compat.kubeflow_manifests import manifest
+from tests.frameworks.kubeflow_jobs import all_run
+from tests.frameworks.kubeflow_manifests import manifest
 
 WORKERS = 40
 WRITES = 2 * WORKERS

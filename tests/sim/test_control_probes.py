@@ -8,8 +8,8 @@ from dlop.embedded.apiserver.faults import Match
 from dlop.operator.health import health, readiness
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings
+from dlop.testing.virtual_time import virtual_time
 from tests.sim.control_world import RingJob, a_while, ring, world
-from tests.virtual_time import virtual_time
 
 LIMIT_SECONDS = Settings().watch_age_limit_seconds
 A_DAY_SECONDS = 86_400

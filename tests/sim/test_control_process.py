@@ -20,7 +20,7 @@ from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, PODS
 from dlop.kube.types import JsonObject
-from tests.compat.kubeflow_manifests import manifest
+from tests.frameworks.kubeflow_manifests import manifest
 from tests.sim.control_world import DEFINITION, NAMESPACE, RINGS, ring
 
 ROOT = Path(__file__).parents[2]

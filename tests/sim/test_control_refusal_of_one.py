@@ -5,8 +5,8 @@ from __future__ import annotations
 from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
+from dlop.testing.virtual_time import virtual_time
 from tests.cluster.chain_kinds import CrewJob
-from tests.virtual_time import virtual_time
 
 
 def crew() -> JsonObject:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dlop.embedded.apiserver.faults import Match
 from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
+from dlop.testing.virtual_time import virtual_time
 from tests.sim.control_world import NAMESPACE, RINGS, a_while, ring, world
-from tests.virtual_time import virtual_time
 
 QUOTA: JsonObject = {
     "kind": "Status",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dlop.embedded.apiserver.faults import Match
 from dlop.kube.types import JsonObject
+from dlop.testing.virtual_time import virtual_time
 from tests.sim.control_world import NAMESPACE, RINGS, World, a_while, ring, world
-from tests.virtual_time import virtual_time
 
 CONFLICT: JsonObject = {"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": "the object has been modified"}
 

@@ -22,7 +22,7 @@ from dlop.kube.client import Client
 from dlop.kube.errors import AmbiguousWriteError, NotFoundError, TransportError
 from dlop.kube.resources import CONFIG_MAPS
 from dlop.kube.transport import Request
-from tests.virtual_time import virtual_time
+from dlop.testing.virtual_time import virtual_time
 
 _PATH = CONFIG_MAPS.path(namespace="default")
 

@@ -15,7 +15,7 @@ from dlop.console.log_output import LogOutput
 from dlop.console.output import Screen
 from dlop.console.tables import Table, duration, plain_lines
 from dlop.jobs.log_lines import LogLine
-from tests.unit.console.test_job_progress import view
+from tests.unit.console.test_progress import view
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dlop.jobs.log_lines import Cursor, LogSource, read_lines
 from dlop.kube.client import Client
 from dlop.kube.errors import TransportError
 from dlop.kube.transport import Request, Response, StreamResponse
-from tests.virtual_time import virtual_time
+from dlop.testing.virtual_time import virtual_time
 
 SOURCE = LogSource(namespace="ns", pod="pod", container="main")
 

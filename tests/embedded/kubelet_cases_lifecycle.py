@@ -1,0 +1,305 @@
+"""Cases: phases, conditions, exit codes, termination messages, restarts, back-off."""
+
+from __future__ import annotations
+
+import re
+
+from tests.embedded.kubelet_cases import PYTHON, RUNNING, Case, Hears, Sees, condition, ended, failed, main, pod, sh, succeeded, waiting
+from tests.embedded.node_world import ABSENT
+
+PHASES = (
+    Case(
+        "a pod whose only container exits with 0 has succeeded",
+        pod(sh("exit 0")),
+        (succeeded(**main(state=ended(0, "Completed"), restartCount=0, ready=False, started=False)),),
+    ),
+    Case(
+        "a pod whose only container exits with something else has failed",
+        pod(sh("exit 3")),
+        (failed(**main(state=ended(3, "Error"), restartCount=0)),),
+    ),
+    Case(
+        "a pod is pending before its containers were created",
+        pod(sh("exit 0")),
+        (Sees({"phase": "Pending", **main(state=waiting("ContainerCreating"), ready=False)}), succeeded()),
+    ),
+    Case(
+        "a running pod has an address, a start time, a host and container ids",
+        pod(sh("sleep 60")),
+        (
+            Sees(
+                {
+                    "phase": "Running",
+                    "podIP": re.compile(r"^\d+\.\d+\.\d+\.\d+$"),
+                    "podIPs": [{"ip": re.compile(r"^\d+\.")}],
+                    "hostIP": re.compile(r"^\d+\."),
+                    "hostIPs": [{"ip": re.compile(r"^\d+\.")}],
+                    "startTime": re.compile("Z$"),
+                    "observedGeneration": 1,
+                    **main(
+                        state=RUNNING,
+                        ready=True,
+                        started=True,
+                        restartCount=0,
+                        image="shell",
+                        imageID=re.compile("."),
+                        containerID=re.compile("^dlop://[0-9a-f]{64}$"),
+                        lastState=ABSENT,
+                    ),
+                }
+            ),
+        ),
+    ),
+    Case(
+        "all five conditions of a running pod hold",
+        pod(sh("sleep 60")),
+        (
+            Sees(
+                {
+                    "conditions": [
+                        condition("PodScheduled", "True"),
+                        condition("PodReadyToStartContainers", "True"),
+                        condition("Initialized", "True", reason=ABSENT),
+                        condition("ContainersReady", "True", reason=ABSENT, lastTransitionTime=re.compile("Z$")),
+                        condition("Ready", "True", reason=ABSENT, message=ABSENT, observedGeneration=1),
+                    ]
+                }
+            ),
+        ),
+    ),
+    Case(
+        "a pod that has succeeded is initialized and not ready, because it is completed",
+        pod(sh("exit 0")),
+        (
+            succeeded(
+                conditions=[
+                    condition("Initialized", "True", reason="PodCompleted"),
+                    condition("Ready", "False", reason="PodCompleted", message=ABSENT),
+                    condition("ContainersReady", "False", reason="PodCompleted"),
+                    condition("PodReadyToStartContainers", "False"),
+                    condition("PodScheduled", "True"),
+                ]
+            ),
+        ),
+    ),
+    Case(
+        "a pod that has failed is not ready, because it has failed",
+        pod(sh("exit 1")),
+        (failed(conditions=[condition("Ready", "False", reason="PodFailed"), condition("ContainersReady", "False", reason="PodFailed")]),),
+    ),
+    Case(
+        "a pod runs as long as one of its containers does",
+        pod(sh("exit 1"), sh("sleep 60", name="other")),
+        (
+            Sees(
+                {
+                    "phase": "Running",
+                    "containerStatuses": [
+                        {"name": "main", "state": ended(1, "Error"), "ready": False},
+                        {"name": "other", "state": RUNNING, "ready": True},
+                    ],
+                    "conditions": [
+                        condition("Ready", "False", reason="ContainersNotReady", message="containers with unready status: [main]")
+                    ],
+                }
+            ),
+        ),
+    ),
+    Case(
+        "a pod has failed when all containers have ended and one of them badly",
+        pod(sh("exit 2"), sh("exit 0", name="other")),
+        (
+            failed(
+                containerStatuses=[
+                    {"name": "main", "state": ended(2, "Error")},
+                    {"name": "other", "state": ended(0, "Completed")},
+                ]
+            ),
+        ),
+    ),
+    Case(
+        "a pod without requests is best effort, and one with requests is burstable",
+        pod(sh("exit 0", resources={"requests": {"cpu": "10m"}})),
+        (succeeded(qosClass="Burstable"),),
+    ),
+    Case(
+        "a readiness gate keeps a pod from being ready",
+        pod(sh("sleep 60"), readinessGates=[{"conditionType": "example.org/open"}]),
+        (
+            Sees(
+                {
+                    "conditions": [
+                        condition("ContainersReady", "True"),
+                        condition(
+                            "Ready",
+                            "False",
+                            reason="ReadinessGatesNotReady",
+                            message='corresponding condition of pod readiness gate "example.org/open" does not exist.',
+                        ),
+                    ]
+                }
+            ),
+        ),
+    ),
+)
+
+EXITS = (
+    Case("the exit code is told as it is", pod(sh("exit 42")), (failed(**main(state=ended(42, "Error"))),)),
+    Case(
+        "an end by signal n is 128 + n",
+        pod({"name": "main", "image": "shell", "command": [PYTHON, "-I", "-S", "-c", "import ctypes; ctypes.string_at(0)"]}),
+        (failed(**main(state=ended(139, "Error", signal=ABSENT))),),
+    ),
+    Case(
+        "the times of an end are told",
+        pod(sh("exit 0")),
+        (
+            succeeded(
+                **main(
+                    state=ended(0, "Completed", startedAt=re.compile("Z$"), finishedAt=re.compile("Z$"), containerID=re.compile("^dlop://"))
+                )
+            ),
+        ),
+    ),
+    Case(
+        "a program that does not exist cannot be started",
+        pod({"name": "main", "image": "shell", "command": ["/no/such/program"]}),
+        (
+            failed(**main(state=ended(128, "StartError", message=re.compile("/no/such/program"), startedAt="1970-01-01T00:00:00Z"))),
+            Hears({"reason": "Failed", "type": "Warning", "message": re.compile("^Error: .*no/such/program")}),
+        ),
+    ),
+    Case(
+        "a program that cannot be started is tried again, if the pod restarts",
+        pod({"name": "main", "image": "shell", "command": ["/no/such/program"]}, restartPolicy="Always"),
+        (
+            Sees({"phase": "Running", **main(state=waiting("CrashLoopBackOff"), lastState=ended(128, "StartError"))}),
+            Sees(main(restartCount=2)),
+        ),
+    ),
+    Case(
+        "a termination message is read from its file",
+        pod(sh("printf 'all is lost' > /dev/termination-log; exit 1")),
+        (failed(**main(state=ended(1, "Error", message="all is lost"))),),
+    ),
+    Case(
+        "the termination message may have another path",
+        pod(sh("printf why > /tmp/why; exit 0", terminationMessagePath="/tmp/why")),
+        (succeeded(**main(state=ended(0, "Completed", message="why"))),),
+    ),
+    Case(
+        "without a message there is none, whatever the log says",
+        pod(sh("echo much; exit 1")),
+        (failed(**main(state=ended(1, "Error", message=ABSENT))),),
+    ),
+    Case(
+        "the end of the log is the message of a failure, if the container wants it so",
+        pod(sh("echo one; echo two >&2; exit 1", terminationMessagePolicy="FallbackToLogsOnError")),
+        (failed(**main(state=ended(1, "Error", message=re.compile("two\n")))),),
+    ),
+    Case(
+        "the end of the log is no message of a success",
+        pod(sh("echo one; exit 0", terminationMessagePolicy="FallbackToLogsOnError")),
+        (succeeded(**main(state=ended(0, "Completed", message=ABSENT))),),
+    ),
+    Case(
+        "a long termination message is cut to its last 4096 bytes",
+        pod(sh("head -c 5000 /dev/zero | tr '\\0' x > /dev/termination-log; printf END >> /dev/termination-log")),
+        (succeeded(**main(state=ended(0, "Completed", message=re.compile("^x{4093}END$")))),),
+    ),
+)
+
+RESTARTS = (
+    Case(
+        "a container that fails is restarted on failure, and counted",
+        pod(
+            sh("[ -e /state/again ] && exit 0; touch /state/again; exit 5", volumeMounts=[{"name": "state", "mountPath": "/state"}]),
+            restartPolicy="OnFailure",
+            volumes=[{"name": "state", "emptyDir": {}}],
+        ),
+        (succeeded(**main(restartCount=1, state=ended(0, "Completed"), lastState=ended(5, "Error"))),),
+    ),
+    Case(
+        "a container that succeeds is not restarted on failure",
+        pod(sh("exit 0"), restartPolicy="OnFailure"),
+        (succeeded(**main(restartCount=0)),),
+    ),
+    Case(
+        "a container that succeeds is restarted always",
+        pod(sh("exit 0"), restartPolicy="Always"),
+        (Sees({"phase": "Running", **main(restartCount=1, lastState=ended(0, "Completed"))}),),
+    ),
+    Case(
+        "a container that keeps failing waits longer and longer, and says so",
+        pod(sh("exit 1"), restartPolicy="Always"),
+        (
+            Sees(
+                {
+                    "phase": "Running",
+                    **main(
+                        restartCount=1,
+                        state=waiting(
+                            "CrashLoopBackOff",
+                            message=re.compile(r"^back-off 200ms restarting failed container=main pod=.*_default\(.*\)$"),
+                        ),
+                        lastState=ended(1, "Error"),
+                        ready=False,
+                        started=False,
+                    ),
+                }
+            ),
+            Sees(main(restartCount=2, state=waiting("CrashLoopBackOff", message=re.compile("^back-off 400ms ")))),
+            Sees(main(restartCount=3, state=waiting("CrashLoopBackOff", message=re.compile("^back-off 800ms ")))),
+            Sees(main(restartCount=4, state=waiting("CrashLoopBackOff", message=re.compile("^back-off 800ms ")))),
+            Hears(
+                {
+                    "reason": "BackOff",
+                    "type": "Warning",
+                    "message": re.compile("^Back-off restarting failed container main in pod "),
+                    "count": lambda count: count >= 2,
+                }
+            ),
+        ),
+    ),
+    Case(
+        "each container is restarted on its own",
+        pod(sh("exit 1"), sh("sleep 60", name="other"), restartPolicy="OnFailure"),
+        (
+            Sees(
+                {
+                    "phase": "Running",
+                    "containerStatuses": [
+                        {"name": "main", "restartCount": 2, "lastState": ended(1, "Error")},
+                        {"name": "other", "restartCount": 0, "state": RUNNING},
+                    ],
+                }
+            ),
+        ),
+    ),
+    Case(
+        "a restart rule of the container outranks the pod's policy",
+        pod(
+            sh(
+                "[ -e /state/again ] && exit 1; touch /state/again; exit 42",
+                volumeMounts=[{"name": "state", "mountPath": "/state"}],
+                restartPolicy="Never",
+                restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}],
+            ),
+            volumes=[{"name": "state", "emptyDir": {}}],
+        ),
+        (failed(**main(restartCount=1, state=ended(1, "Error"), lastState=ended(42, "Error"))),),
+    ),
+    Case(
+        "an emptyDir outlives the restarts of a container",
+        pod(
+            sh(
+                "echo x >> /state/runs; [ $(wc -l < /state/runs) -ge 3 ] || exit 1", volumeMounts=[{"name": "state", "mountPath": "/state"}]
+            ),
+            restartPolicy="OnFailure",
+            volumes=[{"name": "state", "emptyDir": {}}],
+        ),
+        (succeeded(**main(restartCount=2)),),
+    ),
+)
+
+CASES = PHASES + EXITS + RESTARTS
