@@ -1,12 +1,12 @@
 """dlop runs distributed deep-learning jobs on Kubernetes. A new framework is one class: extend `DLJob`."""
 
-from dlop.api.child_objects import Creation
-from dlop.api.fields import Field
-from dlop.api.phase import Outcome, Phase, Verdict
+from dlop.api.child_objects import Create
+from dlop.api.fields import ManifestField
+from dlop.api.phase import JobResult, Outcome, Phase
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.record import LastFailure
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RestartPolicy, RestartScope, RoleSpec, RunPolicy, SpecError
-from dlop.api.types import Accelerator, ContainerProperties, DeclarationError, JobType, Options, ReplicaType, Rights
+from dlop.api.types import Accelerator, ContainerProperties, DeclarationError, JobType, Options, PermissionSet, ReplicaType
 from dlop.job import DLJob
 from dlop.replica import Replica
 
@@ -14,15 +14,17 @@ __all__ = [
     "Accelerator",
     "CleanPodPolicy",
     "ContainerProperties",
-    "Creation",
+    "Create",
     "DLJob",
     "DeclarationError",
-    "Field",
+    "JobResult",
     "JobSpec",
     "JobType",
     "LastFailure",
+    "ManifestField",
     "Options",
     "Outcome",
+    "PermissionSet",
     "Phase",
     "Problem",
     "Progress",
@@ -32,10 +34,8 @@ __all__ = [
     "ReplicaType",
     "RestartPolicy",
     "RestartScope",
-    "Rights",
     "RoleProgress",
     "RoleSpec",
     "RunPolicy",
     "SpecError",
-    "Verdict",
 ]

@@ -14,20 +14,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dlop.api.cached_property import lazy
-from dlop.api.child_objects import Creation
-from dlop.api.constants import JOB_NAME_LABEL, MANAGER, REPLICA_INDEX_LABEL, REPLICA_TYPE_LABEL, Reason, way_to_rights
+from dlop.api.cached_property import cached_property
+from dlop.api.child_objects import Create
+from dlop.api.constants import JOB_NAME_LABEL, MANAGER, REPLICA_INDEX_LABEL, REPLICA_TYPE_LABEL, Reason, rbac_hint
 from dlop.api.defaults import default_columns, default_scale_paths, default_spec_model
-from dlop.api.fields import Field
+from dlop.api.fields import ManifestField
 from dlop.api.gang import Gang
 from dlop.api.job_resource import StoredJob
 from dlop.api.names import dns_label, label_value, selector
 from dlop.api.parsing import read_roles, read_run_policy, service_port
-from dlop.api.phase import Outcome, Phase, Verdict
+from dlop.api.phase import JobResult, Outcome, Phase
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
 from dlop.api.record import Blocked, LastFailure, describe_failure
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RestartPolicy, RestartScope, RoleSpec
-from dlop.api.types import ContainerProperties, JobType, Options, ReplicaType, Rights, check_declaration
+from dlop.api.types import ContainerProperties, JobType, Options, PermissionSet, ReplicaType, check_declaration
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
@@ -95,7 +95,7 @@ class DLJob(StoredJob, ABC):
     """Those of these kinds whose objects go when the job is suspended, has come to its end, or asks for them no more."""
     extra_rules: ClassVar[tuple[JsonObject, ...]] = ()
     """RBAC rules that the operator needs for this kind beyond pods, services and events."""
-    optional_rights: ClassVar[Rights | None] = None
+    optional_rights: ClassVar[PermissionSet | None] = None
     """Further ones that not everybody wants to give. Without them, jobs that need them say so, and everything else goes on."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -130,7 +130,7 @@ class DLJob(StoredJob, ABC):
         """
         return spec
 
-    def read_spec(self, spec: Field) -> JobSpec:
+    def read_spec(self, spec: ManifestField) -> JobSpec:
         """The spec in the dialect of this kind. What is wrong is noted in the fields; nothing is raised.
 
         It must look at nothing else, for what it says is kept as long as the spec stays the same.
@@ -154,7 +154,7 @@ class DLJob(StoredJob, ABC):
 
     def replicas_path(self, role: str) -> tuple[str | int, ...] | None:
         """Where in the spec the number of replicas of a role stands, for who wants to scale it; None: the job has no such role."""
-        roles = Field("spec", self.raw_spec).get(self.replica_specs_field)
+        roles = ManifestField("spec", self.raw_spec).get(self.replica_specs_field)
         spelled = next((name for name, _ in roles.entries() if name.lower() == role.lower()), None)
         return None if spelled is None else (self.replica_specs_field, spelled, "replicas")
 
@@ -224,22 +224,22 @@ class DLJob(StoredJob, ABC):
         roles = (progress.role(name) for name in self.deciding_roles())
         return any(role is not None and role.count(ReplicaState.RUNNING) > 0 for role in roles)
 
-    def judge(self, progress: Progress) -> Verdict | None:
+    def judge(self, progress: Progress) -> JobResult | None:
         """Whether the job has come to its end: failed with any replica that is given up, done when all that decide are."""
         failed = next((each for role in progress.roles for each in role.replicas if each.state is ReplicaState.FAILED), None)
         if failed is not None:
-            return Verdict(succeeded=False, reason=Reason.FAILED, message=self.describe_failure(failed))
+            return JobResult(succeeded=False, reason=Reason.FAILED, message=self.describe_failure(failed))
         roles = [progress.role(name) for name in self.deciding_roles()]
         if all(role is None or role.all(ReplicaState.SUCCEEDED) for role in roles):
             message = f"{self.job_type.kind} {self.metadata.name} is successfully completed."
-            return Verdict(succeeded=True, reason=Reason.SUCCEEDED, message=message)
+            return JobResult(succeeded=True, reason=Reason.SUCCEEDED, message=message)
         return None
 
-    def other_objects(self) -> tuple[Creation, ...]:
+    def other_objects(self) -> tuple[Create, ...]:
         """Whatever else the job needs before its pods; `owned` makes the metadata."""
         return ()
 
-    def changing_objects(self, progress: Progress) -> tuple[Creation, ...]:
+    def changing_objects(self, progress: Progress) -> tuple[Create, ...]:
         """Those of them that are kept up with the job, as they are to be now: a list of the pods that run, for example."""
         return ()
 
@@ -325,16 +325,16 @@ class DLJob(StoredJob, ABC):
 
         return plan(self, snapshot, now=now)
 
-    @lazy
+    @cached_property
     def size(self) -> str:
         """How many replicas there are, as far as each of them is told."""
         fixed = self.fixed_roles()
         return ",".join(f"{role.name}={role.replicas}" for role in self.spec.roles if role.name in fixed)
 
     @property
-    def way_to_rights(self) -> str:
+    def rbac_hint(self) -> str:
         """How the operator comes by the rights that it needs for this kind."""
-        return way_to_rights("" if self.optional_rights is None else self.optional_rights.name)
+        return rbac_hint("" if self.optional_rights is None else self.optional_rights.name)
 
     def make_pod(self, role: RoleSpec, index: int, *, attempt: int) -> JsonObject:
         """The pod of a replica, complete."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, SIZE_ANNOTATION
-from dlop.api.gang import Gang, marked
+from dlop.api.gang import Gang, with_pod_group
 from dlop.api.parsing import training_container
 from dlop.api.progress import ReplicaProgress, ReplicaState
 from dlop.api.spec import RoleSpec
@@ -161,7 +161,7 @@ class Replica:
             metadata["annotations"] = annotations
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": self._pod_spec(_part(template, "spec"))}
         pod, gang = self._job.customize_pod(self, pod), self._job.gang
-        whole = pod if gang is None else marked(pod, gang, role=self.role)
+        whole = pod if gang is None else with_pod_group(pod, gang, role=self.role)
         return stamped(whole, generation=self._job.metadata.generation)
 
     def service(self) -> JsonObject:

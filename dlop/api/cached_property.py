@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class lazy(Generic[T]):  # noqa: N801 - it is written like the built-in property
+class cached_property(Generic[T]):  # noqa: N801 - it is written like the built-in property
     """Like `functools.cached_property`, without the lock that it takes before Python 3.12: a pass has a dozen of these."""
 
     def __init__(self, find_out: Callable[[Any], T]) -> None:

@@ -9,7 +9,7 @@ from dlop.kube.types import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Creation:
+class Create:
     """An object to create. Its body is complete."""
 
     resource: Resource

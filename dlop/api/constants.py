@@ -29,7 +29,7 @@ GANG_RIGHTS = "gang"
 """The name of the rights that the operator needs for PodGroups."""
 
 
-def way_to_rights(name: str) -> str:
+def rbac_hint(name: str) -> str:
     """What to do where the operator lacks rights; `name` is that of those that it is given only when asked for, if it is about these."""
     if not name:
         return "give it the rights that `dlop manifests` prints"

@@ -18,7 +18,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ManifestField:
     """One value of a manifest, and the list that all problems of the manifest are noted in."""
 
     path: str
@@ -39,20 +39,20 @@ class Field:
         if self.problems:
             raise SpecError(tuple(self.problems))
 
-    def get(self, name: str) -> Field:
+    def get(self, name: str) -> ManifestField:
         """A field of this object."""
-        return Field(f"{self.path}.{name}", self._mapping().get(name), self.problems)
+        return ManifestField(f"{self.path}.{name}", self._mapping().get(name), self.problems)
 
-    def entries(self) -> Iterator[tuple[str, Field]]:
+    def entries(self) -> Iterator[tuple[str, ManifestField]]:
         """The names and values of this object."""
         for name in self._mapping():
             yield str(name), self.get(name)
 
-    def items(self) -> Iterator[Field]:
+    def items(self) -> Iterator[ManifestField]:
         """The values of this list."""
         if isinstance(self.value, list):
             for index, value in enumerate(self.value):
-                yield Field(f"{self.path}[{index}]", value, self.problems)
+                yield ManifestField(f"{self.path}[{index}]", value, self.problems)
         elif not self.is_absent:
             self.wrong(f"must be a list, not {_said(self.value)}")
 

@@ -62,7 +62,7 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class GangMember:
     """The pods of one role, as members of a group."""
 
     role: RoleSpec
@@ -80,7 +80,7 @@ def group_resource(scheduler: str) -> Resource:
 # --- marks on pods -------------------------------------------------------------------------------------------------------
 
 
-def marked(pod: JsonObject, gang: Gang, *, role: str) -> JsonObject:
+def with_pod_group(pod: JsonObject, gang: Gang, *, role: str) -> JsonObject:
     """The pod as a member of its group. A scheduler that the user has named stays."""
     metadata, spec = pod["metadata"], pod["spec"]
     spec = spec if spec.get("schedulerName") else {**spec, "schedulerName": gang.scheduler}
@@ -115,7 +115,7 @@ def other_schedulers(gang: Gang, spec: JobSpec) -> Iterator[tuple[str, str]]:
 def group_spec(
     gang: Gang,
     policy: SchedulingPolicy,
-    parts: Sequence[Part],
+    parts: Sequence[GangMember],
     *,
     queue: str,
     priorities: Mapping[str, int],
@@ -136,7 +136,7 @@ def group_spec(
     return {name: value for name, value in found.items() if value}
 
 
-def min_members(policy: SchedulingPolicy, parts: Sequence[Part]) -> int:
+def min_members(policy: SchedulingPolicy, parts: Sequence[GangMember]) -> int:
     """How many pods have to be placed at once: never more than come at once, or the scheduler would wait for ever."""
     asked = sum(part.role.replicas for part in parts)
     at_once = sum(part.count for part in parts if not part.waits)
@@ -144,7 +144,7 @@ def min_members(policy: SchedulingPolicy, parts: Sequence[Part]) -> int:
     return members if at_once == asked else min(members, at_once)
 
 
-def _first(parts: Sequence[Part], members: int, priorities: Mapping[str, int]) -> Iterator[Part]:
+def _first(parts: Sequence[GangMember], members: int, priorities: Mapping[str, int]) -> Iterator[GangMember]:
     """So many pods: those of the most important roles, among equals in the order of the roles."""
     for part in sorted(parts, key=lambda part: -_priority(part.role, priorities)):
         count = 0 if part.waits else min(part.count, members)

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from dlop.api.cached_property import lazy
+from dlop.api.cached_property import cached_property
 from dlop.api.defaults import problems_by_model
-from dlop.api.fields import Field
+from dlop.api.fields import ManifestField
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, SpecError
 from dlop.api.types import Options
 from dlop.kube.objects import CustomObject, ObjectMeta
@@ -28,7 +28,7 @@ MOST_KEPT = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedSpec:
     """One spec: as plain data, as its kind understands it, and what is wrong with it. Shared: never to be changed."""
 
     raw: Any
@@ -36,21 +36,21 @@ class Reading:
     problems: tuple[Problem, ...]
 
 
-class Readings:
+class SpecCache:
     """Readings by kind and spec."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most
-        self._kept: OrderedDict[tuple[type[Any], bytes], Reading] = OrderedDict()
+        self._kept: OrderedDict[tuple[type[Any], bytes], ParsedSpec] = OrderedDict()
 
-    def get(self, kind: type[Any], spec: bytes) -> Reading | None:
+    def get(self, kind: type[Any], spec: bytes) -> ParsedSpec | None:
         """The reading of a spec, if it is still known."""
         found = self._kept.get((kind, spec))
         if found is not None:
             self._kept.move_to_end((kind, spec))
         return found
 
-    def keep(self, kind: type[Any], spec: bytes, reading: Reading) -> Reading:
+    def keep(self, kind: type[Any], spec: bytes, reading: ParsedSpec) -> ParsedSpec:
         """Keep a reading, and give it back."""
         self._kept[kind, spec] = reading
         if len(self._kept) > self._most:
@@ -61,7 +61,7 @@ class Readings:
         return len(self._kept)
 
 
-_readings = Readings()
+_readings = SpecCache()
 
 
 class StoredJob(ABC):
@@ -82,7 +82,7 @@ class StoredJob(ABC):
         """The spec with what this kind takes in other words than its definition has."""
 
     @abstractmethod
-    def read_spec(self, spec: Field) -> JobSpec:
+    def read_spec(self, spec: ManifestField) -> JobSpec:
         """The spec in the dialect of this kind."""
 
     @abstractmethod
@@ -103,7 +103,7 @@ class StoredJob(ABC):
     @property
     def managed_elsewhere(self) -> bool:
         """Whether the manifest names somebody else as the one who reconciles the job."""
-        manager = Field("spec", self.raw_spec).get("runPolicy").get("managedBy").text()
+        manager = ManifestField("spec", self.raw_spec).get("runPolicy").get("managedBy").text()
         return bool(manager) and manager not in self.manager_names
 
     @property
@@ -153,15 +153,15 @@ class StoredJob(ABC):
         spec = replace(found.spec, run_policy=policy)
         return spec if found.problems else self.fill_in(spec)
 
-    @lazy
-    def _reading(self) -> Reading:
+    @cached_property
+    def _reading(self) -> ParsedSpec:
         data = bytes(self._found.spec)
         return _readings.get(type(self), data) or _readings.keep(type(self), data, self._read(msgspec.json.decode(data)))
 
-    def _read(self, raw: Any) -> Reading:
-        field = Field("spec", self.understood(raw))
+    def _read(self, raw: Any) -> ParsedSpec:
+        field = ManifestField("spec", self.understood(raw))
         spec = self.read_spec(field)
-        return Reading(raw, spec, tuple(field.problems) or tuple(problems_by_model(type(self), field.value)))
+        return ParsedSpec(raw, spec, tuple(field.problems) or tuple(problems_by_model(type(self), field.value)))
 
 
 def _hides_what_becomes_of_pods(problem: Problem) -> bool:

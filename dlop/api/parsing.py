@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dlop.api.fields import Field
+from dlop.api.fields import ManifestField
 from dlop.api.pod_resources import amounts
 from dlop.api.spec import CleanPodPolicy, RestartPolicy, RestartScope, RoleSpec, RunPolicy, SchedulingPolicy
 from dlop.api.types import ContainerProperties, ReplicaType
@@ -17,7 +17,7 @@ MOST_REPLICAS = 10_000
 """Of one role. A slip of the finger must not fill the operator's memory."""
 
 
-def read_run_policy(found: Field, *, restart_scope: RestartScope, clean_pod_policy: CleanPodPolicy) -> RunPolicy:
+def read_run_policy(found: ManifestField, *, restart_scope: RestartScope, clean_pod_policy: CleanPodPolicy) -> RunPolicy:
     """`spec.runPolicy`, with the defaults of the kind."""
     return RunPolicy(
         backoff_limit=found.get("backoffLimit").optional_integer(),
@@ -33,7 +33,7 @@ def read_run_policy(found: Field, *, restart_scope: RestartScope, clean_pod_poli
     )
 
 
-def read_scheduling_policy(found: Field) -> SchedulingPolicy:
+def read_scheduling_policy(found: ManifestField) -> SchedulingPolicy:
     """`spec.runPolicy.schedulingPolicy`. It is read whether or not there is a scheduler that cares."""
     if found.is_absent:
         return SchedulingPolicy()
@@ -50,12 +50,12 @@ def read_scheduling_policy(found: Field) -> SchedulingPolicy:
     )
 
 
-def _check_quantity(found: Field) -> None:
+def _check_quantity(found: ManifestField) -> None:
     if not amounts({found.path: found.value}):
         found.wrong("is no quantity; write one like 500m or 2Gi")
 
 
-def read_roles(found: Field, types: Iterable[ReplicaType], container: ContainerProperties) -> tuple[RoleSpec, ...]:
+def read_roles(found: ManifestField, types: Iterable[ReplicaType], container: ContainerProperties) -> tuple[RoleSpec, ...]:
     """`spec.replicaSpecs`: roles by name, whatever the case of its letters."""
     types = tuple(types)
     known = {role.name.lower(): role for role in types}
@@ -73,7 +73,7 @@ def read_roles(found: Field, types: Iterable[ReplicaType], container: ContainerP
 
 
 def read_listed_roles(
-    found: Field,
+    found: ManifestField,
     types: Iterable[ReplicaType],
     container: ContainerProperties,
     *,
@@ -100,13 +100,13 @@ def read_listed_roles(
     return in_order(found, roles, types)
 
 
-def listed_at(found: Field, role: str, *, type_field: str, default_type: str = "") -> int | None:
+def listed_at(found: ManifestField, role: str, *, type_field: str, default_type: str = "") -> int | None:
     """At which place of such a list a role stands, if it does."""
     names = [entry.get(type_field).text() or default_type for entry in found.items()]
     return names.index(role) if role in names else None
 
 
-def _read_listed_role(found: Field, role: ReplicaType, container: ContainerProperties, *, port_field: str) -> RoleSpec:
+def _read_listed_role(found: ManifestField, role: ReplicaType, container: ContainerProperties, *, port_field: str) -> RoleSpec:
     policy = found.get("template").get("spec").get("restartPolicy").choice(RestartPolicy, role.restart_policy)
     return RoleSpec(
         name=role.name,
@@ -118,7 +118,7 @@ def _read_listed_role(found: Field, role: ReplicaType, container: ContainerPrope
     )
 
 
-def in_order(found: Field, roles: Mapping[str, RoleSpec], types: Iterable[ReplicaType]) -> tuple[RoleSpec, ...]:
+def in_order(found: ManifestField, roles: Mapping[str, RoleSpec], types: Iterable[ReplicaType]) -> tuple[RoleSpec, ...]:
     """Roles in the order of the kind's replica types. Those that every job must have are missed here."""
     if not roles and not found.problems:
         found.wrong("must name at least one role with its replicas and its template")
@@ -128,7 +128,7 @@ def in_order(found: Field, roles: Mapping[str, RoleSpec], types: Iterable[Replic
     return tuple(roles[role.name] for role in types if role.name in roles)
 
 
-def read_role(found: Field, role: ReplicaType, container: ContainerProperties) -> RoleSpec:
+def read_role(found: ManifestField, role: ReplicaType, container: ContainerProperties) -> RoleSpec:
     """One role: how many, restarted when, and the template."""
     found.mapping()
     template = read_template(found.get("template"), container)
@@ -142,13 +142,13 @@ def read_role(found: Field, role: ReplicaType, container: ContainerProperties) -
     )
 
 
-def read_replicas(found: Field, role: ReplicaType) -> int:
+def read_replicas(found: ManifestField, role: ReplicaType) -> int:
     """How many replicas of a role there are to be."""
     most = MOST_REPLICAS if role.maximum is None else role.maximum
     return found.integer(role.default_replicas, minimum=role.minimum, maximum=most)
 
 
-def read_template(found: Field, container: ContainerProperties) -> JsonObject:
+def read_template(found: ManifestField, container: ContainerProperties) -> JsonObject:
     """A pod template, checked as far as dlop adds to it. The rest is for the API server to judge."""
     if found.is_absent:
         found.wrong("is missing; write the pod template of this role")
@@ -168,7 +168,7 @@ def read_template(found: Field, container: ContainerProperties) -> JsonObject:
     return template
 
 
-def _check_metadata(found: Field) -> None:
+def _check_metadata(found: ManifestField) -> None:
     found.mapping()
     for name in ("labels", "annotations"):
         found.get(name).mapping()
@@ -176,13 +176,13 @@ def _check_metadata(found: Field) -> None:
             value.text()
 
 
-def _check_named(found: Field) -> None:
+def _check_named(found: ManifestField) -> None:
     for each in found.items():
         if not each.get("name").text():
             each.wrong("must have a name")
 
 
-def _check_container(found: Field) -> str:
+def _check_container(found: ManifestField) -> str:
     found.mapping()
     for name in ("name", "image"):
         if not found.get(name).text():

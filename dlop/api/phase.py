@@ -32,7 +32,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JobResult:
     """The end of a job, as its kind judges it."""
 
     succeeded: bool

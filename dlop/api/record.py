@@ -46,7 +46,7 @@ class Blocked(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     since: str = ""
 
 
-class Retry(msgspec.Struct, frozen=True, array_like=True):
+class BackoffState(msgspec.Struct, frozen=True, array_like=True):
     """Something that was lost not long ago. Written as a list, for there may be many."""
 
     losses: int = 0
@@ -82,7 +82,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """By pod uid, how many restarts of its containers are in `restarts` already. Forgotten with the pod."""
     written_off: list[str] = []
     """The uids of pods that are counted as failed or disrupted, and are to be deleted. Forgotten with the pod."""
-    retries: dict[str, Retry] = {}
+    retries: dict[str, BackoffState] = {}
     """What was lost not long ago, by the name of what is started again as one: see `backoff.py`."""
     last_failure: LastFailure | None = None
     blocked: Blocked | None = None

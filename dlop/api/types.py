@@ -109,7 +109,7 @@ class ContainerProperties:
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
+class PermissionSet:
     """RBAC rules that the operator has only where it is given them by name: `dlop deploy --with NAME`."""
 
     name: str

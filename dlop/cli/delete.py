@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlop.cli.common import Parser, say
-from dlop.cli.job_args import Place, jobs_parser, on_jobs, seconds
+from dlop.cli.job_args import JobSession, jobs_parser, on_jobs, seconds
 
 
 def parser() -> Parser:
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     """Delete jobs."""
     options = parser().parse_args(arguments)
 
-    async def delete_all(place: Place) -> int:
+    async def delete_all(place: JobSession) -> int:
         from dlop.jobs.actions import delete
         from dlop.jobs.wait import Goal, wait_for
 

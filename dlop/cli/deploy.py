@@ -15,7 +15,7 @@ from dlop.cli.common import Parser, chosen_rights, definitions_of, load_kinds, o
 from dlop.cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from dlop.deploy.deployment import Deployed
+    from dlop.deploy.deployment import DeployOptions
     from dlop.kube.client import Client
 
 
@@ -66,11 +66,11 @@ def deployment_parser(name: str, description: str) -> Parser:
     return found
 
 
-def chosen_deployment(options: argparse.Namespace) -> Deployed:
+def chosen_deployment(options: argparse.Namespace) -> DeployOptions:
     """The deployment that the options describe."""
-    from dlop.deploy.deployment import DEFAULT_IMAGE, DEFAULT_NAMESPACE, Deployed
+    from dlop.deploy.deployment import DEFAULT_IMAGE, DEFAULT_NAMESPACE, DeployOptions
 
-    return Deployed(
+    return DeployOptions(
         namespace=options.namespace or DEFAULT_NAMESPACE,
         image=options.image or DEFAULT_IMAGE,
         watched_namespaces=tuple(options.watch_namespace),

@@ -7,11 +7,11 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from dlop.cli.common import Parser
-from dlop.cli.job_args import Place, jobs_parser, on_jobs, wall_time
+from dlop.cli.job_args import JobSession, jobs_parser, on_jobs, wall_time
 
 if TYPE_CHECKING:
     from dlop.jobs.log_lines import LogLine
-    from dlop.jobs.lookup import FoundJob
+    from dlop.jobs.lookup import JobHandle
     from dlop.jobs.view import JobView
 
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     """Tell all about a job."""
     options = parser().parse_args(arguments)
 
-    async def describe(place: Place) -> int:
+    async def describe(place: JobSession) -> int:
         from dlop.console.describe_page import page
         from dlop.console.output import Screen
         from dlop.jobs.queries import look_at_job
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     return on_jobs(options, describe)
 
 
-async def _log_tail(place: Place, found: FoundJob, view: JobView, *, lines: int) -> list[LogLine]:
+async def _log_tail(place: JobSession, found: JobHandle, view: JobView, *, lines: int) -> list[LogLine]:
     """The end of what the failed replica has written, as far as the cluster still has it."""
     from dlop.jobs.logs import LogChoice, note, of_run
     from dlop.kube.errors import ForbiddenError

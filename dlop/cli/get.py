@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dlop.cli.common import Parser, say
 from dlop.cli.errors import CommandError
-from dlop.cli.job_args import Place, jobs_parser, on_jobs, wall_time
+from dlop.cli.job_args import JobSession, jobs_parser, on_jobs, wall_time
 
 if TYPE_CHECKING:
     from dlop.jobs.view import JobView
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     """Show jobs."""
     options = parser().parse_args(arguments)
 
-    async def get(place: Place) -> int:
+    async def get(place: JobSession) -> int:
         from dlop.jobs.lookup import Reference, list_jobs, read_reference, unknown_kinds
         from dlop.jobs.queries import look_at_jobs, watch_jobs
 

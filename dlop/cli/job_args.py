@@ -13,20 +13,20 @@ from dlop.cli.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
     from dlop.frameworks.registry import Registry
-    from dlop.jobs.lookup import FoundJob
+    from dlop.jobs.lookup import JobHandle
     from dlop.kube.client import Client
     from dlop.kube.http.transport import HttpTransport
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobSession:
     """A cluster, the kinds that are meant, and the namespace."""
 
     client: Client
     registry: Registry
     namespace: str
 
-    async def find(self, name: str) -> FoundJob:
+    async def find(self, name: str) -> JobHandle:
         """The job that a user names."""
         from dlop.jobs.lookup import find_job, read_job_reference
 
@@ -42,7 +42,7 @@ def jobs_parser(name: str, description: str, *, everywhere: bool = False) -> Par
     return found
 
 
-def on_jobs(options: argparse.Namespace, deed: Callable[[Place], Awaitable[int]]) -> int:
+def on_jobs(options: argparse.Namespace, deed: Callable[[JobSession], Awaitable[int]]) -> int:
     """Do something with jobs of the cluster that the options name; returns the exit code.
 
     Raises:
@@ -54,7 +54,7 @@ def on_jobs(options: argparse.Namespace, deed: Callable[[Place], Awaitable[int]]
 
     async def do(client: Client) -> int:
         namespace = options.namespace or cast("HttpTransport", client.transport).connection.namespace
-        return await deed(Place(client, registry, namespace))
+        return await deed(JobSession(client, registry, namespace))
 
     try:
         return on_cluster(options, do)

@@ -48,10 +48,10 @@ def main(arguments: Sequence[str]) -> int:
     documents = [document for name in options.files for document in _documents(name)]
 
     from dlop.local.main import run
-    from dlop.local.options import LaptopError, Order
+    from dlop.local.options import LocalError, RunOptions
     from dlop.local.workdir import FolderError
 
-    order = Order(
+    order = RunOptions(
         documents=documents,
         machine=_machine(options),
         folder=options.folder,
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     try:
         return run(order, lambda: load_kinds(options), as_json=options.output == "json")
-    except (LaptopError, FolderError) as error:
+    except (LocalError, FolderError) as error:
         raise CommandError(str(error)) from error
 
 

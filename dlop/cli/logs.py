@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from dlop.cli.common import Parser
-from dlop.cli.job_args import Place, jobs_parser, on_jobs, seconds
+from dlop.cli.job_args import JobSession, jobs_parser, on_jobs, seconds
 
 if TYPE_CHECKING:
     from dlop.console.log_output import LogOutput
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     """Print logs."""
     options = parser().parse_args(arguments)
 
-    async def logs(place: Place) -> int:
+    async def logs(place: JobSession) -> int:
         from dlop.console.log_output import LogOutput
         from dlop.console.output import Screen
         from dlop.jobs.log_stream import follow_logs

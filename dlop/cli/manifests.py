@@ -30,9 +30,9 @@ def main(arguments: Sequence[str]) -> int:
     kinds = tuple(load_kinds(options))
 
     from dlop.deploy import kustomize
-    from dlop.deploy.deployment import DEFAULT_IMAGE, Deployed
+    from dlop.deploy.deployment import DEFAULT_IMAGE, DeployOptions
 
-    chosen = Deployed(
+    chosen = DeployOptions(
         image=options.image or DEFAULT_IMAGE,
         frameworks=tuple(options.frameworks),
         kinds=tuple(options.kinds),

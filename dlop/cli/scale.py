@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlop.cli.common import Parser, say
 from dlop.cli.errors import UsageError
-from dlop.cli.job_args import Place, jobs_parser, on_jobs
+from dlop.cli.job_args import JobSession, jobs_parser, on_jobs
 
 
 def parser() -> Parser:
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     wanted = _wanted(options.roles)
 
-    async def scale_it(place: Place) -> int:
+    async def scale_it(place: JobSession) -> int:
         from dlop.jobs.actions import scale
 
         job = await place.find(options.job)

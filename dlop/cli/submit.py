@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from dlop.cli.common import Parser, say
 from dlop.cli.errors import UsageError
-from dlop.cli.job_args import Place, jobs_parser, on_jobs, wall_time
+from dlop.cli.job_args import JobSession, jobs_parser, on_jobs, wall_time
 
 if TYPE_CHECKING:
     from dlop.console.plain_view import JobScreen
-    from dlop.jobs.lookup import FoundJob
+    from dlop.jobs.lookup import JobHandle
 
 
 def parser() -> Parser:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     except ManifestError as error:
         raise UsageError(str(error)) from error
 
-    async def submit(place: Place) -> int:
+    async def submit(place: JobSession) -> int:
         from dlop.jobs.submit import submit as create
 
         made = await create(
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     return on_jobs(options, submit)
 
 
-async def _stay(place: Place, jobs: list[FoundJob], options: argparse.Namespace) -> int:
+async def _stay(place: JobSession, jobs: list[JobHandle], options: argparse.Namespace) -> int:
     from dlop.console.follow import attend
     from dlop.console.output import Screen
     from dlop.console.progress import verdict
@@ -93,7 +93,7 @@ def _screen(*, as_json: bool) -> JobScreen:
     return LiveScreen(Console(highlight=False), clock=clock)
 
 
-async def _print_json(place: Place, jobs: list[FoundJob]) -> None:
+async def _print_json(place: JobSession, jobs: list[JobHandle]) -> None:
     from dlop.console.output import Screen
     from dlop.jobs.queries import look_at_job
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlop.cli.common import Parser, say
-from dlop.cli.job_args import Place, jobs_parser, on_jobs
+from dlop.cli.job_args import JobSession, jobs_parser, on_jobs
 
 
 def parser() -> Parser:
@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     """Suspend jobs."""
     options = parser().parse_args(arguments)
 
-    async def suspend_all(place: Place) -> int:
+    async def suspend_all(place: JobSession) -> int:
         from dlop.jobs.actions import suspend
 
         for job in [await place.find(name) for name in options.jobs]:
@@ -37,7 +37,7 @@ def resume(arguments: Sequence[str]) -> int:
     """Resume jobs."""
     options = resume_parser().parse_args(arguments)
 
-    async def resume_all(place: Place) -> int:
+    async def resume_all(place: JobSession) -> int:
         from dlop.jobs.actions import resume
 
         for job in [await place.find(name) for name in options.jobs]:

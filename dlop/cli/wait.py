@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlop.cli.common import Parser, say
-from dlop.cli.job_args import Place, jobs_parser, on_jobs, seconds, wall_time
+from dlop.cli.job_args import JobSession, jobs_parser, on_jobs, seconds, wall_time
 
 _GOALS = ("succeeded", "failed", "finished", "running", "deleted")
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     """Wait for a job."""
     options = parser().parse_args(arguments)
 
-    async def wait(place: Place) -> int:
+    async def wait(place: JobSession) -> int:
         from dlop.console.output import Screen
         from dlop.console.progress import verdict
         from dlop.jobs.view import view_of

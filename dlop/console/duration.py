@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dlop.kube.timestamps import read
+from dlop.kube.timestamps import parse_time
 
 _UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
@@ -23,10 +23,10 @@ def short(seconds: float) -> str:
 
 def between(start: str, end: str | None, *, now: float) -> str:
     """How long it was from one moment to another, or is until now; empty without a beginning."""
-    began = read(start)
+    began = parse_time(start)
     if began is None:
         return ""
-    return short((read(end) or now) - began)
+    return short((parse_time(end) or now) - began)
 
 
 def read_seconds(text: str) -> float:

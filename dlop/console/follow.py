@@ -10,13 +10,13 @@ from dlop.console.plain_view import JobScreen
 from dlop.jobs.errors import OutOfReachError
 from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.queries import watch_job
 from dlop.jobs.view import JobView
 from dlop.kube.client import Client
 
 
-async def attend(client: Client, jobs: Sequence[FoundJob], screen: JobScreen, *, with_logs: bool) -> list[JobView]:
+async def attend(client: Client, jobs: Sequence[JobHandle], screen: JobScreen, *, with_logs: bool) -> list[JobView]:
     """Show jobs on a screen until all of them are over, and return how they ended.
 
     Raises:
@@ -32,7 +32,7 @@ async def attend(client: Client, jobs: Sequence[FoundJob], screen: JobScreen, *,
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _attend_one(client: Client, found: FoundJob, screen: JobScreen, *, with_logs: bool) -> JobView:
+async def _attend_one(client: Client, found: JobHandle, screen: JobScreen, *, with_logs: bool) -> JobView:
     listening = asyncio.create_task(_listen(client, found, screen)) if with_logs else None
     try:
         view = await _show(client, found, screen)
@@ -45,7 +45,7 @@ async def _attend_one(client: Client, found: FoundJob, screen: JobScreen, *, wit
             await asyncio.gather(listening, return_exceptions=True)
 
 
-async def _show(client: Client, found: FoundJob, screen: JobScreen) -> JobView:
+async def _show(client: Client, found: JobHandle, screen: JobScreen) -> JobView:
     clock = asyncio.get_running_loop().time
     began = clock()
     async with watch_job(client, found) as views, aclosing(views):
@@ -56,7 +56,7 @@ async def _show(client: Client, found: FoundJob, screen: JobScreen) -> JobView:
     raise OutOfReachError(f"{found} cannot be watched any more.")
 
 
-async def _listen(client: Client, found: FoundJob, screen: JobScreen) -> None:
+async def _listen(client: Client, found: JobHandle, screen: JobScreen) -> None:
     async with follow_logs(client, found, LogChoice()) as lines, aclosing(lines):
         async for line in lines:
             screen.hear(line)

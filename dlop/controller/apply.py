@@ -17,19 +17,19 @@ from typing import TypeVar
 
 import structlog
 
-from dlop.api.child_objects import Creation
+from dlop.api.child_objects import Create
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, Reason
 from dlop.controller.event_recorder import EventRecorder
-from dlop.controller.job_state import Memories
+from dlop.controller.job_state import JobStates
 from dlop.controller.slow_start import AT_FIRST, slowly_at_first
-from dlop.controller.writer import Result, Writer, Written
+from dlop.controller.writer import Writer, WriteResult, Written
 from dlop.job import DLJob
 from dlop.kube.client import Propagation
 from dlop.kube.errors import AmbiguousWriteError, InvalidError, KubeError, NotFoundError, OutdatedError, StatusError
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.resources import Resource
-from dlop.reconcile.plan import Change, Deletion, Plan
-from dlop.reconcile.snapshot import Refusal
+from dlop.reconcile.plan import Delete, Patch, Plan
+from dlop.reconcile.snapshot import RejectedWrite
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +41,7 @@ _PASSING_LABELS = (ATTEMPT_LABEL, JOB_UID_LABEL)
 _ABOUT_CREATES = (Reason.CREATED_PODS, Reason.CREATED_SERVICES)
 
 
-class Next(StrEnum):
+class Requeue(StrEnum):
     """When to look at the job again, apart from what will happen to it."""
 
     WHEN_SOMETHING_HAPPENS = "success"
@@ -53,7 +53,7 @@ class Next(StrEnum):
 class Applied:
     """What has come of a plan."""
 
-    next: Next = Next.WHEN_SOMETHING_HAPPENS
+    next: Requeue = Requeue.WHEN_SOMETHING_HAPPENS
     pause_seconds: float | None = None
     """When creating is to be tried again, if it was put off."""
     writes: int = 0
@@ -70,9 +70,9 @@ class Applied:
         """An object was created, deleted or refused."""
         self.objects[what, resource.qualified_name] += 1
 
-    def worsen(self, step: Next, error: KubeError | None) -> None:
+    def worsen(self, step: Requeue, error: KubeError | None) -> None:
         """Note what went wrong; the first error is the one to tell."""
-        if self.next is not Next.AFTER_A_WHILE:
+        if self.next is not Requeue.AFTER_A_WHILE:
             self.next = step
         self.error = self.error or error
 
@@ -83,7 +83,7 @@ class Applier:
 
     writer: Writer
     job: DLJob
-    memories: Memories
+    memories: JobStates
     events: EventRecorder
     parallel: int
     is_outdated: Callable[[], bool] | None
@@ -111,7 +111,7 @@ class Applier:
         """
         if self.applied.is_made_good:
             self._tell_events(plan)
-        if self.applied.next is not Next.WHEN_SOMETHING_HAPPENS:
+        if self.applied.next is not Requeue.WHEN_SOMETHING_HAPPENS:
             return
         if plan.delete_job:
             await self._delete_job()
@@ -135,7 +135,7 @@ class Applier:
         if not places.isdisjoint(memory.refusals) or self._is_end(plan):
             return False
         memory.forget_refusals()
-        self.applied.worsen(Next.AT_ONCE, None)
+        self.applied.worsen(Requeue.AT_ONCE, None)
         return True
 
     def _is_end(self, plan: Plan) -> bool:
@@ -145,14 +145,14 @@ class Applier:
 
     # --- deleting ----------------------------------------------------------------------------------------------------
 
-    async def _delete(self, deletion: Deletion) -> bool:
+    async def _delete(self, deletion: Delete) -> bool:
         written = await self.writer.delete(deletion)
-        if written.result is Result.DONE:
+        if written.result is WriteResult.DONE:
             self.applied.writes += 1
             self.applied.count("deleted", deletion.resource)
             return True
-        self.applied.worsen(Next.AFTER_A_WHILE, written.error)
-        return written.result is Result.STALE
+        self.applied.worsen(Requeue.AFTER_A_WHILE, written.error)
+        return written.result is WriteResult.STALE
 
     async def _delete_job(self) -> None:
         key = self.writer.key
@@ -165,7 +165,7 @@ class Applier:
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
-    async def _change_all(self, changes: Sequence[Change]) -> bool:
+    async def _change_all(self, changes: Sequence[Patch]) -> bool:
         """Says whether to go on. What was refused is told, and tried again when creating is."""
         memory = self.memories.find(self.writer.uid)
         now = asyncio.get_running_loop().time()
@@ -174,19 +174,19 @@ class Applier:
             changes = [change for change in changes if (change.resource, change.name) not in memory.refusals]
         return await self._call_for(changes, self._change)
 
-    async def _change(self, change: Change) -> bool:
+    async def _change(self, change: Patch) -> bool:
         written = await self.writer.change(change)
-        if written.result is Result.REFUSED:
+        if written.result is WriteResult.REFUSED:
             self._refused(change, written)
             return False
-        if written.result not in (Result.DONE, Result.SAME):
-            self.applied.worsen(Next.AFTER_A_WHILE, written.error)
+        if written.result not in (WriteResult.DONE, WriteResult.SAME):
+            self.applied.worsen(Requeue.AFTER_A_WHILE, written.error)
             return False
         is_refused_no_more = self._forget_refusal(change)
-        self.applied.writes += 1 if written.result is Result.DONE or is_refused_no_more else 0
+        self.applied.writes += 1 if written.result is WriteResult.DONE or is_refused_no_more else 0
         return True
 
-    def _forget_refusal(self, change: Change) -> bool:
+    def _forget_refusal(self, change: Patch) -> bool:
         """Says whether there was one: then the status still tells of it."""
         memory = self.memories.find(self.writer.uid)
         if memory is None or memory.refusals.pop((change.resource, change.name), None) is None:
@@ -212,32 +212,32 @@ class Applier:
         if memory.refusals:
             memory.forget_refusals()
             self.applied.is_made_good = True
-            self.applied.worsen(Next.AT_ONCE, None)
+            self.applied.worsen(Requeue.AT_ONCE, None)
 
-    async def _create_lot(self, lot: Sequence[Creation], *, first: int) -> bool:
+    async def _create_lot(self, lot: Sequence[Create], *, first: int) -> bool:
         """Says whether the lot is complete."""
         return await self._call_for(lot, self._create, first=first) and self.applied.pause_seconds is None
 
-    async def _create(self, creation: Creation) -> bool:
+    async def _create(self, creation: Create) -> bool:
         written = await self.writer.create(creation)
         match written.result:
-            case Result.DONE:
+            case WriteResult.DONE:
                 self.applied.writes += 1
                 self.applied.count("created", creation.resource)
                 return True
-            case Result.REFUSED:
+            case WriteResult.REFUSED:
                 self.applied.count("refused", creation.resource)
                 return self._refused(creation, written)
-            case Result.TAKEN:
+            case WriteResult.TAKEN:
                 return self._taken(creation)
-            case Result.LENT:
+            case WriteResult.LENT:
                 self.memories.of(self.writer.uid, self.writer.key).lent.add((creation.resource, creation.name))
                 return True
             case _:
-                self.applied.worsen(Next.AFTER_A_WHILE, written.error)
+                self.applied.worsen(Requeue.AFTER_A_WHILE, written.error)
                 return False
 
-    def _refused(self, wanted: Creation | Change, written: Written) -> bool:
+    def _refused(self, wanted: Create | Patch, written: Written) -> bool:
         """Says whether to go on with the others: what is wrong with one object need not be with the next. A few show it."""
         memory = self.memories.of(self.writer.uid, self.writer.key)
         error = written.error
@@ -246,11 +246,11 @@ class Applier:
         if self.applied.pause_seconds is None:  # else another one that was under way with it was refused before
             memory.refusals.clear()
             self.applied.pause_seconds = memory.put_off(now=asyncio.get_running_loop().time())
-        memory.refuse(Refusal(wanted.resource, wanted.name, reason, str(error)), generation=self.job.metadata.generation)
-        self.applied.worsen(Next.AT_ONCE, None)
+        memory.refuse(RejectedWrite(wanted.resource, wanted.name, reason, str(error)), generation=self.job.metadata.generation)
+        self.applied.worsen(Requeue.AT_ONCE, None)
         return isinstance(error, InvalidError) and len(memory.refusals) < AT_FIRST
 
-    def _taken(self, creation: Creation) -> bool:
+    def _taken(self, creation: Create) -> bool:
         """Somebody else's object is in the way of this one, and not of the others."""
         self.applied.left_out += 1
         labels = creation.body["metadata"].get("labels") or {}
@@ -258,7 +258,7 @@ class Applier:
         memory = self.memories.of(self.writer.uid, self.writer.key)
         if (creation.resource, creation.name) not in memory.taken:
             self.memories.take_note(self.writer.uid, self.writer.key, creation.resource, creation.name, own)
-            self.applied.worsen(Next.AT_ONCE, None)
+            self.applied.worsen(Requeue.AT_ONCE, None)
         return True
 
     # --- telling -----------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class Applier:
         applied = self.applied
         is_created = not applied.left_out and applied.pause_seconds is None
         for event in plan.events:
-            if is_created if event.reason in _ABOUT_CREATES else applied.next is not Next.AT_ONCE:
+            if is_created if event.reason in _ABOUT_CREATES else applied.next is not Requeue.AT_ONCE:
                 self.events.tell(self.writer.key, self.job.metadata, event)
 
     async def _write_status(self, plan: Plan) -> None:
@@ -284,7 +284,7 @@ class Applier:
         except OutdatedError:
             if memory is not None:
                 memory.said = None
-            self.applied.worsen(Next.AT_ONCE, None)
+            self.applied.worsen(Requeue.AT_ONCE, None)
         except NotFoundError as error:
             if not error.details.get("name"):
                 log.error("the status cannot be written: has the custom resource definition no status subresource?", error=str(error))

@@ -15,12 +15,12 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from dlop.controller.adoption import adopt
-from dlop.controller.apply import Applied, Applier, Next
+from dlop.controller.apply import Applied, Applier, Requeue
 from dlop.controller.event_recorder import EventRecorder
-from dlop.controller.informer_set import Scope
-from dlop.controller.job_state import Memories
-from dlop.controller.kinds import JobKey, Kind, Kinds
-from dlop.controller.metrics import ControlMetrics, note_deletion, note_milestones
+from dlop.controller.informer_set import InformerSet
+from dlop.controller.job_state import JobStates
+from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds
+from dlop.controller.metrics import ControllerMetrics, note_deletion, note_milestones
 from dlop.controller.snapshot_builder import gather
 from dlop.controller.writer import Writer
 from dlop.job import DLJob
@@ -48,16 +48,16 @@ def passes_at_once(workers: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Dependencies:
     """What all passes share."""
 
     client: Client
     queue: WorkQueue[JobKey]
     expectations: Expectations
-    memories: Memories
-    kinds: Kinds
+    memories: JobStates
+    kinds: ManagedKinds
     events: EventRecorder
-    metrics: ControlMetrics
+    metrics: ControllerMetrics
     clock: Callable[[], float]
     forget: Callable[[str], None]
     """Called with the uid of a job that is gone."""
@@ -65,7 +65,7 @@ class Surroundings:
     """How many writes one job may have under way."""
 
 
-class Desk:
+class Slot:
     """Where a job is worked on. It is left to the next job as soon as all is done that the job needs: telling needs no desk."""
 
     def __init__(self, desks: asyncio.Semaphore) -> None:
@@ -90,15 +90,15 @@ class Desk:
 class Controller:
     """The workers and their passes."""
 
-    def __init__(self, around: Surroundings, *, workers: int) -> None:
+    def __init__(self, around: Dependencies, *, workers: int) -> None:
         self._around = around
         self._passes = passes_at_once(workers)
         self._desks = asyncio.Semaphore(workers)
-        self._scopes: dict[str | None, Scope] = {}
+        self._scopes: dict[str | None, InformerSet] = {}
         self._is_stopping = False
         self._is_working = False
 
-    def watch_over(self, scopes: Sequence[Scope]) -> None:
+    def watch_over(self, scopes: Sequence[InformerSet]) -> None:
         """What there is to look at."""
         self._scopes = {scope.namespace: scope for scope in scopes}
 
@@ -129,7 +129,7 @@ class Controller:
         queue, metrics = self._around.queue, self._around.metrics
         loop = asyncio.get_running_loop()
         while True:
-            async with Desk(self._desks) as desk:
+            async with Slot(self._desks) as desk:
                 try:
                     key = await queue.get()
                 except QueueShutDownError:
@@ -144,12 +144,12 @@ class Controller:
                     metrics.active -= 1
                     queue.done(key)
 
-    async def _safely(self, key: JobKey, desk: Desk) -> str:
+    async def _safely(self, key: JobKey, desk: Slot) -> str:
         with bound_contextvars(kind=key.resource.kind, namespace=key.namespace, job=key.name):
             try:
                 return await self._pass(key, desk)
             except NotLeaderError:
-                return Next.AT_ONCE.value  # whoever leads now will see to it
+                return Requeue.AT_ONCE.value  # whoever leads now will see to it
             except NotFoundError as error:
                 log.info("the job is gone", error=str(error))
             except ConflictError as error:
@@ -159,11 +159,11 @@ class Controller:
             except Exception:  # one job's trouble must not become everybody's
                 log.exception("a pass failed: this is a mistake in dlop or in the framework")
             self._around.queue.add_rate_limited(key)
-            return Next.AFTER_A_WHILE.value
+            return Requeue.AFTER_A_WHILE.value
 
     # --- one pass ----------------------------------------------------------------------------------------------------
 
-    async def _pass(self, key: JobKey, desk: Desk) -> str:
+    async def _pass(self, key: JobKey, desk: Slot) -> str:
         scope, kind, found = self._find(key)
         if scope is None or kind is None or found is None:
             self._around.queue.forget(key)
@@ -183,7 +183,7 @@ class Controller:
             if not _is_there(scope, key, uid):
                 around.forget(uid)
 
-    async def _look_at(self, key: JobKey, scope: Scope, kind: Kind, found: CustomObject, desk: Desk) -> str:
+    async def _look_at(self, key: JobKey, scope: InformerSet, kind: ManagedKind, found: CustomObject, desk: Slot) -> str:
         around, uid = self._around, found.metadata.uid
         memory = around.memories.find(uid)
         if memory is not None:
@@ -192,7 +192,7 @@ class Controller:
         gathered = gather(scope, kind, found, memories=around.memories)
         if gathered.orphans and await adopt(writer, found, gathered.orphans):
             around.queue.add(key)
-            return Next.AT_ONCE.value
+            return Requeue.AT_ONCE.value
         job = kind.make_job(found)
         now = around.clock()
         plan = job.reconcile(gathered.snapshot, now)
@@ -213,7 +213,7 @@ class Controller:
     def _outdated(self, key: JobKey) -> Callable[[], bool]:
         return lambda: not self._is_stopping and self._around.queue.is_due_again(key)
 
-    def _find(self, key: JobKey) -> tuple[Scope | None, Kind | None, CustomObject | None]:
+    def _find(self, key: JobKey) -> tuple[InformerSet | None, ManagedKind | None, CustomObject | None]:
         scope = self._scopes.get(key.namespace) or self._scopes.get(None)
         kind = self._around.kinds.of_resource(key.resource)
         found = None if scope is None else scope.job(key.resource, namespace=key.namespace, name=key.name)
@@ -221,12 +221,12 @@ class Controller:
 
     def _after(self, key: JobKey, job: DLJob, snapshot: Snapshot, plan: Plan, applied: Applied, now: float) -> str:
         around, queue = self._around, self._around.queue
-        if applied.next is Next.AFTER_A_WHILE:
+        if applied.next is Requeue.AFTER_A_WHILE:
             log.info("something could not be done; it is tried again", error=str(applied.error))
             queue.add_rate_limited(key)
             return applied.next.value
         queue.forget(key)
-        if applied.next is Next.AT_ONCE:
+        if applied.next is Requeue.AT_ONCE:
             queue.add(key)
             return applied.next.value
         if (applied.writes and not plan.is_complete) or self._has_news(job.metadata.uid):
@@ -267,6 +267,6 @@ def _can_be_put_off(job: DLJob, snapshot: Snapshot, plan: Plan) -> bool:
     return bool(plan.pods) and not (has_begun or plan.others or plan.deletions or plan.changes)
 
 
-def _is_there(scope: Scope, key: JobKey, uid: str) -> bool:
+def _is_there(scope: InformerSet, key: JobKey, uid: str) -> bool:
     found = scope.job(key.resource, namespace=key.namespace, name=key.name)
     return found is not None and found.metadata.uid == uid

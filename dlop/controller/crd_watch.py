@@ -12,18 +12,18 @@ from random import Random
 import msgspec
 import structlog
 
-from dlop.controller.kinds import Kind
+from dlop.controller.kinds import ManagedKind
 from dlop.kube.backoff import Backoff
-from dlop.kube.cache import Change
+from dlop.kube.cache import CacheChange
 from dlop.kube.client import Client
 from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError, UnauthorizedError
-from dlop.kube.informer import Informer, Pace
+from dlop.kube.informer import Informer, InformerTimings
 from dlop.kube.objects import Condition, ObjectMeta
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 
 log = structlog.get_logger(__name__)
 
-Listener = Callable[[Kind], None]
+Listener = Callable[[ManagedKind], None]
 
 
 _KEEPS_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
@@ -103,14 +103,16 @@ class Definition(_Slim, frozen=True):
 class Definitions:
     """Tells when a kind begins and ceases to be served."""
 
-    def __init__(self, client: Client, kinds: Iterable[Kind], *, rng: Random, pace: Pace, arrived: Listener, departed: Listener) -> None:
+    def __init__(
+        self, client: Client, kinds: Iterable[ManagedKind], *, rng: Random, pace: InformerTimings, arrived: Listener, departed: Listener
+    ) -> None:
         self._client = client
-        self._kinds: dict[str, list[Kind]] = {}
+        self._kinds: dict[str, list[ManagedKind]] = {}
         for kind in kinds:
             self._kinds.setdefault(kind.resource.qualified_name, []).append(kind)
         self._arrived = arrived
         self._departed = departed
-        self._served: set[Kind] = set()
+        self._served: set[ManagedKind] = set()
         self._backoff = Backoff(rng=rng, first_seconds=1.0, cap_seconds=30.0, reset_after_seconds=120.0)
         self._known = asyncio.Event()
         self.informer: Informer[Definition] = Informer(
@@ -160,7 +162,7 @@ class Definitions:
                     log.warning("discovery does not answer", kind=kind.resource.qualified_name, error=str(error))
                     await asyncio.sleep(self._backoff.delay_seconds(now=asyncio.get_running_loop().time()))
 
-    async def _is_discovered(self, kind: Kind) -> bool:
+    async def _is_discovered(self, kind: ManagedKind) -> bool:
         path = f"/apis/{kind.resource.group}/{kind.resource.version}"
         try:
             found = msgspec.json.decode((await self._client.call("GET", path)).body)
@@ -168,7 +170,7 @@ class Definitions:
             return False
         return any(resource.get("name") == kind.resource.plural for resource in found.get("resources") or [])
 
-    def _told(self, change: Change[Definition]) -> None:
+    def _told(self, change: CacheChange[Definition]) -> None:
         for kind in self._kinds.get(change.object.metadata.name, ()):
             serves = change.new is not None and _is_fit(change.new, kind)
             if serves and kind not in self._served:
@@ -179,7 +181,7 @@ class Definitions:
                 self._departed(kind)
 
 
-def _is_fit(definition: Definition, kind: Kind) -> bool:
+def _is_fit(definition: Definition, kind: ManagedKind) -> bool:
     """Whether jobs of a kind can be run under its definition."""
     if not definition.serves(kind.resource.version):
         return False

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from dlop.controller.job_state import Memories
-from dlop.controller.kinds import JobKey, Kinds
-from dlop.kube.cache import Change
+from dlop.controller.job_state import JobStates
+from dlop.controller.kinds import JobKey, ManagedKinds
+from dlop.kube.cache import CacheChange
 from dlop.kube.expectations import Child, Expectations
 from dlop.kube.informer import Handler
 from dlop.kube.objects import CustomObject, KubeObject, ObjectMeta, PartialObject, Pod, PodGroup, PodStatus
@@ -35,7 +35,7 @@ _SECONDS_A_POD = 0.0002
 _NEW_POD = PodStatus(phase="Pending")
 
 
-class Arrivals:
+class EventHandlers:
     """Makes the handlers of the informers."""
 
     def __init__(
@@ -43,8 +43,8 @@ class Arrivals:
         queue: WorkQueue[JobKey],
         *,
         expectations: Expectations,
-        memories: Memories,
-        kinds: Kinds,
+        memories: JobStates,
+        kinds: ManagedKinds,
         forget: Callable[[str], None],
         deleted: Callable[[Resource, CustomObject], None],
     ) -> None:
@@ -59,7 +59,7 @@ class Arrivals:
     def of_jobs(self, resource: Resource) -> Handler[CustomObject]:
         """Told of the jobs of a kind."""
 
-        def told(change: Change[CustomObject]) -> None:
+        def told(change: CacheChange[CustomObject]) -> None:
             old, new = change.old, change.new
             if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
                 self._deleted(resource, old)
@@ -75,7 +75,7 @@ class Arrivals:
     def of_children(self, resource: Resource) -> Handler[Any]:
         """Told of the objects that jobs own."""
 
-        def told(change: Change[KubeObject]) -> None:
+        def told(change: CacheChange[KubeObject]) -> None:
             old, new = change.old, change.new
             if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
                 self._gone(resource, old)

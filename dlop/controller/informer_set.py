@@ -12,11 +12,11 @@ from typing import Any
 
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.gang import POD_GROUPS
-from dlop.controller.kinds import Kind
-from dlop.controller.record_gate import Hindsight
+from dlop.controller.kinds import ManagedKind
+from dlop.controller.record_gate import RecordGate
 from dlop.kube.cache import Cache
 from dlop.kube.client import Client
-from dlop.kube.informer import Handler, Informer, Pace
+from dlop.kube.informer import Handler, Informer, InformerTimings
 from dlop.kube.objects import CustomObject, KubeObject, PartialObject, Pod, PodGroup, PriorityClass, Service, T
 from dlop.kube.read_your_writes import ReadYourWrites, VersionedCache
 from dlop.kube.resources import PODS, PRIORITY_CLASSES, SERVICES, Resource
@@ -27,7 +27,7 @@ _SEEN_WHOLE: dict[Resource, type[Any]] = {**dict.fromkeys(POD_GROUPS, PodGroup),
 """What is followed whoever made it, with more than its metadata. A PodGroup may have been made by another operator."""
 
 
-class Scope:
+class InformerSet:
     """The informers of one namespace, or of all (None)."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Scope:
         *,
         namespace: str | None,
         rng: Random,
-        pace: Pace,
+        pace: InformerTimings,
         on_child: MakeHandler,
         on_job: MakeHandler,
         relisted: Callable[[Resource], None],
@@ -53,13 +53,13 @@ class Scope:
         self._only_of_jobs: set[Resource] = set()
         self._unserved: set[Resource] = set()
         self.gate = ReadYourWrites(self._caches, refresh=self._refresh)
-        self.hindsight = Hindsight(self.gate)
+        self.hindsight = RecordGate(self.gate)
         self.pods = self._follow(PODS, Pod, on_child(PODS)).cache
         self.services = self._follow(SERVICES, Service, on_child(SERVICES)).cache
 
     # --- what is watched ---------------------------------------------------------------------------------------------
 
-    def add_others(self, kind: Kind, *, without: Container[Resource] = ()) -> list[Informer[Any]]:
+    def add_others(self, kind: ManagedKind, *, without: Container[Resource] = ()) -> list[Informer[Any]]:
         """Informers for what the jobs of a kind have to do with besides pods and services; only the new ones."""
         wanted = [resource for resource in kind.all_others if resource not in self._informers and resource not in without]
         return [self._follow_other(resource, whoever_made_it=resource in kind.passing_resources) for resource in wanted]
@@ -68,11 +68,11 @@ class Scope:
         """The informer of what jobs own from an earlier time: all that matters is that it is there."""
         return self._follow(resource, PartialObject, self._on_child(resource), label_selector=JOB_UID_LABEL)
 
-    def add_jobs(self, kind: Kind) -> Informer[Any]:
+    def add_jobs(self, kind: ManagedKind) -> Informer[Any]:
         """The informer of the jobs of a kind."""
         return self._follow(kind.resource, CustomObject, self._on_job(kind.resource))
 
-    def remove_jobs(self, kind: Kind) -> None:
+    def remove_jobs(self, kind: ManagedKind) -> None:
         """The kind is no longer served."""
         self._informers.pop(kind.resource, None)
         self._caches.pop(kind.resource, None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dlop.controller.kinds import JobKey
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
-from dlop.reconcile.snapshot import Refusal
+from dlop.reconcile.snapshot import RejectedWrite
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 120.0
@@ -19,11 +19,11 @@ Place = tuple[Resource, str, str]
 
 
 @dataclass(slots=True)
-class JobMemory:
+class JobState:
     """One job."""
 
     key: JobKey
-    refusals: dict[tuple[Resource, str], Refusal] = field(default_factory=dict)
+    refusals: dict[tuple[Resource, str], RejectedWrite] = field(default_factory=dict)
     """Creates that the server refused last time."""
     taken: dict[tuple[Resource, str], Mapping[str, str]] = field(default_factory=dict)
     """Names that somebody else's object has, with the labels by which an orphan of this job would be known."""
@@ -73,7 +73,7 @@ class JobMemory:
             return self.succeeded == self.pods
         return False
 
-    def refuse(self, refusal: Refusal, *, generation: int) -> None:
+    def refuse(self, refusal: RejectedWrite, *, generation: int) -> None:
         """The server does not take an object. Perhaps one that it needs, and that was somebody else's, is gone."""
         self.refusals[refusal.resource, refusal.name] = refusal
         self.lent.clear()
@@ -93,23 +93,23 @@ class JobMemory:
         self.try_again_at = 0.0
 
 
-class Memories:
+class JobStates:
     """All jobs that there is something to remember of."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, JobMemory] = {}
+        self._jobs: dict[str, JobState] = {}
         # Several jobs may need one name: whoever is not the first to get it waits on.
         self._waiting: dict[Place, dict[str, JobKey]] = {}
 
-    def find(self, uid: str) -> JobMemory | None:
+    def find(self, uid: str) -> JobState | None:
         """What is remembered of a job, if anything."""
         return self._jobs.get(uid)
 
-    def of(self, uid: str, key: JobKey) -> JobMemory:
+    def of(self, uid: str, key: JobKey) -> JobState:
         """What is remembered of a job, from now on if nothing was."""
         found = self._jobs.get(uid)
         if found is None:
-            found = self._jobs[uid] = JobMemory(key)
+            found = self._jobs[uid] = JobState(key)
         return found
 
     def take_note(self, uid: str, key: JobKey, resource: Resource, name: str, labels: Mapping[str, str]) -> None:

@@ -10,9 +10,9 @@ import structlog
 
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.controller.crd_watch import Definitions
-from dlop.controller.informer_set import Scope
-from dlop.controller.kinds import JobKey, Kind
-from dlop.controller.manager import Machinery, Means
+from dlop.controller.informer_set import InformerSet
+from dlop.controller.kinds import JobKey, ManagedKind
+from dlop.controller.manager import Clients, ControllerManager
 from dlop.kube.backoff import Backoff
 from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError
 from dlop.kube.informer import Informer
@@ -29,19 +29,19 @@ class Spawn(Protocol):
         ...
 
 
-class Following:
+class KindManager:
     """The kinds that are looked after, and the tasks that see to it."""
 
-    def __init__(self, machinery: Machinery, means: Means, kinds: Iterable[Kind], *, spawn: Spawn) -> None:
+    def __init__(self, machinery: ControllerManager, means: Clients, kinds: Iterable[ManagedKind], *, spawn: Spawn) -> None:
         self._machinery = machinery
         self._client = means.reading
         self._rng = means.rng
         self._spawn = spawn
         kinds = tuple(kinds)
         self._former = tuple({resource: None for kind in kinds for resource in kind.former_resources})
-        self._refused: dict[Kind, asyncio.Event] = {}
-        self._arrivals: dict[Kind, asyncio.Task[None]] = {}
-        self._followers: dict[Kind, list[asyncio.Task[None]]] = {}
+        self._refused: dict[ManagedKind, asyncio.Event] = {}
+        self._arrivals: dict[ManagedKind, asyncio.Task[None]] = {}
+        self._followers: dict[ManagedKind, list[asyncio.Task[None]]] = {}
         self._definitions = Definitions(
             means.reading, kinds, rng=means.rng, pace=means.pace, arrived=self._arrived, departed=self._departed
         )
@@ -67,7 +67,7 @@ class Following:
         """The informer of definitions, if they may be watched."""
         return [self._definitions.informer] if self._definitions.is_watching else []
 
-    async def _wait_arrived(self, kind: Kind, arrival: asyncio.Task[None]) -> None:
+    async def _wait_arrived(self, kind: ManagedKind, arrival: asyncio.Task[None]) -> None:
         """Wait until the jobs of a kind are known, or it has gone again, or it is clear that they may not be read."""
         refused = asyncio.ensure_future(self._refused[kind].wait())
         try:
@@ -75,12 +75,12 @@ class Following:
         finally:
             refused.cancel()
 
-    def _arrived(self, kind: Kind) -> None:
+    def _arrived(self, kind: ManagedKind) -> None:
         log.info("a kind is looked after", kind=kind.resource.qualified_name, version=kind.resource.version)
         self._refused[kind] = asyncio.Event()
         self._arrivals[kind] = self._spawn(self._look_after(kind), name=f"arrival of {kind.resource.qualified_name}")
 
-    def _departed(self, kind: Kind) -> None:
+    def _departed(self, kind: ManagedKind) -> None:
         log.info("a kind is no longer served", kind=kind.resource.qualified_name, version=kind.resource.version)
         self._machinery.kinds.remove(kind)
         arrival = self._arrivals.pop(kind, None)
@@ -91,7 +91,7 @@ class Following:
                 self._machinery.forget(job.metadata.uid)
             scope.remove_jobs(kind)
 
-    async def _look_after(self, kind: Kind) -> None:
+    async def _look_after(self, kind: ManagedKind) -> None:
         """What jobs own is known before the jobs are."""
         await self._until_allowed(kind)
         missing = await self._follow_others(kind)
@@ -103,7 +103,7 @@ class Following:
         if missing:
             await self._until_all_is_seen(kind, missing)
 
-    async def _until_allowed(self, kind: Kind) -> None:
+    async def _until_allowed(self, kind: ManagedKind) -> None:
         """Wait for the right to read a kind. Nobody else has to: a kind without rights is its own trouble."""
         pauses = self._pauses()
         while (refusal := await self._refusal(kind, kind.resource)) is not None:
@@ -115,7 +115,7 @@ class Following:
             self._refused[kind].set()
             await asyncio.sleep(next(pauses))
 
-    async def _until_all_is_seen(self, kind: Kind, missing: list[str]) -> None:
+    async def _until_all_is_seen(self, kind: ManagedKind, missing: list[str]) -> None:
         """Wait until what the jobs of a kind need besides can be read. Those that cannot do without say so, the others go on."""
         self._refused[kind].set()
         pauses = self._pauses()
@@ -129,12 +129,12 @@ class Following:
             if missing != told:
                 self._look_at_all_jobs(kind)
 
-    def _look_at_all_jobs(self, kind: Kind) -> None:
+    def _look_at_all_jobs(self, kind: ManagedKind) -> None:
         for scope in self._machinery.scopes:
             for job in scope.cache(kind.resource) or ():
                 self._machinery.queue.add(JobKey(kind.resource, job.metadata.namespace, job.metadata.name))
 
-    async def _follow_others(self, kind: Kind) -> list[str]:
+    async def _follow_others(self, kind: ManagedKind) -> list[str]:
         """Follow what the jobs of a kind need to know besides, as far as it can be read; says what the server says to the rest."""
         refusals = {resource: await self._refusal(kind, resource) for resource in kind.all_others}
         missing = {resource: refusal for resource, refusal in refusals.items() if refusal is not None}
@@ -147,12 +147,12 @@ class Following:
             await scope.wait_synced(kind.all_others)
         return [f"{resource.qualified_name}: {refusal}" for resource, refusal in missing.items()]
 
-    async def _follow_former(self, scope: Scope, resource: Resource) -> None:
+    async def _follow_former(self, scope: InformerSet, resource: Resource) -> None:
         """Follow what jobs own from an earlier time, until the operator ends. Where there is nothing, nothing will come."""
         if await self._has_any(scope, resource):
             await scope.add_former(resource).run()
 
-    async def _has_any(self, scope: Scope, resource: Resource) -> bool:
+    async def _has_any(self, scope: InformerSet, resource: Resource) -> bool:
         """Whether jobs own such objects. What is not served or may not be read is for nobody here to remove."""
         for pause in self._pauses():
             try:
@@ -170,7 +170,7 @@ class Following:
         while True:
             yield backoff.delay_seconds(now=asyncio.get_running_loop().time())
 
-    async def _refusal(self, kind: Kind, resource: Resource) -> KubeError | None:
+    async def _refusal(self, kind: ManagedKind, resource: Resource) -> KubeError | None:
         """Only a clear no is a no: a server that cannot be reached is waited for, by the informers."""
         try:
             for scope in self._machinery.scopes:

@@ -25,7 +25,7 @@ class JobKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class ManagedKind:
     """One kind of job."""
 
     resource: Resource
@@ -48,31 +48,31 @@ class Kind:
         return self.other_resources + self.seen_resources
 
 
-class Kinds:
+class ManagedKinds:
     """The kinds that are looked after now."""
 
     def __init__(self) -> None:
-        self._by_resource: dict[Resource, Kind] = {}
-        self._by_group_and_kind: dict[tuple[str, str], Kind] = {}
+        self._by_resource: dict[Resource, ManagedKind] = {}
+        self._by_group_and_kind: dict[tuple[str, str], ManagedKind] = {}
         self.framework_labels: dict[str, str] = {}
         """By the name of the resource. What was counted stays counted when a kind is looked after no more."""
 
-    def add(self, kind: Kind) -> None:
+    def add(self, kind: ManagedKind) -> None:
         """Look after this kind from now on."""
         self._by_resource[kind.resource] = kind
         self._by_group_and_kind[kind.resource.group, kind.resource.kind] = kind
         if kind.framework_label:
             self.framework_labels[kind.resource.qualified_name] = kind.framework_label
 
-    def remove(self, kind: Kind) -> None:
+    def remove(self, kind: ManagedKind) -> None:
         """Look after this kind no more."""
         self._by_resource.pop(kind.resource, None)
         self._by_group_and_kind.pop((kind.resource.group, kind.resource.kind), None)
 
-    def of_resource(self, resource: Resource) -> Kind | None:
+    def of_resource(self, resource: Resource) -> ManagedKind | None:
         """The kind whose objects are this resource."""
         return self._by_resource.get(resource)
 
-    def of_owner(self, *, api_version: str, kind: str) -> Kind | None:
+    def of_owner(self, *, api_version: str, kind: str) -> ManagedKind | None:
         """The kind that an owner reference names, whatever version it was written with."""
         return self._by_group_and_kind.get((api_version.rpartition("/")[0], kind))

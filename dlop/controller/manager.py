@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from dlop.controller.controller import Controller, Surroundings, passes_at_once
-from dlop.controller.event_handlers import Arrivals
+from dlop.controller.controller import Controller, Dependencies, passes_at_once
+from dlop.controller.event_handlers import EventHandlers
 from dlop.controller.event_recorder import EventRecorder
-from dlop.controller.informer_set import Scope
-from dlop.controller.job_state import Memories
-from dlop.controller.kinds import JobKey, Kinds
-from dlop.controller.metrics import ControlMetrics
+from dlop.controller.informer_set import InformerSet
+from dlop.controller.job_state import JobStates
+from dlop.controller.kinds import JobKey, ManagedKinds
+from dlop.controller.metrics import ControllerMetrics
 from dlop.kube.client import Client
 from dlop.kube.errors import NotFoundError
 from dlop.kube.expectations import Child, Expectations, Resolved
-from dlop.kube.informer import Informer, Pace
+from dlop.kube.informer import Informer, InformerTimings
 from dlop.kube.metrics import Metrics
 from dlop.kube.workqueue import WorkQueue
 
@@ -38,7 +38,7 @@ class ControllerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class Clients:
     """What the loop works with."""
 
     reading: Client
@@ -49,21 +49,23 @@ class Means:
     clock: Callable[[], float]
     rng: Random
     identity: str
-    pace: Pace
+    pace: InformerTimings
     metrics: Metrics
 
 
-class Machinery:
+class ControllerManager:
     """The loop of one operator."""
 
-    def __init__(self, config: ControllerConfig, means: Means) -> None:
+    def __init__(self, config: ControllerConfig, means: Clients) -> None:
         self.queue: WorkQueue[JobKey] = WorkQueue(rng=means.rng, observer=means.metrics.queue(QUEUE_NAME))
-        self.kinds = Kinds()
+        self.kinds = ManagedKinds()
         self._writing = means.writing
-        self._memories = Memories()
+        self._memories = JobStates()
         self._expectations = Expectations(look=self._look, on_resolved=self._resolved)
         self._events = EventRecorder(means.telling, instance=means.identity, clock=means.clock, rng=means.rng)
-        counts = self.metrics = ControlMetrics(workers=passes_at_once(config.workers), dropped_events=lambda: self._events.counts.dropped)
+        counts = self.metrics = ControllerMetrics(
+            workers=passes_at_once(config.workers), dropped_events=lambda: self._events.counts.dropped
+        )
         means.metrics.registry.register(counts)
         self.controller = self._make_controller(config, means, counts)
         self.scopes = self._make_scopes(config, means)
@@ -101,8 +103,8 @@ class Machinery:
 
     # --- wiring ------------------------------------------------------------------------------------------------------
 
-    def _make_controller(self, config: ControllerConfig, means: Means, counts: ControlMetrics) -> Controller:
-        around = Surroundings(
+    def _make_controller(self, config: ControllerConfig, means: Clients, counts: ControllerMetrics) -> Controller:
+        around = Dependencies(
             client=means.writing,
             queue=self.queue,
             expectations=self._expectations,
@@ -116,8 +118,8 @@ class Machinery:
         )
         return Controller(around, workers=config.workers)
 
-    def _make_scopes(self, config: ControllerConfig, means: Means) -> list[Scope]:
-        arrivals = Arrivals(
+    def _make_scopes(self, config: ControllerConfig, means: Clients) -> list[InformerSet]:
+        arrivals = EventHandlers(
             self.queue,
             expectations=self._expectations,
             memories=self._memories,
@@ -127,7 +129,7 @@ class Machinery:
         )
         namespaces: tuple[str | None, ...] = config.namespaces or (None,)
         return [
-            Scope(
+            InformerSet(
                 means.reading,
                 namespace=namespace,
                 rng=means.rng,

@@ -13,10 +13,10 @@ from prometheus_client.registry import Collector
 
 from dlop.api.phase import Phase
 from dlop.api.spec import SpecError
-from dlop.controller.job_state import Memories
+from dlop.controller.job_state import JobStates
 from dlop.controller.kinds import JobKey
 from dlop.job import DLJob
-from dlop.kube.metrics import Tally
+from dlop.kube.metrics import Histogram
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import Plan
@@ -43,7 +43,7 @@ _OBJECT_COUNTERS = {
 }
 
 
-class ControlMetrics(Collector):
+class ControllerMetrics(Collector):
     """Everything that the loop counts."""
 
     def __init__(self, *, workers: int, dropped_events: Callable[[], int]) -> None:
@@ -52,11 +52,11 @@ class ControlMetrics(Collector):
         self.active = 0
         """How many passes are under way."""
         self._results: Counter[tuple[str, str]] = Counter()
-        self._times: dict[str, Tally] = {}
+        self._times: dict[str, Histogram] = {}
         self._jobs: Counter[tuple[str, str, str]] = Counter()
         self._objects: Counter[tuple[str, str]] = Counter()
-        self._first_running: dict[str, Tally] = {}
-        self._all_running: dict[str, Tally] = {}
+        self._first_running: dict[str, Histogram] = {}
+        self._all_running: dict[str, Histogram] = {}
 
     def passed(self, resource: Resource, result: str, *, seconds: float) -> None:
         """A pass has ended."""
@@ -135,14 +135,14 @@ class ControlMetrics(Collector):
             yield family
 
 
-def _tally(tallies: dict[str, Tally], name: str, buckets: tuple[float, ...]) -> Tally:
+def _tally(tallies: dict[str, Histogram], name: str, buckets: tuple[float, ...]) -> Histogram:
     found = tallies.get(name)
     if found is None:
-        found = tallies[name] = Tally(buckets)
+        found = tallies[name] = Histogram(buckets)
     return found
 
 
-def _histogram(name: str, meaning: str, tallies: dict[str, Tally], label: str) -> HistogramMetricFamily:
+def _histogram(name: str, meaning: str, tallies: dict[str, Histogram], label: str) -> HistogramMetricFamily:
     family = HistogramMetricFamily(name, meaning, labels=[label])
     for value, tally in list(tallies.items()):
         tally.add_to(family, [value])
@@ -154,7 +154,7 @@ _GROWING = {"restarts": "restarted", "disruptions": "disrupted"}
 
 
 def note_milestones(
-    metrics: ControlMetrics, memories: Memories, *, key: JobKey, job: DLJob, snapshot: Snapshot, plan: Plan, now: float
+    metrics: ControllerMetrics, memories: JobStates, *, key: JobKey, job: DLJob, snapshot: Snapshot, plan: Plan, now: float
 ) -> None:
     """Count what the status tells for the first time, as it was just written, or as a write has left it whose answer was lost."""
     counted, current = _last_counted(memories, job), plan.status if plan.status is not None else job.stored_status
@@ -173,7 +173,7 @@ def note_milestones(
     _note_start(metrics, memories, key=key, job=job, snapshot=snapshot, started=after is Phase.RUNNING and before is not after, now=now)
 
 
-def _note_growth(metrics: ControlMetrics, key: JobKey, counter: str, grown: int) -> None:
+def _note_growth(metrics: ControllerMetrics, key: JobKey, counter: str, grown: int) -> None:
     if grown > 0:
         metrics.job(counter, key.resource, key.namespace, times=grown)
 
@@ -184,13 +184,13 @@ def _restarted_in_place(before: JsonObject, after: JsonObject) -> int:
     return sum(max(0, count - known.get(uid, 0)) for uid, count in _counts(after, "counted").items())
 
 
-def note_deletion(metrics: ControlMetrics, resource: Resource, job: DLJob) -> None:
+def note_deletion(metrics: ControllerMetrics, resource: Resource, job: DLJob) -> None:
     """Count a job that is gone, if it was counted when it came."""
     if not job.managed_elsewhere and job.phase_in(job.stored_status) is not None:
         metrics.job("deleted", resource, job.metadata.namespace)
 
 
-def _last_counted(memories: Memories, job: DLJob) -> JsonObject:
+def _last_counted(memories: JobStates, job: DLJob) -> JsonObject:
     """The status up to which everything is counted."""
     memory = memories.find(job.metadata.uid)
     if memory is None or memory.uncounted is None:
@@ -200,7 +200,7 @@ def _last_counted(memories: Memories, job: DLJob) -> JsonObject:
 
 
 def _note_start(
-    metrics: ControlMetrics, memories: Memories, *, key: JobKey, job: DLJob, snapshot: Snapshot, started: bool, now: float
+    metrics: ControllerMetrics, memories: JobStates, *, key: JobKey, job: DLJob, snapshot: Snapshot, started: bool, now: float
 ) -> None:
     """A job that ran before this process came is not measured: nobody saw when."""
     created = job.metadata.creation_timestamp

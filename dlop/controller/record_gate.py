@@ -29,7 +29,7 @@ _read_status = msgspec.json.Decoder(_Status).decode
 _read_answer = msgspec.json.Decoder(_Answer).decode
 
 
-class Hindsight:
+class RecordGate:
     """The records that are known to be no newer than the cache of pods."""
 
     def __init__(self, gate: ReadYourWrites) -> None:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.gang import DEFAULT_CLASS
-from dlop.controller.informer_set import Scope
-from dlop.controller.job_state import JobMemory, Memories
-from dlop.controller.kinds import Kind
+from dlop.controller.informer_set import InformerSet
+from dlop.controller.job_state import JobState, JobStates
+from dlop.controller.kinds import ManagedKind
 from dlop.kube.cache import Cache
 from dlop.kube.objects import CustomObject, KubeObject, OwnerReference, PartialObject, PriorityClass
 from dlop.kube.resources import PODS, PRIORITY_CLASSES, SERVICES, Resource
-from dlop.reconcile.snapshot import Foreign, Leftover, Snapshot
+from dlop.reconcile.snapshot import NameConflict, Snapshot, TerminatingConflict
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Gathered:
     orphans: tuple[Orphan, ...]
 
 
-def gather(scope: Scope, kind: Kind, found: CustomObject, *, memories: Memories) -> Gathered:
+def gather(scope: InformerSet, kind: ManagedKind, found: CustomObject, *, memories: JobStates) -> Gathered:
     """Everything that is known of a job's children."""
     uid = found.metadata.uid
     memory = memories.find(uid)
@@ -57,7 +57,7 @@ def gather(scope: Scope, kind: Kind, found: CustomObject, *, memories: Memories)
     return Gathered(snapshot, (*taken.orphans, *_labelled_orphans(scope, kind, found)))
 
 
-def _others(scope: Scope, kind: Kind, uid: str) -> tuple[tuple[Resource, PartialObject], ...]:
+def _others(scope: InformerSet, kind: ManagedKind, uid: str) -> tuple[tuple[Resource, PartialObject], ...]:
     owned: list[tuple[Resource, PartialObject]] = []
     for resource in kind.other_resources + kind.former_resources:
         cache = scope.cache(resource)
@@ -65,7 +65,7 @@ def _others(scope: Scope, kind: Kind, uid: str) -> tuple[tuple[Resource, Partial
     return tuple(owned)
 
 
-def _priorities(scope: Scope, kind: Kind) -> dict[str, int]:
+def _priorities(scope: InformerSet, kind: ManagedKind) -> dict[str, int]:
     """The values of priority classes, where jobs of the kind care."""
     cache: Cache[PriorityClass] | None = scope.cache(PRIORITY_CLASSES) if PRIORITY_CLASSES in kind.seen_resources else None
     if cache is None:
@@ -75,7 +75,7 @@ def _priorities(scope: Scope, kind: Kind) -> dict[str, int]:
     return {DEFAULT_CLASS: default, **{each.metadata.name: each.value for each in cache}}
 
 
-def _labelled_orphans(scope: Scope, kind: Kind, found: CustomObject) -> tuple[Orphan, ...]:
+def _labelled_orphans(scope: InformerSet, kind: ManagedKind, found: CustomObject) -> tuple[Orphan, ...]:
     if found.metadata.deletion_timestamp is not None:
         return ()
     orphans: list[Orphan] = []
@@ -95,12 +95,12 @@ def _labelled_orphans(scope: Scope, kind: Kind, found: CustomObject) -> tuple[Or
 class _Taken:
     """Who has the names that are taken."""
 
-    foreign: list[Foreign] = field(default_factory=list)
-    leftovers: list[Leftover] = field(default_factory=list)
+    foreign: list[NameConflict] = field(default_factory=list)
+    leftovers: list[TerminatingConflict] = field(default_factory=list)
     orphans: list[Orphan] = field(default_factory=list)
 
 
-def _taken_names(scope: Scope, found: CustomObject, memory: JobMemory, memories: Memories) -> _Taken:
+def _taken_names(scope: InformerSet, found: CustomObject, memory: JobState, memories: JobStates) -> _Taken:
     taken = _Taken()
     for (resource, name), labels in list(memory.taken.items()):
         child = scope.child(resource, namespace=found.metadata.namespace, name=name)
@@ -112,14 +112,14 @@ def _taken_names(scope: Scope, found: CustomObject, memory: JobMemory, memories:
         elif owner is not None and memory.key.is_named_by(owner):
             taken.leftovers.append(_leftover(resource, child, owner, found))
         else:
-            taken.foreign.append(Foreign(resource, name, _described(owner)))
+            taken.foreign.append(NameConflict(resource, name, _described(owner)))
     return taken
 
 
-def _leftover(resource: Resource, child: KubeObject, owner: OwnerReference, found: CustomObject) -> Leftover:
+def _leftover(resource: Resource, child: KubeObject, owner: OwnerReference, found: CustomObject) -> TerminatingConflict:
     leaving = child.metadata.deletion_timestamp
     since = leaving or found.metadata.creation_timestamp
-    return Leftover(
+    return TerminatingConflict(
         resource=resource,
         name=child.metadata.name,
         owner=_described(owner),

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from dlop.api.child_objects import Creation
+from dlop.api.child_objects import Create
 from dlop.api.constants import JOB_UID_LABEL
-from dlop.controller.informer_set import Scope
+from dlop.controller.informer_set import InformerSet
 from dlop.controller.kinds import JobKey
 from dlop.kube.client import FIELD_MANAGER, Client
 from dlop.kube.errors import (
@@ -35,7 +35,7 @@ from dlop.kube.expectations import Child, Expectations
 from dlop.kube.objects import ObjectMeta, PartialObject, reader
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.types import JsonObject
-from dlop.reconcile.plan import Change, Deletion
+from dlop.reconcile.plan import Delete, Patch
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,7 @@ _MERGE_PATCH = "application/merge-patch+json"
 _REFUSALS = (BadRequestError, ForbiddenError, InvalidError, RequestTooLargeError)
 
 
-class Result(Enum):
+class WriteResult(Enum):
     """What has become of a write."""
 
     DONE = "done"
@@ -73,11 +73,11 @@ class Result(Enum):
 class Written:
     """The result of one write."""
 
-    result: Result
+    result: WriteResult
     error: KubeError | None = None
 
 
-DONE = Written(Result.DONE)
+DONE = Written(WriteResult.DONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,33 +86,33 @@ class Writer:
 
     client: Client
     expectations: Expectations
-    scope: Scope
+    scope: InformerSet
     key: JobKey
     uid: str
 
-    async def create(self, creation: Creation) -> Written:
+    async def create(self, creation: Create) -> Written:
         """Create an object, unless the cache shows that its name is taken."""
         child = Child(creation.resource, self.key.namespace, creation.name)
         found = self.scope.child(creation.resource, namespace=self.key.namespace, name=creation.name)
         if found is not None:
-            return Written(Result.LENT if self._will_do(creation, found.metadata) else Result.TAKEN)
+            return Written(WriteResult.LENT if self._will_do(creation, found.metadata) else WriteResult.TAKEN)
         self._expect(child)
         try:
             path = creation.resource.path(namespace=self.key.namespace)
             answer = await self.client.call("POST", path, query=_QUERY, body=self._visible(creation))
         except AmbiguousWriteError as error:
             self.expectations.doubt(self.uid, child)
-            return Written(Result.UNKNOWN, error)
+            return Written(WriteResult.UNKNOWN, error)
         except KubeError as error:
             self.expectations.settle(self.uid, child)
             return await self._not_created(creation, error)
         self._note(creation.resource, answer.body)
         return DONE
 
-    async def delete(self, deletion: Deletion) -> Written:
+    async def delete(self, deletion: Delete) -> Written:
         """Delete an object, if it is still the same. Of one that leaves already, the server would have nothing new to tell."""
         if self._has_left(deletion):
-            return Written(Result.STALE)
+            return Written(WriteResult.STALE)
         child = Child(deletion.resource, self.key.namespace, deletion.name, deletion.uid)
         self._expect(child)
         try:
@@ -126,16 +126,16 @@ class Writer:
             )
         except (NotFoundError, ConflictError) as error:
             self.expectations.settle(self.uid, child)
-            return Written(Result.STALE, error)
+            return Written(WriteResult.STALE, error)
         except AmbiguousWriteError as error:
             self.expectations.doubt(self.uid, child)
-            return Written(Result.UNKNOWN, error)
+            return Written(WriteResult.UNKNOWN, error)
         except KubeError as error:
             self.expectations.settle(self.uid, child)
-            return Written(Result.UNKNOWN, error)
+            return Written(WriteResult.UNKNOWN, error)
         return DONE
 
-    async def change(self, change: Change) -> Written:
+    async def change(self, change: Patch) -> Written:
         """Change an object, if it is still the same. What the body does not name stays as it is.
 
         A definition may drop what is written, or a webhook put it back: then seeing it written would only lead to another try.
@@ -146,10 +146,10 @@ class Writer:
         try:
             version = await self._merge(change.resource, change.name, {**made_of, "metadata": metadata})
         except (NotFoundError, ConflictError) as error:
-            return Written(Result.STALE, error)
+            return Written(WriteResult.STALE, error)
         except KubeError as error:
-            return Written(Result.REFUSED if _is_refusal(error) else Result.UNKNOWN, error)
-        return Written(Result.SAME) if before is not None and before.metadata.resource_version == version else DONE
+            return Written(WriteResult.REFUSED if _is_refusal(error) else WriteResult.UNKNOWN, error)
+        return Written(WriteResult.SAME) if before is not None and before.metadata.resource_version == version else DONE
 
     async def _merge(self, resource: Resource, name: str, body: JsonObject) -> str:
         """Says which version of the object it has become; empty when the server does not."""
@@ -179,36 +179,36 @@ class Writer:
                 "bring in dlop's own with `dlop install --take-over`"
             )
 
-    async def _not_created(self, creation: Creation, error: KubeError) -> Written:
+    async def _not_created(self, creation: Create, error: KubeError) -> Written:
         if isinstance(error, AlreadyExistsError):
             return await self._taken_by(creation, error)
-        return Written(Result.REFUSED if _is_refusal(error) or _is_unserved(error) else Result.UNKNOWN, error)
+        return Written(WriteResult.REFUSED if _is_refusal(error) or _is_unserved(error) else WriteResult.UNKNOWN, error)
 
-    async def _taken_by(self, creation: Creation, conflict: AlreadyExistsError) -> Written:
+    async def _taken_by(self, creation: Create, conflict: AlreadyExistsError) -> Written:
         """The server says that the name is taken, and the cache does not show it: perhaps the object is the job's own."""
         path = creation.resource.path(namespace=self.key.namespace, name=creation.name)
         try:
             answer = await self.client.call("GET", path)
         except NotFoundError as error:
-            return Written(Result.STALE, error)
+            return Written(WriteResult.STALE, error)
         except KubeError as error:
-            return Written(Result.UNKNOWN, error)
+            return Written(WriteResult.UNKNOWN, error)
         found = _read_partial(answer.body).metadata
         if self._will_do(creation, found):
-            return Written(Result.LENT)
+            return Written(WriteResult.LENT)
         is_own = found.controller is not None and found.controller.uid == self.uid
         if not self.scope.sees_all(creation.resource):  # then no cache will ever show who has the name
-            return await self._show(creation) if is_own else Written(Result.REFUSED, conflict)
+            return await self._show(creation) if is_own else Written(WriteResult.REFUSED, conflict)
         self._note(creation.resource, answer.body)
-        return Written(Result.STALE if is_own else Result.TAKEN)
+        return Written(WriteResult.STALE if is_own else WriteResult.TAKEN)
 
-    def _will_do(self, creation: Creation, found: ObjectMeta) -> bool:
+    def _will_do(self, creation: Create, found: ObjectMeta) -> bool:
         """Whether somebody else's object takes the place of one's own. That of a former job of this name is about to go."""
         owner = found.controller
         stays = found.deletion_timestamp is None and not (owner is not None and self.key.is_named_by(owner))
         return creation.is_shareable and stays
 
-    async def _show(self, creation: Creation) -> Written:
+    async def _show(self, creation: Create) -> Written:
         """Give an object of the job the label that it lacks: another operator may have made it."""
         try:
             await self._merge(creation.resource, creation.name, {"metadata": {"labels": {JOB_UID_LABEL: self.uid}}})
@@ -216,13 +216,13 @@ class Writer:
             log.info("an object of the job cannot be given its label", child=creation.name, error=str(error))
         return DONE
 
-    def _has_left(self, deletion: Deletion) -> bool:
+    def _has_left(self, deletion: Delete) -> bool:
         found = self.scope.child(deletion.resource, namespace=self.key.namespace, name=deletion.name)
         if found is None or found.metadata.uid != deletion.uid:
             return True
         return found.metadata.deletion_timestamp is not None and deletion.grace_seconds is None
 
-    def _visible(self, creation: Creation) -> JsonObject:
+    def _visible(self, creation: Create) -> JsonObject:
         """The body, with the label without which the cache would never show the object."""
         if creation.resource in (PODS, SERVICES) or self.scope.cache(creation.resource) is None:
             return creation.body

@@ -23,7 +23,7 @@ from dlop.kube.resources import (
     Resource,
 )
 from dlop.kube.types import JsonObject
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 
@@ -36,7 +36,7 @@ _RESOURCES = {(resource.api_version, resource.kind): resource for resource in _K
 Say = Callable[[str], None]
 
 
-class NotInTimeError(KubeError):
+class ApplyTimeoutError(KubeError):
     """The cluster did not do in time what it was asked to."""
 
 
@@ -150,7 +150,7 @@ async def _wait(client: Client, body: JsonObject, reached: Callable[[JsonObject]
         async with asyncio.timeout(timeout_seconds):
             await _watch_until(client, body, reached)
     except TimeoutError as error:
-        raise NotInTimeError(f"{_title(body)} did not {goal} within {timeout_seconds:g} seconds") from error
+        raise ApplyTimeoutError(f"{_title(body)} did not {goal} within {timeout_seconds:g} seconds") from error
 
 
 async def _watch_until(client: Client, body: JsonObject, reached: Callable[[JsonObject], bool]) -> None:
@@ -167,7 +167,7 @@ async def _watch_until(client: Client, body: JsonObject, reached: Callable[[Json
             resource, namespace=namespace, field_selector=f"metadata.name={name}", resource_version=_version(found)
         ) as events:
             async for event in events:
-                if event.type is EventType.DELETED or (event.type is EventType.MODIFIED and reached(event.decode())):
+                if event.type is WatchEventType.DELETED or (event.type is WatchEventType.MODIFIED and reached(event.decode())):
                     return
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlop.api.constants import MANAGER
-from dlop.deploy.rbac import Account
+from dlop.deploy.rbac import ServiceAccountRef
 from dlop.kube.types import JsonObject
 
 DEFAULT_NAMESPACE = "dlop-system"
@@ -24,7 +24,7 @@ _SCRAPED = {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "p
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
+class DeployOptions:
     """What is to be chosen about a running operator."""
 
     namespace: str = DEFAULT_NAMESPACE
@@ -41,9 +41,9 @@ class Deployed:
     """What it is started with besides."""
 
     @property
-    def account(self) -> Account:
+    def account(self) -> ServiceAccountRef:
         """The service account that it runs as."""
-        return Account(self.namespace)
+        return ServiceAccountRef(self.namespace)
 
 
 def namespace(name: str) -> JsonObject:
@@ -52,13 +52,13 @@ def namespace(name: str) -> JsonObject:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def service_account(account: Account) -> JsonObject:
+def service_account(account: ServiceAccountRef) -> JsonObject:
     """The account that the operator runs as."""
     metadata = {"name": account.name, "namespace": account.namespace, "labels": dict(_LABELS)}
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
 
 
-def metrics_service(chosen: Deployed) -> JsonObject:
+def metrics_service(chosen: DeployOptions) -> JsonObject:
     """Where Prometheus finds the metrics."""
     return {
         "apiVersion": "v1",
@@ -71,7 +71,7 @@ def metrics_service(chosen: Deployed) -> JsonObject:
     }
 
 
-def deployment(chosen: Deployed) -> JsonObject:
+def deployment(chosen: DeployOptions) -> JsonObject:
     """The operator. Two may run at a time: the lease decides which of them works."""
     return {
         "apiVersion": "apps/v1",
@@ -85,7 +85,7 @@ def deployment(chosen: Deployed) -> JsonObject:
     }
 
 
-def _pod(chosen: Deployed) -> JsonObject:
+def _pod(chosen: DeployOptions) -> JsonObject:
     return {
         "serviceAccountName": chosen.account.name,
         # Long enough to end the passes that are under way and to give the lease back.
@@ -100,7 +100,7 @@ def _pod(chosen: Deployed) -> JsonObject:
     }
 
 
-def _container(chosen: Deployed) -> JsonObject:
+def _container(chosen: DeployOptions) -> JsonObject:
     return {
         "name": "operator",
         "image": chosen.image,
@@ -119,7 +119,7 @@ def _container(chosen: Deployed) -> JsonObject:
     }
 
 
-def _environment(chosen: Deployed) -> JsonObject:
+def _environment(chosen: DeployOptions) -> JsonObject:
     """Only what differs from the defaults of `dlop run`."""
     lists = {"DLOP_FRAMEWORKS": chosen.frameworks, "DLOP_KINDS": chosen.kinds, "DLOP_NAMESPACES": chosen.watched_namespaces}
     found: list[JsonObject] = [{"name": name, "value": ",".join(values)} for name, values in lists.items() if values]

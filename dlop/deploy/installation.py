@@ -7,7 +7,7 @@ from typing import Protocol
 
 from dlop.api.crd import Kind
 from dlop.deploy import deployment, rbac
-from dlop.deploy.deployment import Deployed
+from dlop.deploy.deployment import DeployOptions
 from dlop.deploy.permission_sets import KindWithOptionalRights, rights_named
 from dlop.kube.types import JsonObject
 
@@ -16,7 +16,7 @@ class InstalledKind(Kind, rbac.KindWithRights, KindWithOptionalRights, Protocol)
     """What has to be known of a class of jobs to install it. `dlop.DLJob` is one."""
 
 
-def operator(kinds: Sequence[InstalledKind], chosen: Deployed) -> list[JsonObject]:
+def operator(kinds: Sequence[InstalledKind], chosen: DeployOptions) -> list[JsonObject]:
     """The operator and its rights, without the namespace that it stands in and without definitions.
 
     Raises:

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from dlop.deploy import deployment, rbac
-from dlop.deploy.deployment import Deployed
+from dlop.deploy.deployment import DeployOptions
 from dlop.deploy.installation import InstalledKind, operator
 from dlop.deploy.permission_sets import all_rights
 from dlop.kube.types import JsonObject
@@ -41,7 +41,7 @@ def to_yaml(*objects: Mapping[str, Any]) -> str:
     return str(yaml.dump_all(objects, Dumper=_IndentedDumper, sort_keys=False, width=140, allow_unicode=True))
 
 
-def files(kinds: Sequence[InstalledKind], definitions: Iterable[JsonObject], *, chosen: Deployed = Deployed()) -> dict[str, str]:  # noqa: B008
+def files(kinds: Sequence[InstalledKind], definitions: Iterable[JsonObject], *, chosen: DeployOptions = DeployOptions()) -> dict[str, str]:  # noqa: B008
     """The content of the folder, by path. `definitions` are those of the kinds; namespaces are for the folder to say."""
     everywhere = replace(chosen, namespace=deployment.DEFAULT_NAMESPACE, watched_namespaces=())
     here = replace(chosen, namespace=_ONE_NAMESPACE, watched_namespaces=(_ONE_NAMESPACE,))

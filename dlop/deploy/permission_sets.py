@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from dlop.api.constants import GANG_RIGHTS
-from dlop.api.types import Rights
+from dlop.api.types import PermissionSet
 from dlop.kube.types import JsonObject
 
 _POD_GROUPS: JsonObject = {
@@ -19,7 +19,7 @@ _POD_GROUPS: JsonObject = {
     "verbs": ["get", "list", "watch", "create", "patch", "delete"],
 }
 _PRIORITY_CLASSES: JsonObject = {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get", "list", "watch"]}
-GANG = Rights(GANG_RIGHTS, (_POD_GROUPS,), cluster_rules=(_PRIORITY_CLASSES,))
+GANG = PermissionSet(GANG_RIGHTS, (_POD_GROUPS,), cluster_rules=(_PRIORITY_CLASSES,))
 """For `--gang-scheduler-name`, whatever the kinds are."""
 
 
@@ -31,18 +31,18 @@ class KindWithOptionalRights(Protocol):
     """What has to be known of a class of jobs. `dlop.DLJob` is one."""
 
     @property
-    def optional_rights(self) -> Rights | None:
+    def optional_rights(self) -> PermissionSet | None:
         """Rights that the operator has only where it is given them, if there are any."""
         ...
 
 
-def all_rights(kinds: Iterable[KindWithOptionalRights]) -> tuple[Rights, ...]:
+def all_rights(kinds: Iterable[KindWithOptionalRights]) -> tuple[PermissionSet, ...]:
     """Those of the kinds, each once, and those that are for all kinds."""
     found = {kind.optional_rights.name: kind.optional_rights for kind in kinds if kind.optional_rights is not None}
     return (*found.values(), GANG)
 
 
-def rights_named(names: Iterable[str], kinds: Iterable[KindWithOptionalRights]) -> tuple[Rights, ...]:
+def rights_named(names: Iterable[str], kinds: Iterable[KindWithOptionalRights]) -> tuple[PermissionSet, ...]:
     """Those of these names.
 
     Raises:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from dlop.api.constants import MANAGER
 from dlop.api.crd import TypeNames
-from dlop.api.types import Rights
+from dlop.api.types import PermissionSet
 from dlop.kube.types import JsonObject
 
 RBAC = "rbac.authorization.k8s.io"
@@ -42,7 +42,7 @@ class KindWithRights(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ServiceAccountRef:
     """The service account that the operator runs as."""
 
     namespace: str
@@ -77,13 +77,13 @@ def lease_rules(lease: str) -> list[JsonObject]:
     return [_rule("coordination.k8s.io", ["leases"], "create"), {**found, "resourceNames": [lease]}]
 
 
-def cluster_wide(kinds: Iterable[KindWithRights], account: Account) -> list[JsonObject]:
+def cluster_wide(kinds: Iterable[KindWithRights], account: ServiceAccountRef) -> list[JsonObject]:
     """The rights to run these kinds in all namespaces."""
     role = _role("ClusterRole", MANAGER, [*job_rules(kinds), *definition_rules()])
     return [role, _binding(role, account), *_lease_role(account)]
 
 
-def in_namespaces(kinds: Iterable[KindWithRights], account: Account, namespaces: Iterable[str]) -> list[JsonObject]:
+def in_namespaces(kinds: Iterable[KindWithRights], account: ServiceAccountRef, namespaces: Iterable[str]) -> list[JsonObject]:
     """The rights to run these kinds in the named namespaces only; nothing here is cluster-wide."""
     rules = job_rules(kinds)
     found: list[JsonObject] = []
@@ -93,7 +93,7 @@ def in_namespaces(kinds: Iterable[KindWithRights], account: Account, namespaces:
     return [*found, *_lease_role(account)]
 
 
-def given(rights: Iterable[Rights], account: Account, namespaces: Sequence[str] = ()) -> list[JsonObject]:
+def given(rights: Iterable[PermissionSet], account: ServiceAccountRef, namespaces: Sequence[str] = ()) -> list[JsonObject]:
     """Rights that were asked for by name: in these namespaces, by Roles only, or in all when none is named."""
     found: list[JsonObject] = []
     for each in rights:
@@ -118,7 +118,7 @@ def for_users(kinds: Iterable[KindWithRights]) -> list[JsonObject]:
     return [view, edit]
 
 
-def _lease_role(account: Account) -> list[JsonObject]:
+def _lease_role(account: ServiceAccountRef) -> list[JsonObject]:
     role = _role("Role", f"{MANAGER}-leader-election", lease_rules(MANAGER), namespace=account.namespace)
     return [role, _binding(role, account)]
 
@@ -143,7 +143,7 @@ def _role(kind: str, name: str, rules: Sequence[JsonObject], *, namespace: str |
     return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": list(rules)}
 
 
-def _binding(role: JsonObject, account: Account) -> JsonObject:
+def _binding(role: JsonObject, account: ServiceAccountRef) -> JsonObject:
     return {
         "apiVersion": f"{RBAC}/v1",
         "kind": f"{role['kind']}Binding",

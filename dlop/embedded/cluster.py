@@ -27,10 +27,10 @@ from dlop.embedded.apiserver.kubelet_proxy.kubelet_client import Kubelets
 from dlop.embedded.apiserver.object_queue import Background
 from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.rest.list import View
-from dlop.embedded.apiserver.rest.storage import Verbs
+from dlop.embedded.apiserver.rest.storage import ResourceStorage
 from dlop.embedded.apiserver.server import ApiServer
 from dlop.embedded.apiserver.store import Store
-from dlop.embedded.apiserver.transports.http import Front, serve
+from dlop.embedded.apiserver.transports.http import HttpServer, serve
 from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
 from dlop.embedded.certificates import make_certificates
 from dlop.kube.client import Client, Limits
@@ -66,7 +66,7 @@ class EmbeddedCluster:
         self._kubelets = Kubelets()
         self.server = ApiServer(self.verbs, self.faults, token=self._token, kubelets=self._kubelets)
         self._servers = [self.server]
-        self._fronts: list[Front] = []
+        self._fronts: list[HttpServer] = []
 
     async def __aenter__(self) -> Self:
         for served in (*builtin_types(self.store), CRD_TYPE):
@@ -97,14 +97,14 @@ class EmbeddedCluster:
         """A client over the in-process front; the arguments are those of `Limits`."""
         return Client(self.transport(), limits=Limits(**limits))
 
-    async def serve(self, *, tls: bool = True, port: int = 0, server: ApiServer | None = None) -> Front:
+    async def serve(self, *, tls: bool = True, port: int = 0, server: ApiServer | None = None) -> HttpServer:
         """Serve over HTTP on the loopback until the cluster ends. Without TLS `kubectl` would not send its token."""
         certificates = make_certificates(now_seconds=time.time()) if tls else None
         front = await serve(server or self.server, certificates=certificates, port=port)
         self._fronts.append(front)
         return front
 
-    async def serve_on(self, listening: socket.socket) -> Front:
+    async def serve_on(self, listening: socket.socket) -> HttpServer:
         """Serve on a socket that listens already, in whatever network that is, until the cluster ends."""
         certificates = make_certificates(now_seconds=time.time(), address=listening.getsockname()[0])
         front = await serve(self.server, certificates=certificates, listening=listening)
@@ -117,8 +117,8 @@ class EmbeddedCluster:
         self._servers.append(server)
         return server
 
-    def _verbs(self, view: View | None = None) -> Verbs:
-        return Verbs(
+    def _verbs(self, view: View | None = None) -> ResourceStorage:
+        return ResourceStorage(
             self.store,
             self.registry,
             self.background,

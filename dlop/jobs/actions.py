@@ -13,7 +13,7 @@ import msgspec
 
 from dlop.api.spec import SpecError
 from dlop.jobs.errors import CannotChangeError
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.kube.client import Client, PatchType, Propagation
 from dlop.kube.errors import ConflictError, NotFoundError
 
@@ -21,7 +21,7 @@ _MOST_TRIES = 10
 Path = tuple[str | int, ...]
 
 
-async def suspend(client: Client, found: FoundJob) -> bool:
+async def suspend(client: Client, found: JobHandle) -> bool:
     """Let a job have no pods until it is resumed. Says whether that is news to it.
 
     Raises:
@@ -31,12 +31,12 @@ async def suspend(client: Client, found: FoundJob) -> bool:
     return await _change(client, found, lambda job: _with_suspend(job, suspend=True))
 
 
-async def resume(client: Client, found: FoundJob) -> bool:
+async def resume(client: Client, found: JobHandle) -> bool:
     """Let a suspended job go on. Says whether that is news to it; raises as `suspend` does."""
     return await _change(client, found, lambda job: _with_suspend(job, suspend=False))
 
 
-async def scale(client: Client, found: FoundJob, replicas: Mapping[str, int]) -> bool:
+async def scale(client: Client, found: JobHandle, replicas: Mapping[str, int]) -> bool:
     """Give roles other numbers of replicas. Says whether that is news to the job.
 
     Raises:
@@ -46,7 +46,7 @@ async def scale(client: Client, found: FoundJob, replicas: Mapping[str, int]) ->
     return await _change(client, found, lambda job: _with_replicas(job, replicas))
 
 
-async def delete(client: Client, found: FoundJob) -> None:
+async def delete(client: Client, found: JobHandle) -> None:
     """Delete a job, and its pods and services after it.
 
     Raises:
@@ -55,7 +55,7 @@ async def delete(client: Client, found: FoundJob) -> None:
     await client.delete(found.resource, found.name, namespace=found.namespace, uid=found.uid, propagation=Propagation.BACKGROUND)
 
 
-async def _change(client: Client, found: FoundJob, new_spec: Callable[[FoundJob], Any]) -> bool:
+async def _change(client: Client, found: JobHandle, new_spec: Callable[[JobHandle], Any]) -> bool:
     for _ in range(_MOST_TRIES):
         before, after = found.job().raw_spec, new_spec(found)
         if after == before:
@@ -79,12 +79,12 @@ async def _change(client: Client, found: FoundJob, new_spec: Callable[[FoundJob]
     raise CannotChangeError(f"{found} changes all the time, and could not be changed {_MOST_TRIES} times; try again.")
 
 
-async def _again(client: Client, found: FoundJob) -> FoundJob:
+async def _again(client: Client, found: JobHandle) -> JobHandle:
     try:
         body = await client.get(found.resource, found.name, namespace=found.namespace)
     except NotFoundError as error:
         raise CannotChangeError(f"{found} was deleted meanwhile.") from error
-    new = FoundJob.read(found.kind, msgspec.json.encode(body))
+    new = JobHandle.read(found.kind, msgspec.json.encode(body))
     if new.uid != found.uid:
         raise CannotChangeError(f"{found} was deleted meanwhile, and another one was made under its name.")
     return new
@@ -93,7 +93,7 @@ async def _again(client: Client, found: FoundJob) -> FoundJob:
 # --- what is to be written -----------------------------------------------------------------------------------------------
 
 
-def _with_suspend(found: FoundJob, *, suspend: bool) -> Any:
+def _with_suspend(found: JobHandle, *, suspend: bool) -> Any:
     word = "suspended" if suspend else "resumed"
     _demand_unfinished(found, word)
     job = found.job()
@@ -107,13 +107,13 @@ def _with_suspend(found: FoundJob, *, suspend: bool) -> Any:
     return changed(job.raw_spec, job.suspend_path, suspend)
 
 
-def _with_replicas(found: FoundJob, replicas: Mapping[str, int]) -> Any:
+def _with_replicas(found: JobHandle, replicas: Mapping[str, int]) -> Any:
     _demand_unfinished(found, "scaled")
     job = found.job()
     after = job.raw_spec
     for role, count in replicas.items():
         after = changed(after, _path_of(found, role), count)
-    new = FoundJob(found.kind, msgspec.structs.replace(found.stored, spec=msgspec.Raw(msgspec.json.encode(after))))
+    new = JobHandle(found.kind, msgspec.structs.replace(found.stored, spec=msgspec.Raw(msgspec.json.encode(after))))
     try:
         new.job().spec  # noqa: B018 - asked only whether it makes sense
     except SpecError as error:
@@ -121,7 +121,7 @@ def _with_replicas(found: FoundJob, replicas: Mapping[str, int]) -> Any:
     return after
 
 
-def _path_of(found: FoundJob, role: str) -> Path:
+def _path_of(found: JobHandle, role: str) -> Path:
     spelled = {each.name.lower(): each.name for each in found.kind.replica_types}
     if role.lower() not in spelled:
         raise CannotChangeError(f"{found} has no role {role}; a {found.kind.job_type} has {', '.join(spelled.values())}.")
@@ -134,7 +134,7 @@ def _path_of(found: FoundJob, role: str) -> Path:
     return path
 
 
-def _demand_unfinished(found: FoundJob, word: str) -> None:
+def _demand_unfinished(found: JobHandle, word: str) -> None:
     phase = found.phase()
     if phase is not None and phase.is_end:
         raise CannotChangeError(f"{found} cannot be {word}, for it has {phase.lower()} already; `dlop submit` starts another one.")

@@ -19,7 +19,7 @@ class CannotChangeError(JobsError):
     """The job cannot be changed that way."""
 
 
-class NotInTimeError(JobsError):
+class WaitTimeoutError(JobsError):
     """What was waited for did not happen in time."""
 
 

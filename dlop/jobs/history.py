@@ -7,9 +7,9 @@ from datetime import datetime
 
 import msgspec
 
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.kube.objects import ObjectMeta
-from dlop.kube.timestamps import read, to_the_microsecond, written
+from dlop.kube.timestamps import format_time, parse_time, to_the_microsecond
 from dlop.kube.types import JsonObject
 
 
@@ -66,14 +66,14 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     times: int = 1
 
 
-def history_of(found: FoundJob, events: Iterable[KubeEvent], *, pods: frozenset[str]) -> tuple[Happening, ...]:
+def history_of(found: JobHandle, events: Iterable[KubeEvent], *, pods: frozenset[str]) -> tuple[Happening, ...]:
     """What happened to a job and to pods of these names, oldest first."""
     told = [_told(event) for event in _in_order(event for event in events if _concerns(event, found, pods))]
     said = {happening.message for happening in told}
     # A condition and an event often tell the same; then the event has the finer clock.
     stated = [each for each in _stated(found) if each.message not in said]
     # Most of them know the second only. Within one, what made the job comes first, and what became of it last.
-    return tuple(sorted((*_created(found), *told, *stated), key=lambda happening: int(read(happening.at) or 0.0)))
+    return tuple(sorted((*_created(found), *told, *stated), key=lambda happening: int(parse_time(happening.at) or 0.0)))
 
 
 def _in_order(events: Iterable[KubeEvent]) -> list[KubeEvent]:
@@ -91,14 +91,14 @@ def _second(event: KubeEvent) -> int:
     return 0 if event.moment is None else int(event.moment.timestamp())
 
 
-def _concerns(event: KubeEvent, found: FoundJob, pods: frozenset[str]) -> bool:
+def _concerns(event: KubeEvent, found: JobHandle, pods: frozenset[str]) -> bool:
     about = event.involved_object
     if about.kind == "Pod":
         return about.name in pods and not _is_before(event, found)
     return about.uid == found.uid
 
 
-def _is_before(event: KubeEvent, found: FoundJob) -> bool:
+def _is_before(event: KubeEvent, found: JobHandle) -> bool:
     """Whether it was told of a pod of an earlier job: pods have the same names again when a job is made again."""
     created = found.metadata.creation_timestamp
     return event.moment is not None and created is not None and event.moment < created
@@ -116,13 +116,13 @@ def _told(event: KubeEvent) -> Happening:
     )
 
 
-def _created(found: FoundJob) -> Iterator[Happening]:
+def _created(found: JobHandle) -> Iterator[Happening]:
     created = found.metadata.creation_timestamp
     if created is not None:
-        yield Happening(at=written(created.timestamp()), subject="job", reason="Submitted", message=f"{found} was created.")
+        yield Happening(at=format_time(created.timestamp()), subject="job", reason="Submitted", message=f"{found} was created.")
 
 
-def _stated(found: FoundJob) -> Iterator[Happening]:
+def _stated(found: JobHandle) -> Iterator[Happening]:
     conditions = found.job().stored_status.get("conditions")
     for condition in conditions if isinstance(conditions, list) else ():
         if isinstance(condition, dict) and condition.get("status") == "True" and condition.get("type") != "Created":
@@ -141,4 +141,4 @@ def _statement(condition: JsonObject) -> Happening:
 
 
 def _exactly(moment: datetime) -> str:
-    return to_the_microsecond(moment.timestamp()) if moment.microsecond else written(moment.timestamp())
+    return to_the_microsecond(moment.timestamp()) if moment.microsecond else format_time(moment.timestamp())

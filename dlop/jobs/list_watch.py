@@ -18,7 +18,7 @@ from dlop.kube.client import Client
 from dlop.kube.errors import GoneError, ServerError, StatusError, TooManyRequestsError, TransportError
 from dlop.kube.objects import PartialObject, T, reader
 from dlop.kube.resources import Resource
-from dlop.kube.watch import EventType, WatchEvent
+from dlop.kube.watch import WatchEvent, WatchEventType
 
 # A watch that ends sooner, without news, was not a good one: opened again at once it would end again at once.
 _SHORT_WATCH_SECONDS = 1.0
@@ -39,7 +39,7 @@ class News(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class WatchScope:
     """Which objects of a resource are meant."""
 
     resource: Resource
@@ -48,7 +48,7 @@ class Scope:
     field_selector: str | None = None
 
 
-async def follow(client: Client, scope: Scope, kind: type[T], *, rng: Random | None = None) -> AsyncGenerator[News[T], None]:
+async def follow(client: Client, scope: WatchScope, kind: type[T], *, rng: Random | None = None) -> AsyncGenerator[News[T], None]:
     """What there is, then every change. It never ends by itself.
 
     Raises:
@@ -75,7 +75,7 @@ async def follow(client: Client, scope: Scope, kind: type[T], *, rng: Random | N
 
 
 class _Following(Generic[T]):
-    def __init__(self, client: Client, scope: Scope, kind: type[T]) -> None:
+    def __init__(self, client: Client, scope: WatchScope, kind: type[T]) -> None:
         self.version = ""
         """Where the next watch begins; empty when only a list can tell."""
         self._client = client
@@ -114,12 +114,12 @@ class _Following(Generic[T]):
             raise TransportError(f"the watch of {scope.resource.qualified_name} ended as soon as it was opened")
 
     def _news(self, event: WatchEvent) -> News[T] | None:
-        if event.type is EventType.BOOKMARK:
+        if event.type is WatchEventType.BOOKMARK:
             self.version = _read_partial(event.object).metadata.resource_version
             return None
         found = self._read(event.object)
         self.version = found.metadata.resource_version
-        if event.type is EventType.DELETED:
+        if event.type is WatchEventType.DELETED:
             self._known.pop(_key(found), None)
             return News(gone=(found,))
         self._known[_key(found)] = found

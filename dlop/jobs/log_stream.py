@@ -14,7 +14,7 @@ from typing import Any
 from dlop.jobs.list_watch import News, follow, merged
 from dlop.jobs.log_lines import LogLine
 from dlop.jobs.logs import LogChoice, check_choice, chosen_replicas
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.pod_log_reader import Lines, PodLogReader
 from dlop.jobs.queries import follow_pods, scope_of
 from dlop.jobs.replicas import ReplicaView
@@ -27,7 +27,7 @@ _AHEAD = 1000
 
 
 @asynccontextmanager
-async def follow_logs(client: Client, found: FoundJob, choice: LogChoice) -> AsyncIterator[AsyncGenerator[LogLine, None]]:
+async def follow_logs(client: Client, found: JobHandle, choice: LogChoice) -> AsyncIterator[AsyncGenerator[LogLine, None]]:
     """What the chosen replicas have written and go on to write. It ends with the job.
 
     Reading raises KubeError when the logs may not be read.
@@ -55,7 +55,7 @@ async def _lines(queue: Lines) -> AsyncGenerator[LogLine, None]:
 class _Readers:
     """One reader for each pod that the job has had."""
 
-    def __init__(self, client: Client, found: FoundJob, choice: LogChoice, queue: Lines) -> None:
+    def __init__(self, client: Client, found: JobHandle, choice: LogChoice, queue: Lines) -> None:
         self._client = client
         self._found = found
         self._choice = choice
@@ -102,7 +102,7 @@ class _Readers:
     def _take_job(self, news: News[CustomObject]) -> None:
         now = next((each for each in news.there if each.metadata.uid == self._found.uid), None)
         if now is not None:
-            self._found = FoundJob(self._found.kind, now)
+            self._found = JobHandle(self._found.kind, now)
         phase = self._found.phase()
         # News without it: it is gone, or another one has its name.
         self._is_over = now is None or (phase is not None and phase.is_final)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dlop.api.spec import JobSpec, RoleSpec, SpecError
 from dlop.jobs.errors import JobsError
 from dlop.jobs.log_lines import Cursor, LogLine, LogSource, read_lines
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.queries import pods_of
 from dlop.jobs.replicas import ReplicaView, replica_views
 from dlop.kube.client import Client
@@ -45,14 +45,14 @@ class LogChoice:
         return is_role and self.index in (None, replica.index)
 
 
-def check_choice(found: FoundJob, choice: LogChoice) -> None:
+def check_choice(found: JobHandle, choice: LogChoice) -> None:
     """Raise JobsError when no replica of the job could ever fit."""
     roles = [role.name for role in found.kind.replica_types]
     if choice.role is not None and choice.role.lower() not in [role.lower() for role in roles]:
         raise JobsError(f"{found} has no role {choice.role}; a {found.kind.job_type} has {', '.join(roles)}.")
 
 
-def chosen_replicas(found: FoundJob, pods: Iterable[Pod], choice: LogChoice) -> list[ReplicaView]:
+def chosen_replicas(found: JobHandle, pods: Iterable[Pod], choice: LogChoice) -> list[ReplicaView]:
     """The replicas whose logs are wanted, in order."""
     job, phase = found.job(), found.phase()
     try:
@@ -84,7 +84,7 @@ def keeps_run_before(pod: Pod, container: str) -> bool:
     return found is not None and found.restart_count > 0 and found.state.waiting is None
 
 
-async def read_logs(client: Client, found: FoundJob, choice: LogChoice) -> AsyncGenerator[LogLine, None]:
+async def read_logs(client: Client, found: JobHandle, choice: LogChoice) -> AsyncGenerator[LogLine, None]:
     """What all chosen replicas have written so far.
 
     Raises:
@@ -103,7 +103,7 @@ async def read_logs(client: Client, found: FoundJob, choice: LogChoice) -> Async
 
 
 async def _of_replica(
-    client: Client, found: FoundJob, replica: ReplicaView, pod: Pod | None, choice: LogChoice
+    client: Client, found: JobHandle, replica: ReplicaView, pod: Pod | None, choice: LogChoice
 ) -> AsyncGenerator[LogLine, None]:
     if pod is None:
         yield note(replica, "it has no pod, and so no log")
@@ -126,7 +126,7 @@ async def _of_replica(
 
 async def of_run(
     client: Client,
-    found: FoundJob,
+    found: JobHandle,
     replica: ReplicaView,
     container: str,
     *,

@@ -32,7 +32,7 @@ _MOST_CHOICES = 8
 class Search:
     """What was found, and which kinds the user may not read."""
 
-    jobs: tuple[FoundJob, ...]
+    jobs: tuple[JobHandle, ...]
     unreadable: tuple[str, ...] = ()
     served: tuple[type[DLJob], ...] = ()
     """The kinds that the cluster knows and the user may read."""
@@ -81,14 +81,14 @@ async def list_jobs(client: Client, kinds: Iterable[type[DLJob]], *, namespace: 
     """
     selector = None if name is None else f"metadata.name={name}"
 
-    async def listed(kind: type[DLJob]) -> list[FoundJob]:
+    async def listed(kind: type[DLJob]) -> list[JobHandle]:
         pages = client.pages(kind.job_type.resource, namespace=namespace, field_selector=selector)
-        return [FoundJob.read(kind, item) async for page in pages for item in page.items]
+        return [JobHandle.read(kind, item) async for page in pages for item in page.items]
 
     return await _search(kinds, listed)
 
 
-async def find_job(client: Client, reference: Reference, *, namespace: str) -> FoundJob:
+async def find_job(client: Client, reference: Reference, *, namespace: str) -> JobHandle:
     """The one job of a name.
 
     Raises:
@@ -98,9 +98,9 @@ async def find_job(client: Client, reference: Reference, *, namespace: str) -> F
     """
     name = reference.name or ""
 
-    async def got(kind: type[DLJob]) -> list[FoundJob]:
+    async def got(kind: type[DLJob]) -> list[JobHandle]:
         body = await client.get(kind.job_type.resource, name, namespace=namespace)
-        return [FoundJob.read(kind, msgspec.json.encode(body))]
+        return [JobHandle.read(kind, msgspec.json.encode(body))]
 
     found = (await _search(reference.kinds, got)).jobs
     if len(found) == 1:
@@ -111,10 +111,10 @@ async def find_job(client: Client, reference: Reference, *, namespace: str) -> F
     raise NoSuchJobError(await _explained(client, reference, namespace=namespace))
 
 
-async def _search(kinds: Iterable[type[DLJob]], look: Callable[[type[DLJob]], Awaitable[list[FoundJob]]]) -> Search:
+async def _search(kinds: Iterable[type[DLJob]], look: Callable[[type[DLJob]], Awaitable[list[JobHandle]]]) -> Search:
     """Look at each kind at once."""
 
-    async def looked(kind: type[DLJob]) -> list[FoundJob] | KubeError:
+    async def looked(kind: type[DLJob]) -> list[JobHandle] | KubeError:
         try:
             return await look(kind)
         except KubeError as error:
@@ -131,12 +131,12 @@ async def _search(kinds: Iterable[type[DLJob]], look: Callable[[type[DLJob]], Aw
     )
 
 
-def _was_read(answer: list[FoundJob] | KubeError) -> bool:
+def _was_read(answer: list[JobHandle] | KubeError) -> bool:
     """Whether a kind could be read, if only to find that it has no such job. A kind that is not served has no name to tell."""
     return isinstance(answer, list) or (isinstance(answer, NotFoundError) and bool(answer.details.get("name")))
 
 
-def _raise_unless_harmless(answers: list[list[FoundJob] | KubeError], *, is_any_readable: bool) -> None:
+def _raise_unless_harmless(answers: list[list[JobHandle] | KubeError], *, is_any_readable: bool) -> None:
     for answer in answers:
         harmless = (NotFoundError, ForbiddenError) if is_any_readable else NotFoundError
         if isinstance(answer, KubeError) and not isinstance(answer, harmless):
@@ -186,14 +186,14 @@ _read = reader(CustomObject)
 
 
 @dataclass(frozen=True, slots=True)
-class FoundJob:
+class JobHandle:
     """A job, and what its kind knows of it."""
 
     kind: type[DLJob]
     stored: CustomObject
 
     @classmethod
-    def read(cls, kind: type[DLJob], data: Buffer) -> FoundJob:
+    def read(cls, kind: type[DLJob], data: Buffer) -> JobHandle:
         """The job that the server has sent."""
         return cls(kind, _read(data))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dlop.api.phase import Phase
 from dlop.api.progress import ReplicaState
 from dlop.api.record import Blocked
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.replicas import LEAVING, ReplicaView
 
 _MOST_NAMES = 4
@@ -24,7 +24,7 @@ class _Stuck:
     sentence: str
 
 
-def waits_of(found: FoundJob, replicas: Iterable[ReplicaView], *, problems: str) -> Iterator[str]:
+def waits_of(found: JobHandle, replicas: Iterable[ReplicaView], *, problems: str) -> Iterator[str]:
     """What is in the way of a job, the most important first; nothing when it goes on as it should, or is over."""
     phase, record = found.phase(), found.record()
     if found.metadata.deletion_timestamp is not None:
@@ -50,7 +50,7 @@ def _is_told(blocked: Blocked, stuck: Iterable[_Stuck]) -> bool:
     return any(group.reason in blocked.message and blocked.object in (f"pod {pod}" for pod in group.pods) for group in stuck)
 
 
-def _operator(found: FoundJob, phase: Phase | None) -> Iterator[str]:
+def _operator(found: JobHandle, phase: Phase | None) -> Iterator[str]:
     job, record = found.job(), found.record()
     if job.managed_elsewhere:
         yield "spec.runPolicy.managedBy names another operator, and dlop leaves the job to it"

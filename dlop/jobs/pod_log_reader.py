@@ -12,7 +12,7 @@ from random import Random
 
 from dlop.jobs.log_lines import Cursor, LogLine, LogSource, read_lines
 from dlop.jobs.logs import LogChoice, keeps_run_before, last_run, line_of, note, of_run, status_of, unreadable
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.replicas import ReplicaView
 from dlop.kube.backoff import Backoff
 from dlop.kube.client import Client
@@ -33,7 +33,7 @@ class PodLogReader:
     def __init__(
         self,
         client: Client,
-        found: FoundJob,
+        found: JobHandle,
         replica: ReplicaView,
         pod: Pod,
         *,

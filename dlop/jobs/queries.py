@@ -12,15 +12,15 @@ from dlop.api.constants import JOB_UID_LABEL
 from dlop.job import DLJob
 from dlop.jobs.errors import OutOfReachError
 from dlop.jobs.history import KubeEvent
-from dlop.jobs.list_watch import News, Scope, follow, merged
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.list_watch import News, WatchScope, follow, merged
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.view import JobView, view_of
 from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject, Pod, T, reader
 from dlop.kube.resources import CORE_EVENTS, PODS
 
 
-async def look_at_job(client: Client, found: FoundJob) -> JobView:
+async def look_at_job(client: Client, found: JobHandle) -> JobView:
     """One job with its pods and all that was told about it."""
     pods, events = await asyncio.gather(
         _all(client, _pods_of(found), Pod),
@@ -29,14 +29,14 @@ async def look_at_job(client: Client, found: FoundJob) -> JobView:
     return view_of(found, pods, events)
 
 
-async def look_at_jobs(client: Client, jobs: Iterable[FoundJob], *, namespace: str | None) -> list[JobView]:
+async def look_at_jobs(client: Client, jobs: Iterable[JobHandle], *, namespace: str | None) -> list[JobView]:
     """Many jobs with their pods; their history is left out."""
     chosen = list(jobs)
-    pods = await _all(client, Scope(resource=PODS, namespace=namespace, label_selector=JOB_UID_LABEL), Pod) if chosen else []
+    pods = await _all(client, WatchScope(resource=PODS, namespace=namespace, label_selector=JOB_UID_LABEL), Pod) if chosen else []
     return views_of(chosen, pods)
 
 
-def views_of(jobs: Iterable[FoundJob], pods: Iterable[Pod]) -> list[JobView]:
+def views_of(jobs: Iterable[JobHandle], pods: Iterable[Pod]) -> list[JobView]:
     """The views of jobs, given the pods of all of them, in the order of their namespaces and names."""
     by_job: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
@@ -46,7 +46,7 @@ def views_of(jobs: Iterable[FoundJob], pods: Iterable[Pod]) -> list[JobView]:
 
 
 @asynccontextmanager
-async def watch_job(client: Client, found: FoundJob) -> AsyncIterator[AsyncGenerator[JobView, None]]:
+async def watch_job(client: Client, found: JobHandle) -> AsyncIterator[AsyncGenerator[JobView, None]]:
     """A job as it is, and again after every change of it, of its pods and of what is told about them.
 
     Reading raises OutOfReachError when the job is deleted.
@@ -60,7 +60,7 @@ async def watch_job(client: Client, found: FoundJob) -> AsyncIterator[AsyncGener
         yield _views(found, news)
 
 
-async def _views(found: FoundJob, news: AsyncGenerator[tuple[int, News[Any]], None]) -> AsyncGenerator[JobView, None]:
+async def _views(found: JobHandle, news: AsyncGenerator[tuple[int, News[Any]], None]) -> AsyncGenerator[JobView, None]:
     known: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
     heard: set[int] = set()
     async for number, change in news:
@@ -73,7 +73,7 @@ async def _views(found: FoundJob, news: AsyncGenerator[tuple[int, News[Any]], No
             raise OutOfReachError(f"{found} was deleted.")
         # The first look is a whole one: a job whose pods are not known yet would seem to have none.
         if len(heard) == len(known):
-            yield view_of(FoundJob(found.kind, jobs[found.uid]), pods.values(), events.values())
+            yield view_of(JobHandle(found.kind, jobs[found.uid]), pods.values(), events.values())
 
 
 @asynccontextmanager
@@ -83,15 +83,15 @@ async def watch_jobs(
     """All jobs of some kinds, and all of them again after every change."""
     chosen = list(kinds)
     selector = None if name is None else f"metadata.name={name}"
-    jobs = [Scope(resource=kind.job_type.resource, namespace=namespace, field_selector=selector) for kind in chosen]
-    pods = Scope(resource=PODS, namespace=namespace, label_selector=JOB_UID_LABEL)
+    jobs = [WatchScope(resource=kind.job_type.resource, namespace=namespace, field_selector=selector) for kind in chosen]
+    pods = WatchScope(resource=PODS, namespace=namespace, label_selector=JOB_UID_LABEL)
     sources: list[AsyncGenerator[News[Any], None]] = [follow(client, scope, CustomObject) for scope in jobs]
     async with merged(*sources, follow(client, pods, Pod)) as news:
         yield _lists(chosen, news)
 
 
 async def _lists(kinds: list[type[DLJob]], news: AsyncGenerator[tuple[int, News[Any]], None]) -> AsyncGenerator[list[JobView], None]:
-    known: dict[str, FoundJob] = {}
+    known: dict[str, JobHandle] = {}
     pods: dict[str, Pod] = {}
     heard: set[int] = set()
     async for number, change in news:
@@ -101,28 +101,28 @@ async def _lists(kinds: list[type[DLJob]], news: AsyncGenerator[tuple[int, News[
             pods.pop(each.metadata.uid, None)
         for each in change.there:
             if number < len(kinds):
-                known[each.metadata.uid] = FoundJob(kinds[number], each)
+                known[each.metadata.uid] = JobHandle(kinds[number], each)
             else:
                 pods[each.metadata.uid] = each
         if len(heard) == len(kinds) + 1:
             yield views_of(known.values(), pods.values())
 
 
-def scope_of(found: FoundJob) -> Scope:
+def scope_of(found: JobHandle) -> WatchScope:
     """The job itself, for who wants to follow it."""
-    return Scope(resource=found.resource, namespace=found.namespace, field_selector=f"metadata.name={found.name}")
+    return WatchScope(resource=found.resource, namespace=found.namespace, field_selector=f"metadata.name={found.name}")
 
 
-def _pods_of(found: FoundJob) -> Scope:
-    return Scope(resource=PODS, namespace=found.namespace, label_selector=f"{JOB_UID_LABEL}={found.uid}")
+def _pods_of(found: JobHandle) -> WatchScope:
+    return WatchScope(resource=PODS, namespace=found.namespace, label_selector=f"{JOB_UID_LABEL}={found.uid}")
 
 
-def _events_around(found: FoundJob) -> Scope:
+def _events_around(found: JobHandle) -> WatchScope:
     """All of the namespace: there is no selector for this job's and its pods'."""
-    return Scope(resource=CORE_EVENTS, namespace=found.namespace)
+    return WatchScope(resource=CORE_EVENTS, namespace=found.namespace)
 
 
-async def _all(client: Client, scope: Scope, kind: type[T]) -> list[T]:
+async def _all(client: Client, scope: WatchScope, kind: type[T]) -> list[T]:
     read = reader(kind)
     pages = client.pages(
         scope.resource, namespace=scope.namespace, label_selector=scope.label_selector, field_selector=scope.field_selector
@@ -130,11 +130,11 @@ async def _all(client: Client, scope: Scope, kind: type[T]) -> list[T]:
     return [read(item) async for page in pages for item in page.items]
 
 
-async def pods_of(client: Client, found: FoundJob) -> list[Pod]:
+async def pods_of(client: Client, found: JobHandle) -> list[Pod]:
     """The pods of a job."""
     return await _all(client, _pods_of(found), Pod)
 
 
-def follow_pods(client: Client, found: FoundJob) -> AsyncGenerator[News[Pod], None]:
+def follow_pods(client: Client, found: JobHandle) -> AsyncGenerator[News[Pod], None]:
     """The pods of a job, and every change to them."""
     return follow(client, _pods_of(found), Pod)

@@ -12,19 +12,19 @@ from dlop.api.record import LastFailure, Record, indexes_of
 from dlop.api.spec import JobSpec, RoleSpec
 from dlop.job import DLJob
 from dlop.kube.objects import ContainerStatus, Pod, Terminated
-from dlop.kube.timestamps import written
-from dlop.reconcile.pod_state import Sight, attempt_of, by_replica, look_at, main_container, restarts_of
+from dlop.kube.timestamps import format_time
+from dlop.reconcile.pod_state import PodState, attempt_of, by_replica, classify_pod, main_container, restarts_of
 
 GONE = "Gone"
 """Of a job that is over: the pod was deleted before its work was done, as far as anybody has noted."""
 LEAVING = "Terminating"
 _STATES = {
-    Sight.WAITS: ReplicaState.PENDING.value,
-    Sight.RUNS: ReplicaState.RUNNING.value,
-    Sight.LEAVES: LEAVING,
-    Sight.SUCCEEDED: ReplicaState.SUCCEEDED.value,
-    Sight.FAILED: ReplicaState.FAILED.value,
-    Sight.TAKEN_AWAY: ReplicaState.DISRUPTED.value,
+    PodState.WAITS: ReplicaState.PENDING.value,
+    PodState.RUNS: ReplicaState.RUNNING.value,
+    PodState.LEAVES: LEAVING,
+    PodState.SUCCEEDED: ReplicaState.SUCCEEDED.value,
+    PodState.FAILED: ReplicaState.FAILED.value,
+    PodState.TAKEN_AWAY: ReplicaState.DISRUPTED.value,
 }
 _NUMBER = re.compile(r"(\d+)(?!.*\d)")
 _NO_ROLE = RoleSpec(name="", replicas=0)
@@ -98,12 +98,12 @@ def _view(
         exit_code=None if ended is None else ended.exit_code,
         reason=reason,
         message=message,
-        started_at="" if pod.status.start_time is None else written(pod.status.start_time.timestamp()),
+        started_at="" if pod.status.start_time is None else format_time(pod.status.start_time.timestamp()),
     )
 
 
 def _state(pod: Pod, role: RoleSpec, main: ContainerStatus | None, *, is_over: bool) -> str:
-    state = _STATES[look_at(pod, role)]
+    state = _STATES[classify_pod(pod, role)]
     if not is_over or state != LEAVING or main is None or main.state.terminated is None:
         return state
     # The job is done with it, and it has come to its end while it was told to go.

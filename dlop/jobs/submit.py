@@ -17,7 +17,7 @@ from dlop.api.spec import SpecError
 from dlop.frameworks.registry import Registry
 from dlop.job import DLJob
 from dlop.jobs.errors import NotCreatedError, SubmitError
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.manifest_files import Document
 from dlop.jobs.render import RenderError, job_of
 from dlop.kube.client import Client
@@ -35,7 +35,7 @@ class Created:
     title: str
     """`MXJob demo`."""
     namespace: str
-    job: FoundJob | None
+    job: JobHandle | None
     """None for what is no job."""
 
 
@@ -127,7 +127,7 @@ async def _create(client: Client, document: Document, registry: Registry, *, nam
         raise SubmitError("\n  ".join(refusals(document, error))) from error
     except StatusError as error:
         raise NotCreatedError(f"{document.place()}: {error}") from error
-    job = None if kind is None else FoundJob.read(kind, msgspec.json.encode(made))
+    job = None if kind is None else JobHandle.read(kind, msgspec.json.encode(made))
     return Created(f"{body['kind']} {made['metadata']['name']}", where or "", job)
 
 

@@ -17,11 +17,11 @@ from dlop.api.record import Blocked, LastFailure, Record
 from dlop.api.spec import JobSpec, RoleSpec, SpecError
 from dlop.job import DLJob
 from dlop.jobs.history import Happening, KubeEvent, history_of
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.pending_reasons import waits_of
 from dlop.jobs.replicas import GONE, ReplicaView, replica_views
 from dlop.kube.objects import Pod
-from dlop.kube.timestamps import written
+from dlop.kube.timestamps import format_time
 
 NOT_SEEN = "Unseen"
 """The phase of a job that no operator has looked at."""
@@ -88,7 +88,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return next((each for each in self.replicas if (each.role, each.index) == (failure.role, failure.index)), None)
 
 
-def view_of(found: FoundJob, pods: Iterable[Pod], events: Iterable[KubeEvent] = ()) -> JobView:
+def view_of(found: JobHandle, pods: Iterable[Pod], events: Iterable[KubeEvent] = ()) -> JobView:
     """The view of a job, given the pods of its namespace and what was told there; those of others are left out."""
     job, record = found.job(), found.record()
     own = [pod for pod in pods if _belongs(pod, found.uid)]
@@ -164,9 +164,9 @@ def _message(job: DLJob) -> str:
     return _text(true[-1].get("message")) if true else _text(status.get("reason"))
 
 
-def _moment(found: FoundJob) -> str:
+def _moment(found: JobHandle) -> str:
     moment = found.metadata.creation_timestamp
-    return "" if moment is None else written(moment.timestamp())
+    return "" if moment is None else format_time(moment.timestamp())
 
 
 def _text(value: object) -> str:

@@ -7,9 +7,9 @@ from contextlib import aclosing
 from enum import StrEnum
 
 from dlop.api.phase import Phase
-from dlop.jobs.errors import NotInTimeError, OutOfReachError
+from dlop.jobs.errors import OutOfReachError, WaitTimeoutError
 from dlop.jobs.list_watch import follow
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.queries import scope_of
 from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject
@@ -42,7 +42,7 @@ _NOT_YET = {
 }
 
 
-async def wait_for(client: Client, found: FoundJob, goal: Goal, *, timeout_seconds: float | None = None) -> FoundJob:
+async def wait_for(client: Client, found: JobHandle, goal: Goal, *, timeout_seconds: float | None = None) -> JobHandle:
     """Wait until a job is as it should be, and return it so.
 
     Raises:
@@ -57,15 +57,15 @@ async def wait_for(client: Client, found: FoundJob, goal: Goal, *, timeout_secon
     except TimeoutError as error:
         phase = last[-1].phase()
         stands = "no operator has looked at it yet" if phase is None else f"it is {phase}"
-        raise NotInTimeError(
+        raise WaitTimeoutError(
             f"{found} {_NOT_YET[goal]} after {timeout_seconds:g} s; {stands}. `dlop describe {found.name}` tells why."
         ) from error
 
 
-async def _wait(client: Client, found: FoundJob, goal: Goal, last: list[FoundJob]) -> FoundJob:
+async def _wait(client: Client, found: JobHandle, goal: Goal, last: list[JobHandle]) -> JobHandle:
     async with aclosing(follow(client, scope_of(found), CustomObject)) as changes:
         async for news in changes:
-            now = next((FoundJob(found.kind, each) for each in news.there if each.metadata.uid == found.uid), None)
+            now = next((JobHandle(found.kind, each) for each in news.there if each.metadata.uid == found.uid), None)
             if now is not None:
                 last[:] = [now]
                 if _is_reached(now, goal):
@@ -78,7 +78,7 @@ async def _wait(client: Client, found: FoundJob, goal: Goal, last: list[FoundJob
     raise AssertionError("a following never ends by itself")
 
 
-def _is_reached(found: FoundJob, goal: Goal) -> bool:
+def _is_reached(found: JobHandle, goal: Goal) -> bool:
     phase = found.phase()
     if phase in _REACHED[goal]:
         return True

@@ -24,7 +24,7 @@ A plain tuple, because the garbage collector soon stops looking at those; at nam
 """
 
 
-class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class CacheChange(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """What happened to one object, as handlers see it.
 
     `old` alone is a deletion, `new` alone an addition. Both are an update; if their uids differ, the one object was
@@ -185,7 +185,7 @@ class Cache(Generic[T]):
 
     # --- changing (for the informer only) ----------------------------------------------------------------------------
 
-    def put(self, found: T) -> Change[T] | None:
+    def put(self, found: T) -> CacheChange[T] | None:
         """Take in one object of a watch event. None when that state, or a newer one, is here already."""
         key = key_of(found)
         old = self._contents.objects.get(key)
@@ -193,9 +193,9 @@ class Cache(Generic[T]):
             return None
         self._contents.put(key, found)
         self.advance(version_number(found.metadata.resource_version))
-        return Change(old, found)
+        return CacheChange(old, found)
 
-    def remove(self, final: T) -> Change[T] | None:
+    def remove(self, final: T) -> CacheChange[T] | None:
         """Take out the object of a DELETED event. None when it is not here, or when a newer one of its name is."""
         key = key_of(final)
         old = self._contents.objects.get(key)
@@ -204,7 +204,7 @@ class Cache(Generic[T]):
             return None
         self._contents.remove(key)
         self.advance(version_number(final.metadata.resource_version))
-        return Change(final, None)
+        return CacheChange(final, None)
 
     def advance(self, resource_version: int) -> None:
         """Note that the server's store has moved on. Versions only rise; an older one says nothing new."""
@@ -216,7 +216,7 @@ class Cache(Generic[T]):
         """An empty set of contents, to be filled from a list (the first one, if `initial`) and swapped in."""
         return Replacement(self._contents, _Contents(self._labels), initial=initial)
 
-    def swap(self, replacement: Replacement[T], *, resource_version: int) -> list[Change[T]]:
+    def swap(self, replacement: Replacement[T], *, resource_version: int) -> list[CacheChange[T]]:
         """Show the replacement from now on: deletions first, then what is new or has changed.
 
         This alone may take the version back: when the server itself was restored from a backup.
@@ -245,8 +245,8 @@ class Replacement(Generic[T]):
         self._present = present.objects
         self._unchecked = iter(present.objects.items())
         self._initial = initial
-        self._deletions: list[Change[T]] = []
-        self._changes: dict[Key, Change[T]] = {}
+        self._deletions: list[CacheChange[T]] = []
+        self._changes: dict[Key, CacheChange[T]] = {}
 
     def put(self, found: T) -> None:
         """Add an object, or a newer state of it."""
@@ -256,7 +256,7 @@ class Replacement(Generic[T]):
             found = old
             self._changes.pop(key, None)
         else:
-            self._changes[key] = Change(old, found, self._initial)
+            self._changes[key] = CacheChange(old, found, self._initial)
         self.contents.put(key, found)
 
     def remove(self, final: T) -> None:
@@ -269,10 +269,10 @@ class Replacement(Generic[T]):
         """Once all objects are in, look for those that are no more, one at a time: a long search need not be done at once."""
         for key, old in self._unchecked:
             if key not in self.contents.objects:
-                self._deletions.append(Change(old, None, unseen=True))
+                self._deletions.append(CacheChange(old, None, unseen=True))
             yield
 
-    def changes(self) -> list[Change[T]]:
+    def changes(self) -> list[CacheChange[T]]:
         """What differs from the present contents: deletions first."""
         for _ in self.find_deletions():
             pass

@@ -18,13 +18,13 @@ import msgspec
 
 from dlop.kube import json_depth
 from dlop.kube.errors import AmbiguousWriteError, TransportError, UnauthorizedError, error_from_response
-from dlop.kube.request_pipeline import Calls, Limits, refused_again
+from dlop.kube.request_pipeline import Limits, RequestPipeline, refused_again
 from dlop.kube.resources import Resource
 from dlop.kube.transport import JSON, Request, Response, StreamResponse, Transport
 from dlop.kube.types import JsonObject
 from dlop.kube.watch import WatchEvent, read_events
 
-__all__ = ["FIELD_MANAGER", "Body", "Client", "Limits", "Page", "PatchType", "Propagation"]
+__all__ = ["FIELD_MANAGER", "Body", "Client", "Limits", "ListPage", "PatchType", "Propagation"]
 
 # A name for the writer in managedFields and in the server's audit log.
 FIELD_MANAGER = "dlop"
@@ -53,7 +53,7 @@ class Propagation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """One page of a list: the objects undecoded, the version that they are from, and the way to the next page."""
 
     items: list[msgspec.Raw]
@@ -83,7 +83,7 @@ class Client:
     def __init__(self, transport: Transport, *, limits: Limits = Limits(), may_write: Callable[[], bool] | None = None) -> None:  # noqa: B008
         self.transport = transport
         self.limits = limits
-        self._calls = Calls(transport, limits=limits, may_write=may_write)
+        self._calls = RequestPipeline(transport, limits=limits, may_write=may_write)
 
     def guarded(self, may_write: Callable[[], bool]) -> Client:
         """A client over the same connections and bounds whose writes are held back (NotLeaderError) while `may_write` says no."""
@@ -136,7 +136,7 @@ class Client:
     ) -> JsonObject:
         """The whole list, read page by page, as one list object."""
         items: list[JsonObject] = []
-        page = Page([], "", "")
+        page = ListPage([], "", "")
         async for page in self.pages(
             resource,
             namespace=namespace,
@@ -163,7 +163,7 @@ class Client:
         resource_version: str | None = None,
         resource_version_match: str | None = None,
         page_size: int | None = None,
-    ) -> AsyncGenerator[Page, None]:
+    ) -> AsyncGenerator[ListPage, None]:
         """The pages of a list, all from one version of the store.
 
         Raises:
@@ -179,7 +179,7 @@ class Client:
                 position = _query(resourceVersion=resource_version, resourceVersionMatch=resource_version_match)
             answer = await self.call("GET", path, query=filters + position)
             found = _decoded("GET", path, answer, _list_decoder)
-            yield Page(found.items or [], found.metadata.resource_version, found.metadata.continue_)
+            yield ListPage(found.items or [], found.metadata.resource_version, found.metadata.continue_)
             continue_token = found.metadata.continue_
             if not continue_token:
                 return

@@ -17,7 +17,7 @@ _Line = deque[tuple[float, asyncio.Future[None]]]
 """Since when each one waits, and what for."""
 
 
-class Places:
+class InFlightLimiter:
     """A bounded number of places, and two lines in front of them, each in its order."""
 
     def __init__(self, count: int) -> None:

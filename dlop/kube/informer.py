@@ -20,14 +20,14 @@ import msgspec
 import structlog
 
 from dlop.kube.backoff import Backoff
-from dlop.kube.cache import Cache, Change, Replacement, version_number
+from dlop.kube.cache import Cache, CacheChange, Replacement, version_number
 from dlop.kube.client import Client
 from dlop.kube.cooperative import Slices
 from dlop.kube.errors import KubeError, StatusError, TransportError
-from dlop.kube.list_watch_state import Course, Step
+from dlop.kube.list_watch_state import ListWatchState, Step
 from dlop.kube.objects import ObjectMeta, PartialObject, T, reader
 from dlop.kube.resources import Resource
-from dlop.kube.watch import EventType, WatchEvent
+from dlop.kube.watch import WatchEvent, WatchEventType
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +39,7 @@ _read_partial = reader(PartialObject)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class InformerTimings:
     """How patient an informer is."""
 
     watch_seconds: tuple[int, int] = (300, 600)
@@ -72,7 +72,7 @@ class Informer(Generic[T]):
         labels: Iterable[str] = (),
         handlers: Iterable[Handler[T]] = (),
         relisted: Callable[[Resource], None] = lambda _: None,
-        pace: Pace = Pace(),
+        pace: InformerTimings = InformerTimings(),
     ) -> None:
         """`relisted` is called after each list but the first, when the handlers have been told of all that it shows."""
         self.resource = resource
@@ -95,7 +95,7 @@ class Informer(Generic[T]):
             cap_seconds=pace.longest_pause_seconds,
             reset_after_seconds=pace.healthy_seconds,
         )
-        self._course = Course()
+        self._course = ListWatchState()
         self._synced = asyncio.Event()
         self._last_contact: float | None = None
         self._opened_at: float | None = None
@@ -303,7 +303,7 @@ class Informer(Generic[T]):
     async def _take_list(self, events: AsyncIterator[WatchEvent], watchdog: asyncio.Timeout) -> None:
         replacement = self.cache.replacement(initial=not self.synced)
         async for event in events:
-            if event.type is EventType.BOOKMARK:
+            if event.type is WatchEventType.BOOKMARK:
                 mark = _bookmark(event)
                 if mark.annotations.get(_INITIAL_EVENTS_END) == "true":
                     watchdog.reschedule(None)  # the handlers may take their time
@@ -314,18 +314,18 @@ class Informer(Generic[T]):
                 raise TransportError("the server does not stream lists")
             found = self._decode(event.object)
             if found is not None:
-                (replacement.remove if event.type is EventType.DELETED else replacement.put)(found)
+                (replacement.remove if event.type is WatchEventType.DELETED else replacement.put)(found)
         raise TransportError("the stream ended before its list was complete")
 
     async def _take_changes(self, events: AsyncIterator[WatchEvent]) -> None:
         async for event in events:
-            if event.type is EventType.BOOKMARK:
+            if event.type is WatchEventType.BOOKMARK:
                 self.cache.advance(version_number(_bookmark(event).resource_version))
                 continue
             found = self._decode(event.object)
             if found is None:
                 continue
-            change = self.cache.remove(found) if event.type is EventType.DELETED else self.cache.put(found)
+            change = self.cache.remove(found) if event.type is WatchEventType.DELETED else self.cache.put(found)
             if change is not None:
                 self._handlers.tell((change,))
 
@@ -397,7 +397,7 @@ def _bookmark(event: WatchEvent) -> ObjectMeta:
 
 log = structlog.get_logger(__name__)
 
-Handler = Callable[[Change[T]], None]
+Handler = Callable[[CacheChange[T]], None]
 
 
 class Handlers(Generic[T]):
@@ -411,14 +411,14 @@ class Handlers(Generic[T]):
         """Tell one more handler from now on, beginning with what is there already."""
         self._handlers += (handler,)
         for found in present:
-            self._tell((handler,), Change(None, found, initial=True))
+            self._tell((handler,), CacheChange(None, found, initial=True))
 
-    def tell(self, changes: Iterable[Change[T]]) -> None:
+    def tell(self, changes: Iterable[CacheChange[T]]) -> None:
         """Tell every handler of every change, without an await."""
         for change in changes:
             self._tell(self._handlers, change)
 
-    async def tell_in_slices(self, changes: Iterable[Change[T]]) -> None:
+    async def tell_in_slices(self, changes: Iterable[CacheChange[T]]) -> None:
         """The same for a first list of any length. Whoever is added meanwhile is told of the whole cache anyway."""
         handlers = self._handlers
         slices = Slices()
@@ -426,7 +426,7 @@ class Handlers(Generic[T]):
             self._tell(handlers, change)
             await slices.breathe()
 
-    def _tell(self, handlers: tuple[Handler[T], ...], change: Change[T]) -> None:
+    def _tell(self, handlers: tuple[Handler[T], ...], change: CacheChange[T]) -> None:
         for handler in handlers:
             try:
                 handler(change)

@@ -11,7 +11,7 @@ MOST_KEPT = 16_384
 Value = TypeVar("Value", bound=Hashable)
 
 
-class Shared:
+class Interner:
     """Values that cannot change, each of them once."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:

@@ -30,7 +30,7 @@ from dlop.kube.lease import LeaseRecord, LeaseWriter, MalformedLeaseError
 from dlop.kube.resources import LEASES
 from dlop.kube.transport import Transport
 from dlop.kube.types import JsonObject
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 
 log = structlog.get_logger(__name__)
 
@@ -242,7 +242,7 @@ class Elector:
                 record = LeaseRecord.of(event.decode())
                 self._observe(record)
                 self._report_leader()
-                if event.type is EventType.DELETED or not self._is_held_by_another(record):
+                if event.type is WatchEventType.DELETED or not self._is_held_by_another(record):
                     return True
                 window.reschedule(self._runs_out_at(record))
         return False

@@ -26,7 +26,7 @@ class Step(Enum):
     WATCH = "a watch from the last version"
 
 
-class Course:
+class ListWatchState:
     """Where one informer stands."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ NO_ANSWER = "<error>"
 _PRIORITIES = {"0": False, "-100": True}
 
 
-class Tally:
+class Histogram:
     """A histogram in the making."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
@@ -64,8 +64,8 @@ class QueueMetrics:
     def __init__(self) -> None:
         self.adds = 0
         self.retries = 0
-        self.waits = Tally(QUEUE_BUCKETS)
-        self.works = Tally(QUEUE_BUCKETS)
+        self.waits = Histogram(QUEUE_BUCKETS)
+        self.works = Histogram(QUEUE_BUCKETS)
         self.state: QueueState | None = None
 
     def attach(self, queue: QueueState) -> None:
@@ -94,14 +94,14 @@ class RequestMetrics:
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, str]] = Counter()
-        self.durations: dict[tuple[str, str], Tally] = {}
+        self.durations: dict[tuple[str, str], Histogram] = {}
 
     def answered(self, *, method: str, host: str, code: str, seconds: float) -> None:
         """A request has come to its end, with a status code or with NO_ANSWER."""
         self.requests[code, method, host] += 1
         tally = self.durations.get((method, host))
         if tally is None:
-            tally = self.durations[method, host] = Tally(REQUEST_BUCKETS)
+            tally = self.durations[method, host] = Histogram(REQUEST_BUCKETS)
         tally.observe(seconds)
 
 

@@ -13,12 +13,12 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from dlop.kube.interning import Shared
+from dlop.kube.interning import Interner
 from dlop.kube.types import JsonObject
 
 Buffer = bytes | msgspec.Raw
 
-_shared = Shared()
+_shared = Interner()
 _set = msgspec.structs.force_setattr
 
 

@@ -22,7 +22,7 @@ from dlop.kube.errors import (
     UnauthorizedError,
     error_from_response,
 )
-from dlop.kube.in_flight import Places
+from dlop.kube.in_flight import InFlightLimiter
 from dlop.kube.transport import Request, Response, Transport
 
 _MAX_RETRIES = 10
@@ -43,7 +43,7 @@ class Limits:
     """How many objects a list asks for at a time."""
 
 
-class Calls:
+class RequestPipeline:
     """Sends requests over a transport, within limits."""
 
     def __init__(self, transport: Transport, *, limits: Limits, may_write: Callable[[], bool] | None) -> None:
@@ -51,16 +51,16 @@ class Calls:
         self._limits = limits
         self._may_write = may_write
         self._unless: Callable[[], bool] | None = None
-        self._reads = Places(limits.reads_in_flight)
-        self._writes = Places(limits.writes_in_flight)
+        self._reads = InFlightLimiter(limits.reads_in_flight)
+        self._writes = InFlightLimiter(limits.writes_in_flight)
 
-    def guarded(self, may_write: Callable[[], bool]) -> Calls:
+    def guarded(self, may_write: Callable[[], bool]) -> RequestPipeline:
         """The same places and connections, with another say over writes."""
         twin = copy.copy(self)
         twin._may_write = may_write
         return twin
 
-    def patient(self, *, unless: Callable[[], bool]) -> Calls:
+    def patient(self, *, unless: Callable[[], bool]) -> RequestPipeline:
         """The same places and connections, for calls that let others go first. After a wait, `unless` is asked."""
         twin = copy.copy(self)
         twin._unless = unless
@@ -134,7 +134,7 @@ def refused_again(error: UnauthorizedError, origin: str) -> UnauthorizedError:
     return UnauthorizedError({**error.status, "message": message})
 
 
-async def _take(places: Places, deadline: float, *, can_wait: bool) -> None:
+async def _take(places: InFlightLimiter, deadline: float, *, can_wait: bool) -> None:
     if places.are_free(can_wait=can_wait):
         await places.take(can_wait=can_wait)  # does not wait, so it needs no timer
         return

@@ -25,12 +25,12 @@ def _to_the_second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def written(moment: float) -> str:
+def format_time(moment: float) -> str:
     """A moment as text, to the second, which is as fine as Kubernetes writes it."""
     return to_the_second(moment)
 
 
-def read(text: object) -> float | None:
+def parse_time(text: object) -> float | None:
     """The moment that a text tells; None when it tells none."""
     if not isinstance(text, str):
         return None

@@ -21,7 +21,7 @@ from dlop.kube.types import JsonObject
 MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
-class EventType(StrEnum):
+class WatchEventType(StrEnum):
     """What a watch event says. ERROR never reaches a reader: it is raised."""
 
     ADDED = "ADDED"
@@ -38,7 +38,7 @@ class UnreadableLineError(TransportError):
 class WatchEvent(msgspec.Struct, frozen=True, gc=False):
     """One event; the object stays undecoded until its reader knows what to make of it."""
 
-    type: EventType
+    type: WatchEventType
     object: msgspec.Raw
 
     def decode(self) -> JsonObject:
@@ -64,7 +64,7 @@ async def read_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent
                 event = json_depth.decode(line, _decoder)
             except ValueError as error:  # also for bytes that are no UTF-8
                 raise UnreadableLineError(f"the watch sent a line that is no event: {error}: {line[:200]!r}") from error
-            if event.type is EventType.ERROR:
+            if event.type is WatchEventType.ERROR:
                 raise _error(event)
             yield event
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from dlop.api.crd import definitions
-from dlop.embedded.apiserver.transports.http import Front
+from dlop.embedded.apiserver.transports.http import HttpServer
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.embedded.kubelet.api_access import ApiAccess, ApiAddress
 from dlop.embedded.kubelet.image_map import ImageMap
@@ -36,7 +36,7 @@ from dlop.operator.operator import Operator
 from dlop.operator.settings import NO_ADDRESS, Settings
 
 
-class Laptop:
+class LocalCluster:
     """A cluster on this machine, for as long as the context lasts."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Laptop:
         self.isolation = chosen.reason
         await self._start_operator(await self._start_node(chosen, front))
 
-    async def _start_node(self, chosen: Choice, front: Front) -> Node:
+    async def _start_node(self, chosen: Choice, front: HttpServer) -> Node:
         machine, token = self._machine, secrets.token_urlsafe(32)
         node = Node(
             self._cluster.client(),
@@ -124,7 +124,7 @@ class Laptop:
             self._cluster.trust_node(HOST, node.kubelet.port, authority_pem=node.kubelet.authority_pem, token=token)
         return node
 
-    async def _admit_pods(self, front: Front, listening: socket.socket | None) -> ApiAccess:
+    async def _admit_pods(self, front: HttpServer, listening: socket.socket | None) -> ApiAccess:
         inside = front if listening is None else await self._cluster.serve_on(listening)
         return ApiAccess(from_pods=_address(inside), from_host=_address(front))
 
@@ -138,5 +138,5 @@ class Laptop:
         await operator.wait_synced()
 
 
-def _address(front: Front) -> ApiAddress:
+def _address(front: HttpServer) -> ApiAddress:
     return ApiAddress(front.host, front.port, front.ca_pem or "")

@@ -13,7 +13,7 @@ from typing import Any
 
 from dlop.jobs.errors import OutOfReachError
 from dlop.jobs.list_watch import News, follow, merged
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.queries import follow_pods, scope_of
 from dlop.jobs.view import JobView, view_of
 from dlop.kube.client import Client
@@ -24,7 +24,7 @@ SETTLING_SECONDS = 2.0
 """How long the pods of a job that is over may take to end, until nobody waits for them any more."""
 
 
-async def looks_at(client: Client, found: FoundJob) -> AsyncGenerator[JobView, None]:
+async def looks_at(client: Client, found: JobHandle) -> AsyncGenerator[JobView, None]:
     """The job with its pods as it is now, and again while it changes, without its history.
 
     The last look but one is at its end, and the last one at how the rest of its pods ended: they have a few seconds for that.
@@ -54,7 +54,7 @@ async def looks_at(client: Client, found: FoundJob) -> AsyncGenerator[JobView, N
 class _Sight:
     """What is known of the job and its pods."""
 
-    def __init__(self, found: FoundJob) -> None:
+    def __init__(self, found: JobHandle) -> None:
         self._found = found
         self._pods: dict[str, Pod] = {}
         self._unended: set[str] = set()
@@ -79,7 +79,7 @@ class _Sight:
     def _take_job(self, news: News[CustomObject]) -> None:
         for each in news.there:
             if each.metadata.uid == self._found.uid:
-                self._found = FoundJob(self._found.kind, each)
+                self._found = JobHandle(self._found.kind, each)
         phase = self._found.phase()
         if phase is not None and phase.is_final:
             self._over.set()

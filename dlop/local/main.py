@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from dlop.local.options import Order
+from dlop.local.options import RunOptions
 from dlop.local.workdir import Folder
 
 if TYPE_CHECKING:
     from dlop.console.plain_view import JobScreen
     from dlop.embedded.kubelet.runtime.detect import Choice
     from dlop.frameworks.registry import Registry
-    from dlop.local.result import Outcome
+    from dlop.local.result import SessionResult
 
 _TERMINATED = 128 + signal.SIGTERM
 
 
-def run(order: Order, load_kinds: Callable[[], Registry], *, as_json: bool) -> int:
+def run(order: RunOptions, load_kinds: Callable[[], Registry], *, as_json: bool) -> int:
     """Run an order and tell how it ended. Returns the exit code of the process.
 
     Raises:
@@ -39,7 +39,7 @@ def run(order: Order, load_kinds: Callable[[], Registry], *, as_json: bool) -> i
         return _TERMINATED
 
 
-async def _until_signalled(order: Order, load_kinds: Callable[[], Registry], *, as_json: bool) -> int:
+async def _until_signalled(order: RunOptions, load_kinds: Callable[[], Registry], *, as_json: bool) -> int:
     """Ctrl-C cancels by itself; being told to end is to do the same."""
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
@@ -63,7 +63,7 @@ def _loaded(load_kinds: Callable[[], Registry]) -> Registry:
     return load_kinds()
 
 
-async def _run(order: Order, registry: Registry, choosing: Awaitable[Choice], *, as_json: bool) -> int:
+async def _run(order: RunOptions, registry: Registry, choosing: Awaitable[Choice], *, as_json: bool) -> int:
     from dlop.local.session import Session  # noqa: PLC0415
 
     screen = _screen(as_json=as_json)
@@ -107,7 +107,7 @@ def _screen(*, as_json: bool) -> JobScreen:
     return LiveScreen(Console(highlight=False), clock=time.monotonic)
 
 
-def _tell(outcome: Outcome, screen: JobScreen, *, logs_were_shown: bool) -> None:
+def _tell(outcome: SessionResult, screen: JobScreen, *, logs_were_shown: bool) -> None:
     from dlop.local.result import mistake_lines, verdict_line  # noqa: PLC0415
 
     if outcome.mistakes:
@@ -117,7 +117,7 @@ def _tell(outcome: Outcome, screen: JobScreen, *, logs_were_shown: bool) -> None
         screen.say(verdict_line(outcome, way_to_logs=way), style="bold red" if outcome.exit_code else "bold green")
 
 
-def _way_to_logs(outcome: Outcome, *, logs_were_shown: bool) -> str:
+def _way_to_logs(outcome: SessionResult, *, logs_were_shown: bool) -> str:
     if outcome.kept_in:
         return f" (logs: {Folder.at(outcome.kept_in).pod_logs})"
     return "" if logs_were_shown else " (logs: run it with --logs to see them, with --keep to keep them)"

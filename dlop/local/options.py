@@ -27,7 +27,7 @@ class Network(StrEnum):
     HOST = "host"
 
 
-class LaptopError(Exception):
+class LocalError(Exception):
     """The machine does not allow what was asked for."""
 
 
@@ -58,12 +58,12 @@ class Machine:
         """
         chosen = await choose(namespaces=self.namespaces, own_network=self.network is not Network.HOST, visible=self.visible)
         if self.network is Network.OWN and isinstance(chosen.runtime, PlainRuntime):
-            raise LaptopError(f"--network own: {chosen.reason}")
+            raise LocalError(f"--network own: {chosen.reason}")
         return chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class RunOptions:
     """What is asked of a session."""
 
     documents: Sequence[Document] = ()

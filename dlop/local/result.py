@@ -14,7 +14,7 @@ from dlop.jobs.view import JobView
 SUCCEEDED, FAILED, MISTAKEN = 0, 1, 2
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SessionResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became of the jobs of one session. It becomes JSON as it stands."""
 
     exit_code: int
@@ -43,7 +43,7 @@ def judged(views: Sequence[JobView]) -> tuple[int, str, str]:
     return code, worst.phase, reason if len(views) == 1 else f"{title(worst)}: {reason}"
 
 
-def verdict_line(outcome: Outcome, *, way_to_logs: str) -> str:
+def verdict_line(outcome: SessionResult, *, way_to_logs: str) -> str:
     """The last line: the verdict, the reason, and the way to the logs."""
     who = title(outcome.jobs[0]) if len(outcome.jobs) == 1 else f"{len(outcome.jobs)} jobs:"
     reason = f": {' '.join(outcome.reason.split())}" if outcome.reason else ""

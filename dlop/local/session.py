@@ -18,7 +18,7 @@ from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import JobsError, OutOfReachError, SubmitError
 from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice, read_logs
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.queries import look_at_job
 from dlop.jobs.replicas import LEAVING
 from dlop.jobs.submit import submit
@@ -26,10 +26,10 @@ from dlop.jobs.view import JobView
 from dlop.kube.errors import AlreadyExistsError, KubeError, StatusError
 from dlop.kube.resources import NAMESPACES
 from dlop.local.apply_order import in_order, namespaces_of
-from dlop.local.cluster import Laptop
+from dlop.local.cluster import LocalCluster
 from dlop.local.job_updates import SETTLING_SECONDS, looks_at
-from dlop.local.options import LaptopError, Order
-from dlop.local.result import FAILED, MISTAKEN, Outcome, judged
+from dlop.local.options import LocalError, RunOptions
+from dlop.local.result import FAILED, MISTAKEN, SessionResult, judged
 from dlop.local.validation import all_mistakes
 from dlop.local.workdir import Folder, using_folder
 from dlop.operator.gc import tune_garbage_collection
@@ -50,14 +50,14 @@ class Session:
 
     def __init__(
         self,
-        order: Order,
+        order: RunOptions,
         registry: Registry,
         screen: JobScreen,
         *,
         choosing: Awaitable[Choice] | None = None,
         on_standing: Callable[[Folder, str], None] = lambda *_: None,
     ) -> None:
-        """`choosing` is as in `Laptop`.
+        """`choosing` is as in `LocalCluster`.
 
         `on_standing` is called when a cluster stands that only others use, with its folder and how pods are kept apart.
         """
@@ -72,7 +72,7 @@ class Session:
         self._kept_in = ""
         self._deleted = ""
 
-    async def run(self) -> Outcome:
+    async def run(self) -> SessionResult:
         """The whole run. When it is cancelled everything is cleaned up all the same.
 
         Raises:
@@ -83,7 +83,7 @@ class Session:
             set_up_logging(LogFormat.JSON, LogLevel.INFO, stream=log)
             self._kept_in = str(folder.path) if self._order.keep else ""
             order = self._order
-            async with Laptop(
+            async with LocalCluster(
                 self._registry,
                 folder=folder,
                 machine=order.machine,
@@ -94,7 +94,7 @@ class Session:
                 tune_garbage_collection()
                 return await self._work(laptop, start_seconds=_now() - began)
 
-    async def _work(self, laptop: Laptop, *, start_seconds: float) -> Outcome:
+    async def _work(self, laptop: LocalCluster, *, start_seconds: float) -> SessionResult:
         documents = in_order(self._order.documents)
         await _make_namespaces(laptop, namespaces_of(documents))
         mistakes = await all_mistakes(
@@ -107,7 +107,7 @@ class Session:
         except SubmitError as error:
             return self._outcome(MISTAKEN, Phase.INVALID, start_seconds=start_seconds, mistakes=tuple(str(error).split("\n  ")))
         except JobsError as error:
-            raise LaptopError(str(error)) from error
+            raise LocalError(str(error)) from error
         jobs = [each.job for each in made if each.job is not None]
         if not jobs:
             return await self._stand(laptop, start_seconds)
@@ -115,7 +115,7 @@ class Session:
         self._screen.say(f"export KUBECONFIG={shlex.quote(str(laptop.folder.kubeconfig))}")
         return await self._see_through(laptop, jobs, start_seconds)
 
-    async def _stand(self, laptop: Laptop, start_seconds: float) -> Outcome:
+    async def _stand(self, laptop: LocalCluster, start_seconds: float) -> SessionResult:
         """Be there until told to end."""
         self._on_standing(laptop.folder, laptop.isolation)
         try:
@@ -127,7 +127,7 @@ class Session:
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
-    async def _see_through(self, laptop: Laptop, jobs: Sequence[FoundJob], start_seconds: float) -> Outcome:
+    async def _see_through(self, laptop: LocalCluster, jobs: Sequence[JobHandle], start_seconds: float) -> SessionResult:
         self._submitted_at = _now()
         with contextlib.suppress(TimeoutError):
             async with self._screen, asyncio.timeout(self._order.timeout_seconds):
@@ -148,7 +148,7 @@ class Session:
             return FAILED, "Deleted", self._deleted
         return judged(list(self._views.values())) if are_over else (FAILED, "TimedOut", self._why_not_in_time())
 
-    async def _follow_all(self, laptop: Laptop, jobs: Sequence[FoundJob]) -> None:
+    async def _follow_all(self, laptop: LocalCluster, jobs: Sequence[JobHandle]) -> None:
         async with asyncio.TaskGroup() as group:
             following = [group.create_task(self._follow(laptop, job)) for job in jobs]
             listening = [group.create_task(self._listen(laptop, job)) for job in jobs if self._order.logs]
@@ -159,7 +159,7 @@ class Session:
                 for task in still:
                     task.cancel()
 
-    async def _follow(self, laptop: Laptop, job: FoundJob) -> None:
+    async def _follow(self, laptop: LocalCluster, job: JobHandle) -> None:
         try:
             async with aclosing(looks_at(laptop.client, job)) as views:
                 async for view in views:
@@ -180,13 +180,13 @@ class Session:
         over_at = self._submitted_at + max(self._took_seconds.values(), default=0.0)
         return max(0.0, over_at + SETTLING_SECONDS - _now())
 
-    async def _listen(self, laptop: Laptop, job: FoundJob) -> None:
+    async def _listen(self, laptop: LocalCluster, job: JobHandle) -> None:
         """Hear the replicas of a job until it is over and they have nothing more to say."""
         async with follow_logs(laptop.client, job, LogChoice()) as lines, aclosing(lines):
             async for line in lines:
                 self._screen.hear(line)
 
-    async def _tell_the_end_of_logs(self, laptop: Laptop, jobs: Iterable[FoundJob]) -> None:
+    async def _tell_the_end_of_logs(self, laptop: LocalCluster, jobs: Iterable[JobHandle]) -> None:
         """What the replica that failed wrote last: mostly it says why."""
         for job in jobs:
             view = self._views.get(job.uid)
@@ -201,7 +201,7 @@ class Session:
             except (KubeError, TimeoutError):
                 continue
 
-    async def _add_history(self, laptop: Laptop, jobs: Iterable[FoundJob]) -> None:
+    async def _add_history(self, laptop: LocalCluster, jobs: Iterable[JobHandle]) -> None:
         """What happened, in order, beside how it ended."""
         for job in jobs:
             if view := self._views.get(job.uid):
@@ -221,8 +221,8 @@ class Session:
         reason: str = "",
         seconds: float = 0.0,
         mistakes: tuple[str, ...] = (),
-    ) -> Outcome:
-        return Outcome(
+    ) -> SessionResult:
+        return SessionResult(
             exit_code=code,
             verdict=verdict,
             reason=reason,
@@ -234,7 +234,7 @@ class Session:
         )
 
 
-async def _make_namespaces(laptop: Laptop, names: Iterable[str]) -> None:
+async def _make_namespaces(laptop: LocalCluster, names: Iterable[str]) -> None:
     """Those that the files take for granted. What is wrong with a name is told of the object that gives it."""
     for name in names:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

@@ -12,7 +12,7 @@ from typing import Any
 
 from dlop.compat.kubeflow.flags import FLAGS, VARIABLES, OldFlag, Values
 from dlop.operator import settings as own
-from dlop.operator.settings import Given, Settings, SettingsError, given_by_flags, given_by_variables
+from dlop.operator.settings import Settings, SettingsError, SourcedValue, given_by_flags, given_by_variables
 
 _PREFIX = "old:"
 
@@ -64,9 +64,9 @@ def read_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> tuple
         raise SettingsError(f"{refused.flag} {refused.meaning}")
     old_flags, new_flags = _translated(used, given), given_by_flags(flags)
     if "kinds" in old_flags and "kinds" in new_flags:
-        new_flags["kinds"] = Given([*new_flags["kinds"].value, *old_flags["kinds"].value], new_flags["kinds"].origin)
+        new_flags["kinds"] = SourcedValue([*new_flags["kinds"].value, *old_flags["kinds"].value], new_flags["kinds"].origin)
     variables = [old for old in VARIABLES if environ.get(old.name)]
-    old_variables = {old.field: Given(environ[old.name], old.name) for old in variables}
+    old_variables = {old.field: SourcedValue(environ[old.name], old.name) for old in variables}
     settings = Settings.of(old_variables | given_by_variables(environ) | old_flags | new_flags)
     return settings, [Note(old.flag, old.meaning) for old in used] + [Note(old.name, old.meaning) for old in variables]
 
@@ -76,12 +76,12 @@ def _is_setting(old: OldFlag) -> bool:
     return old.field in Settings.model_fields or f"{old.field}s" in Settings.model_fields
 
 
-def _translated(used: Iterable[OldFlag], given: Mapping[str, Values]) -> dict[str, Given]:
-    found: dict[str, Given] = {}
+def _translated(used: Iterable[OldFlag], given: Mapping[str, Values]) -> dict[str, SourcedValue]:
+    found: dict[str, SourcedValue] = {}
     for old in used:
         if old.becomes is not None:
             try:
-                found[old.becomes.field] = Given(old.becomes.value(given[old.name], given), old.flag)
+                found[old.becomes.field] = SourcedValue(old.becomes.value(given[old.name], given), old.flag)
             except ValueError as error:
                 raise SettingsError(f"{old.flag} {error}") from None
     return found

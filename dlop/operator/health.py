@@ -24,7 +24,7 @@ _FAILING = 503
 
 
 @asynccontextmanager
-async def serving_probes(operator: Operator, site: Site, *, watch_age_limit_seconds: float) -> AsyncIterator[tuple[str, int]]:
+async def serving_probes(operator: Operator, site: Endpoint, *, watch_age_limit_seconds: float) -> AsyncIterator[tuple[str, int]]:
     """Answer probes while the context lasts; gives the address, which has a port of its own where none (0) was asked for."""
     runner = web.AppRunner(_application(operator, site.pages, watch_age_limit_seconds), access_log=None)
     await runner.setup()
@@ -59,7 +59,7 @@ def readiness(operator: Operator) -> Answer:
     return Answer(is_well=True, text="ok: leads" if operator.is_working else "ok: stands by")
 
 
-def _application(operator: Operator, pages: Collection[Page], watch_age_limit_seconds: float) -> web.Application:
+def _application(operator: Operator, pages: Collection[EndpointPath], watch_age_limit_seconds: float) -> web.Application:
     async def healthz(_: web.Request) -> web.Response:
         return _response(health(operator, watch_age_limit_seconds=watch_age_limit_seconds))
 
@@ -70,7 +70,7 @@ def _application(operator: Operator, pages: Collection[Page], watch_age_limit_se
         return web.Response(body=generate_latest(operator.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     application = web.Application()
-    handlers = {Page.HEALTH: healthz, Page.READINESS: readyz, Page.METRICS: metrics}
+    handlers = {EndpointPath.HEALTH: healthz, EndpointPath.READINESS: readyz, EndpointPath.METRICS: metrics}
     application.add_routes([web.get(page, handler) for page, handler in handlers.items() if page in pages])
     return application
 
@@ -87,7 +87,7 @@ PROBES_PORT = 8081
 _NO_ADDRESSES = (NO_ADDRESS, "0")
 
 
-class Page(StrEnum):
+class EndpointPath(StrEnum):
     """What can be asked for."""
 
     HEALTH = "/healthz"
@@ -95,28 +95,28 @@ class Page(StrEnum):
     METRICS = "/metrics"
 
 
-_PROBES = frozenset({Page.HEALTH, Page.READINESS})
+_PROBES = frozenset({EndpointPath.HEALTH, EndpointPath.READINESS})
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class Endpoint:
     """One port, and what is served there."""
 
     host: str
     port: int
     """0: one that is free."""
-    pages: frozenset[Page]
+    pages: frozenset[EndpointPath]
     flag: str
     """What to change when it cannot be served."""
 
 
-def sites(settings: Settings, *, in_cluster: bool) -> list[Site]:
+def sites(settings: Settings, *, in_cluster: bool) -> list[Endpoint]:
     """Where to serve what.
 
     Raises:
         SettingsError: one of the addresses is none.
     """
-    found: list[Site] = []
+    found: list[Endpoint] = []
     for site in _asked_for(settings, in_cluster=in_cluster):
         twin = next((index for index, each in enumerate(found) if (each.host, each.port) == (site.host, site.port) and site.port), None)
         if twin is None:
@@ -126,22 +126,22 @@ def sites(settings: Settings, *, in_cluster: bool) -> list[Site]:
     return found
 
 
-def _asked_for(settings: Settings, *, in_cluster: bool) -> Iterator[Site]:
+def _asked_for(settings: Settings, *, in_cluster: bool) -> Iterator[Endpoint]:
     """One of the two ports of old brings the other with it, and only those are served, unless a third is asked for by name."""
     host = "0.0.0.0" if in_cluster else "127.0.0.1"  # noqa: S104 - probes come from the node
     has_two = bool(settings.metrics_bind_address or settings.health_probe_bind_address)
     if settings.bind_address or not has_two:
-        yield from _site("--bind-address", settings.bind_address or f"{host}:{METRICS_PORT}", _PROBES | {Page.METRICS})
+        yield from _site("--bind-address", settings.bind_address or f"{host}:{METRICS_PORT}", _PROBES | {EndpointPath.METRICS})
     if has_two:
         metrics, probes = settings.metrics_bind_address, settings.health_probe_bind_address
-        yield from _site("--metrics-bind-address", metrics or f"{host}:{METRICS_PORT}", frozenset({Page.METRICS}))
+        yield from _site("--metrics-bind-address", metrics or f"{host}:{METRICS_PORT}", frozenset({EndpointPath.METRICS}))
         yield from _site("--health-probe-bind-address", probes or f"{host}:{PROBES_PORT}", _PROBES)
 
 
-def _site(flag: str, address: str, pages: frozenset[Page]) -> Iterator[Site]:
+def _site(flag: str, address: str, pages: frozenset[EndpointPath]) -> Iterator[Endpoint]:
     if address in _NO_ADDRESSES:
         return
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise SettingsError(f"{flag} is {address!r}; write host:port, :port or {NO_ADDRESS}")
-    yield Site(host.strip("[]") or "0.0.0.0", int(port), pages, flag)  # noqa: S104 - no host was asked for
+    yield Endpoint(host.strip("[]") or "0.0.0.0", int(port), pages, flag)  # noqa: S104 - no host was asked for

@@ -26,7 +26,7 @@ from dlop.kube.http.transport import HttpTransport, connect
 from dlop.kube.leader_election import LeadershipLostError
 from dlop.operator.flags import Note
 from dlop.operator.gc import tune_garbage_collection
-from dlop.operator.health import Site, serving_probes, sites
+from dlop.operator.health import Endpoint, serving_probes, sites
 from dlop.operator.logging import set_up_logging
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings, SettingsError
@@ -77,7 +77,7 @@ async def _serve(settings: Settings, *, environ: Mapping[str, str]) -> None:
         await operator.run()
 
 
-async def _serve_probes(operator: Operator, stack: AsyncExitStack, site: Site, *, watch_age_limit_seconds: float) -> None:
+async def _serve_probes(operator: Operator, stack: AsyncExitStack, site: Endpoint, *, watch_age_limit_seconds: float) -> None:
     try:
         host, port = await stack.enter_async_context(serving_probes(operator, site, watch_age_limit_seconds=watch_age_limit_seconds))
     except OSError as error:

@@ -17,13 +17,13 @@ import structlog
 from dlop.api.gang import POD_GROUPS, group_resource
 from dlop.api.types import Options
 from dlop.compat.kubeflow.metrics import KubeflowMetrics
-from dlop.controller.kind_manager import Following
-from dlop.controller.kinds import Kind
-from dlop.controller.manager import ControllerConfig, Machinery, Means
+from dlop.controller.kind_manager import KindManager
+from dlop.controller.kinds import ManagedKind
+from dlop.controller.manager import Clients, ControllerConfig, ControllerManager
 from dlop.frameworks.registry import Registry
 from dlop.job import DLJob
 from dlop.kube.client import Client, Limits
-from dlop.kube.informer import Informer, Pace
+from dlop.kube.informer import Informer, InformerTimings
 from dlop.kube.leader_election import Elector, LeaseTiming
 from dlop.kube.metrics import MeasuredTransport, Metrics
 from dlop.kube.rate_limit import PacedTransport, Rate, TokenBucket
@@ -57,7 +57,7 @@ class Operator:
         identity: str = "dlop",
         namespace: str = "default",
         host: str = "",
-        pace: Pace = Pace(),  # noqa: B008
+        pace: InformerTimings = InformerTimings(),  # noqa: B008
         metrics: Metrics | None = None,
         exit_process: Callable[[int], None] | None = None,
     ) -> None:
@@ -75,7 +75,7 @@ class Operator:
             self.metrics.leadership(settings.lease_name, self._elector.is_leader)
         transport = _paced(transport, settings)
         reading = Client(transport, limits=Limits(writes_in_flight=settings.writes_in_flight, reads_in_flight=settings.reads_in_flight))
-        means = Means(
+        means = Clients(
             reading=reading,
             writing=self._guarded(reading),
             telling=self._guarded(Client(transport, limits=_EVENT_LIMITS)),
@@ -86,11 +86,11 @@ class Operator:
             metrics=self.metrics,
         )
         config = ControllerConfig(namespaces=settings.namespaces, workers=settings.workers, writes_in_flight=settings.writes_in_flight)
-        self._machinery = Machinery(config, means)
+        self._machinery = ControllerManager(config, means)
         labels = self._machinery.kinds.framework_labels
         self.metrics.registry.register(KubeflowMetrics(self._machinery.metrics, framework_labels=labels))
         kinds = [_kind(job_class, options or Options()) for job_class in _wanted(job_classes, settings.kinds)]
-        self._following = Following(self._machinery, means, kinds, spawn=self._spawn)
+        self._following = KindManager(self._machinery, means, kinds, spawn=self._spawn)
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
         self._synced = asyncio.Event()
@@ -237,8 +237,8 @@ def _wanted(job_classes: Iterable[type[DLJob]], names: tuple[str, ...]) -> Itera
     return registry.select(names) if names else registry
 
 
-def _kind(job_class: type[DLJob], options: Options) -> Kind:
-    return Kind(
+def _kind(job_class: type[DLJob], options: Options) -> ManagedKind:
+    return ManagedKind(
         resource=job_class.job_type.resource,
         make_job=lambda found: job_class(found, options=options),
         other_resources=job_class.other_resources + _groups(options),

@@ -152,7 +152,7 @@ class Settings(BaseModel):
         return cls.of(given_by_variables(environ) | given_by_flags(flags))
 
     @classmethod
-    def of(cls, given: Mapping[str, Given]) -> Self:
+    def of(cls, given: Mapping[str, SourcedValue]) -> Self:
         """The settings that are given by field name, and the defaults of all others.
 
         Raises:
@@ -165,7 +165,7 @@ class Settings(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SourcedValue:
     """What somebody has set."""
 
     value: Any
@@ -174,7 +174,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SettingRow:
     """One setting, for people to read."""
 
     field: str
@@ -184,22 +184,22 @@ class Row:
     meaning: str
 
 
-def table() -> list[Row]:
+def table() -> list[SettingRow]:
     """All settings."""
     return [
-        Row(name, f"--{name.replace('_', '-')}", f"{PREFIX}{name.upper()}", _default(field), field.description or "")
+        SettingRow(name, f"--{name.replace('_', '-')}", f"{PREFIX}{name.upper()}", _default(field), field.description or "")
         for name, field in Settings.model_fields.items()
     ]
 
 
-def given_by_flags(flags: Mapping[str, Any]) -> dict[str, Given]:
+def given_by_flags(flags: Mapping[str, Any]) -> dict[str, SourcedValue]:
     """What flags set, by field name. They are looked up by field name too, and are None where not given."""
-    return {row.field: Given(flags[row.field], row.flag) for row in table() if flags.get(row.field) is not None}
+    return {row.field: SourcedValue(flags[row.field], row.flag) for row in table() if flags.get(row.field) is not None}
 
 
-def given_by_variables(environ: Mapping[str, str]) -> dict[str, Given]:
+def given_by_variables(environ: Mapping[str, str]) -> dict[str, SourcedValue]:
     """What the environment sets, by field name."""
-    return {row.field: Given(environ[row.variable], row.variable) for row in table() if row.variable in environ}
+    return {row.field: SourcedValue(environ[row.variable], row.variable) for row in table() if row.variable in environ}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -210,7 +210,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(*flags_of(row), dest=row.field, default=None, metavar=_metavar(row.field), help=meaning, **_manner(row.field))
 
 
-def flags_of(row: Row) -> tuple[str, ...]:
+def flags_of(row: SettingRow) -> tuple[str, ...]:
     """How a setting is given. A list may also be given one by one: `--framework a:B --framework c:D`."""
     return (row.flag, row.flag.removesuffix("s")) if _is_list(row.field) else (row.flag,)
 

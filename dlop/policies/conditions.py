@@ -23,7 +23,7 @@ from dlop.api.constants import Reason
 from dlop.api.phase import Outcome, Phase
 from dlop.api.progress import ReplicaState, RoleProgress
 from dlop.api.record import Blocked
-from dlop.kube.timestamps import written
+from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
 
 BLOCKED = "Blocked"
@@ -48,7 +48,7 @@ def end_in_conditions(status: JsonObject) -> str | None:
 
 def with_block(stored: JsonObject, blocked: Blocked, *, now: float) -> list[JsonObject]:
     """The stored conditions, and what is in the way."""
-    conditions = _Conditions(_read(stored), now=written(now))
+    conditions = _Conditions(_read(stored), now=format_time(now))
     conditions.drop(BLOCKED)
     conditions.put_back(BLOCKED, stored=_read(stored), reason=blocked.reason or BLOCKED, message=blocked.message)
     return conditions.found
@@ -56,7 +56,7 @@ def with_block(stored: JsonObject, blocked: Blocked, *, now: float) -> list[Json
 
 def write_conditions(outcome: Outcome, *, stored: JsonObject, kind: str, name: str) -> list[JsonObject]:
     """The conditions after a pass, given those that are stored."""
-    conditions = _Conditions(_read(stored), now=written(outcome.now))
+    conditions = _Conditions(_read(stored), now=format_time(outcome.now))
     conditions.drop(BLOCKED)
     if outcome.phase is not Phase.INVALID:
         conditions.drop("Failed", reason=Reason.INVALID_SPEC)
@@ -153,7 +153,7 @@ class _Conditions:
 def write_times(outcome: Outcome) -> JsonObject:
     """When the job was started and when it was done, as far as it was."""
     times = {"startTime": outcome.started_at, "completionTime": outcome.finished_at}
-    return {name: written(moment) for name, moment in times.items() if moment is not None}
+    return {name: format_time(moment) for name, moment in times.items() if moment is not None}
 
 
 def write_replica_statuses(outcome: Outcome, *, selector: Callable[[RoleProgress], str]) -> JsonObject:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, MutableMapping
 
 from dlop.api.constants import Reason
 from dlop.api.progress import ReplicaState
-from dlop.api.record import Blocked, Retry
+from dlop.api.record import BackoffState, Blocked
 from dlop.api.spec import RestartScope
-from dlop.kube.timestamps import read, written
-from dlop.reconcile.context import Case
+from dlop.kube.timestamps import format_time, parse_time
+from dlop.reconcile.context import ReconcileContext
 
 FIRST_DELAY_SECONDS = 10
 LONGEST_DELAY_SECONDS = 300
@@ -46,31 +46,31 @@ def delay_seconds(losses: int, state: ReplicaState) -> int:
     return 0 if doublings < 0 else min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS << min(doublings, 10))
 
 
-def put_off(retries: MutableMapping[str, Retry], unit: str, *, state: ReplicaState, now: float) -> None:
+def put_off(retries: MutableMapping[str, BackoffState], unit: str, *, state: ReplicaState, now: float) -> None:
     """Note a loss, and from when on what was lost may be started again."""
-    losses = 1 + retries.get(unit, Retry()).losses
-    retries[unit] = Retry(losses, written(now + delay_seconds(losses, state)))
+    losses = 1 + retries.get(unit, BackoffState()).losses
+    retries[unit] = BackoffState(losses, format_time(now + delay_seconds(losses, state)))
 
 
-def forgive(retries: MutableMapping[str, Retry], *, now: float) -> None:
+def forgive(retries: MutableMapping[str, BackoffState], *, now: float) -> None:
     """Forget whatever has gone on for long enough."""
     for unit, retry in list(retries.items()):
-        if now >= (read(retry.until) or 0.0) + FORGIVEN_AFTER_SECONDS:
+        if now >= (parse_time(retry.until) or 0.0) + FORGIVEN_AFTER_SECONDS:
             del retries[unit]
 
 
-def resting(retries: Mapping[str, Retry], *, now: float) -> dict[str, float]:
+def resting(retries: Mapping[str, BackoffState], *, now: float) -> dict[str, float]:
     """What has to wait, and until when. A moment that no delay reaches was written by a clock that was wrong."""
-    moments = ((unit, read(retry.until) or 0.0) for unit, retry in retries.items())
+    moments = ((unit, parse_time(retry.until) or 0.0) for unit, retry in retries.items())
     return {unit: moment for unit, moment in moments if now < moment <= now + LONGEST_DELAY_SECONDS}
 
 
-def lost_last(case: Case) -> float:
+def lost_last(case: ReconcileContext) -> float:
     """When what was lost last could start again: before that, what is in the way may have been in nobody's."""
-    return max((read(retry.until) or 0.0 for retry in case.stored.record.retries.values()), default=0.0)
+    return max((parse_time(retry.until) or 0.0 for retry in case.stored.record.retries.values()), default=0.0)
 
 
-def explained(case: Case, waiting: Mapping[str, float], retries: Mapping[str, Retry]) -> Blocked | None:
+def explained(case: ReconcileContext, waiting: Mapping[str, float], retries: Mapping[str, BackoffState]) -> Blocked | None:
     """Why something does not run: of all that waits, what starts first. The words are the same as long as it waits."""
     if not waiting:
         return None
@@ -80,10 +80,10 @@ def explained(case: Case, waiting: Mapping[str, float], retries: Mapping[str, Re
     before = case.stored.record.blocked
     if before is not None and before.message == message:
         return before
-    return Blocked(object=what, reason=Reason.BACK_OFF, message=message, since=written(case.now))
+    return Blocked(object=what, reason=Reason.BACK_OFF, message=message, since=format_time(case.now))
 
 
-def _described(case: Case, unit: str) -> str:
+def _described(case: ReconcileContext, unit: str) -> str:
     if unit == WHOLE_JOB:
         return f"job {case.job.metadata.name}"
     role, _, index = unit.partition("/")

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from dlop.api.constants import GANG_RIGHTS, Reason, way_to_rights
+from dlop.api.constants import GANG_RIGHTS, Reason, rbac_hint
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.record import Blocked
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS, SERVICES, Resource
-from dlop.kube.timestamps import earliest, written
-from dlop.reconcile.context import Case
-from dlop.reconcile.snapshot import Leftover, Refusal
+from dlop.kube.timestamps import earliest, format_time
+from dlop.reconcile.context import ReconcileContext
+from dlop.reconcile.snapshot import RejectedWrite, TerminatingConflict
 
 _RIGHTS = re.compile(r"cannot \w+ resource|attempting to grant")
 """How the server says that the operator itself may not do something. A quota is told in other words, and mended elsewhere."""
@@ -36,7 +36,7 @@ _FAMILIES = {
 """Reasons why a container does not start without help. Those that take turns with each other have one name."""
 
 
-def find_block(case: Case, progress: Progress) -> Blocked | None:
+def find_blocked(case: ReconcileContext, progress: Progress) -> Blocked | None:
     """What is in the way, if something is: the first thing found. Told once, it stays as it was told, until the spec is edited."""
     found = next(_obstacles(case, progress), None)
     before = None if case.is_edited else case.stored.record.blocked
@@ -44,7 +44,7 @@ def find_block(case: Case, progress: Progress) -> Blocked | None:
     return before if is_the_same else found
 
 
-def nothing_to_run(case: Case) -> Blocked | None:
+def nothing_to_run(case: ReconcileContext) -> Blocked | None:
     """Why a job that asks for no replicas neither runs nor ends."""
     if not case.is_idle:
         return None
@@ -53,10 +53,10 @@ def nothing_to_run(case: Case) -> Blocked | None:
     before = case.stored.record.blocked
     if before is not None and before.message == message:
         return before
-    return Blocked(object=f"role {roles[0]}", reason=Reason.NO_REPLICAS, message=message, since=written(case.now))
+    return Blocked(object=f"role {roles[0]}", reason=Reason.NO_REPLICAS, message=message, since=format_time(case.now))
 
 
-def _obstacles(case: Case, progress: Progress) -> Iterator[Blocked]:
+def _obstacles(case: ReconcileContext, progress: Progress) -> Iterator[Blocked]:
     if case.unreadable:
         yield _out_of_reach(case)
     for foreign in case.snapshot.foreign:
@@ -73,29 +73,29 @@ def _obstacles(case: Case, progress: Progress) -> Iterator[Blocked]:
             yield _block(case, PODS, pod.metadata.name, reason, f"it cannot start: {reason}{f': {text}' if text else ''}")
 
 
-def _out_of_reach(case: Case) -> Blocked:
+def _out_of_reach(case: ReconcileContext) -> Blocked:
     """What the job needs and the operator cannot read: first what the cluster does not have, for rights do not mend that."""
     unserved = [resource for resource in case.unreadable if resource in case.snapshot.unserved]
     listed = ", ".join(resource.qualified_name for resource in unserved or case.unreadable)
     if unserved:
         message = f"the cluster does not serve {listed}, which this job needs: {_way_to_have(case, unserved)}"
-        return Blocked(object="cluster", reason=Reason.NOT_SERVED, message=message, since=written(case.now))
+        return Blocked(object="cluster", reason=Reason.NOT_SERVED, message=message, since=format_time(case.now))
     message = f"the operator may not read {listed}, which this job needs: {_way_to_rights(case, case.unreadable)}"
-    return Blocked(object="operator", reason=Reason.MISSING_RIGHTS, message=message, since=written(case.now))
+    return Blocked(object="operator", reason=Reason.MISSING_RIGHTS, message=message, since=format_time(case.now))
 
 
-def _way_to_have(case: Case, resources: Iterable[Resource]) -> str:
+def _way_to_have(case: ReconcileContext, resources: Iterable[Resource]) -> str:
     if case.job.gang is None or case.job.gang.resource not in resources:
         return "install the definitions of these"
     return f"install the scheduler {case.job.gang.scheduler}, or start the operator without --gang-scheduler-name"
 
 
-def _way_to_rights(case: Case, resources: Iterable[Resource]) -> str:
+def _way_to_rights(case: ReconcileContext, resources: Iterable[Resource]) -> str:
     is_of_gang = case.job.gang is not None and case.job.gang.resource in resources
-    return way_to_rights(GANG_RIGHTS) if is_of_gang else case.job.way_to_rights
+    return rbac_hint(GANG_RIGHTS) if is_of_gang else case.job.rbac_hint
 
 
-def _refused(case: Case, refusal: Refusal) -> Blocked:
+def _refused(case: ReconcileContext, refusal: RejectedWrite) -> Blocked:
     is_there = case.is_there(refusal.resource, refusal.name)
     text = f"it could not be {'changed' if is_there else 'created'}: {refusal.message}"
     if refusal.resource in (PODS, SERVICES) or not _RIGHTS.search(refusal.message):
@@ -104,15 +104,15 @@ def _refused(case: Case, refusal: Refusal) -> Blocked:
     return _block(case, refusal.resource, refusal.name, Reason.MISSING_RIGHTS, f"{text}; {_way_to_rights(case, (refusal.resource,))}")
 
 
-def _in_order(case: Case, refusals: tuple[Refusal, ...]) -> list[Refusal]:
+def _in_order(case: ReconcileContext, refusals: tuple[RejectedWrite, ...]) -> list[RejectedWrite]:
     """In the order in which the objects are asked for, and not in that of the answers: the first is also the first to be tried again."""
     order = {name: number for number, name in enumerate(case.names)} if len(refusals) > 1 else {}
     return sorted(refusals, key=lambda refusal: (refusal.resource == PODS, order.get(refusal.name, -1)))
 
 
-def _block(case: Case, resource: Resource, name: str, reason: str, text: str) -> Blocked:
+def _block(case: ReconcileContext, resource: Resource, name: str, reason: str, text: str) -> Blocked:
     what = f"{resource.kind.lower()} {name}"
-    return Blocked(object=what, reason=reason, message=f"{what}: {text}", since=written(case.now))
+    return Blocked(object=what, reason=reason, message=f"{what}: {text}", since=format_time(case.now))
 
 
 def waiting_pods(progress: Progress) -> Iterator[Pod]:
@@ -139,16 +139,16 @@ PATIENCE_SECONDS = 30
 """How long something is waited for before anybody is told. Most things take a moment only, and nobody wants to hear of that."""
 
 
-def left_over(case: Case) -> Iterator[Blocked]:
+def left_over(case: ReconcileContext) -> Iterator[Blocked]:
     """What a deleted job of the same name has left behind, and should be gone by now."""
     for each in _in_the_way(case):
         if case.now >= _told_at(each):
             what = f"{each.resource.kind.lower()} {each.name}"
             message = f"{what} of the deleted {each.owner} {why_still_there(each.resource, each.finalizers, is_leaving=each.is_leaving)}"
-            yield Blocked(object=what, reason=Reason.BEING_DELETED, message=message, since=written(case.now))
+            yield Blocked(object=what, reason=Reason.BEING_DELETED, message=message, since=format_time(case.now))
 
 
-def next_terminating_conflict(case: Case) -> float | None:
+def next_terminating_conflict(case: ReconcileContext) -> float | None:
     """When that is to be told."""
     return earliest(*(_told_at(each) for each in _in_the_way(case) if case.now < _told_at(each)))
 
@@ -164,9 +164,9 @@ def why_still_there(resource: Resource, finalizers: Sequence[str], *, is_leaving
     return "is still being deleted: wait"
 
 
-def _in_the_way(case: Case) -> Iterator[Leftover]:
+def _in_the_way(case: ReconcileContext) -> Iterator[TerminatingConflict]:
     return (each for each in case.snapshot.leftovers if case.is_asked_for(each.resource, each.name))
 
 
-def _told_at(leftover: Leftover) -> float:
+def _told_at(leftover: TerminatingConflict) -> float:
     return leftover.since + PATIENCE_SECONDS

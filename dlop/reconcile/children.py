@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dlop.api.child_objects import Creation
+from dlop.api.child_objects import Create
 from dlop.api.constants import RENDERED_ANNOTATION
 from dlop.api.progress import Progress
 from dlop.api.template_hash import read_stamp, stamped_object
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.types import JsonObject
-from dlop.reconcile.context import Case
-from dlop.reconcile.plan import Change
+from dlop.reconcile.context import ReconcileContext
+from dlop.reconcile.plan import Patch
 
 
-def as_of_now(case: Case, progress: Progress, creations: Iterable[Creation]) -> tuple[Creation, ...]:
+def as_of_now(case: ReconcileContext, progress: Progress, creations: Iterable[Create]) -> tuple[Create, ...]:
     """These creations, each as it is to be now."""
     creations = tuple(creations)
     if not creations:
@@ -27,18 +27,16 @@ def as_of_now(case: Case, progress: Progress, creations: Iterable[Creation]) -> 
     return tuple(current.get((each.resource, each.name), each) for each in creations)
 
 
-def to_change(case: Case, progress: Progress) -> tuple[Change, ...]:
+def to_change(case: ReconcileContext, progress: Progress) -> tuple[Patch, ...]:
     """Objects that are there and would be made of something else now."""
     if not case.snapshot.others:
         return ()
     there = {(resource, found.metadata.name): found.metadata for resource, found in case.snapshot.others}
     kept = ((each, there.get((each.resource, each.name))) for each in _current(case, progress))
-    return tuple(
-        Change(each.resource, found.uid, each.body) for each, found in kept if found is not None and _is_outdated(found, each.body)
-    )
+    return tuple(Patch(each.resource, found.uid, each.body) for each, found in kept if found is not None and _is_outdated(found, each.body))
 
 
-def _current(case: Case, progress: Progress) -> Iterator[Creation]:
+def _current(case: ReconcileContext, progress: Progress) -> Iterator[Create]:
     generation = case.job.metadata.generation
     for each in case.job.changing_objects(progress):
         yield replace(each, body=stamped_object(each.body, generation=generation))

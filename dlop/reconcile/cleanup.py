@@ -8,13 +8,13 @@ from dlop.api.constants import Reason
 from dlop.api.spec import CleanPodPolicy
 from dlop.kube.objects import Pod, Service
 from dlop.kube.timestamps import earliest
-from dlop.reconcile.context import Case
+from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.deletion import deletions, next_overdue, overdue, passing
 from dlop.reconcile.events import of_groups
 from dlop.reconcile.plan import Event, EventType, Plan
 
 
-def after_the_end(case: Case) -> Plan:
+def plan_finished(case: ReconcileContext) -> Plan:
     """Clean up, and delete the job when its time has come. The status is never touched again."""
     expires_at = _expires_at(case)
     if expires_at is not None and case.now >= expires_at:
@@ -28,12 +28,12 @@ def after_the_end(case: Case) -> Plan:
     )
 
 
-def _expires_at(case: Case) -> float | None:
+def _expires_at(case: ReconcileContext) -> float | None:
     seconds = case.policy.ttl_seconds_after_finished
     return None if seconds is None or case.stored.finished_at is None else case.stored.finished_at + seconds
 
 
-def _pods_to_go(case: Case) -> Iterator[Pod]:
+def _pods_to_go(case: ReconcileContext) -> Iterator[Pod]:
     for pod in case.snapshot.pods:
         if _goes(case.policy.clean_pod_policy, pod):
             yield pod
@@ -45,7 +45,7 @@ def _goes(policy: CleanPodPolicy, pod: Pod) -> bool:
     return policy is CleanPodPolicy.ALL
 
 
-def _services_to_go(case: Case) -> Iterator[Service]:
+def _services_to_go(case: ReconcileContext) -> Iterator[Service]:
     """A service goes with its pod; where the pod stays for its logs, so does the service."""
     if case.policy.clean_pod_policy is CleanPodPolicy.NONE:
         return

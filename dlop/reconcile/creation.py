@@ -10,28 +10,28 @@ from __future__ import annotations
 from collections.abc import Collection, Container
 from dataclasses import dataclass, replace
 
-from dlop.api.child_objects import Creation
+from dlop.api.child_objects import Create
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.kube.resources import PODS, SERVICES
 from dlop.reconcile.backoff import unit_of
 from dlop.reconcile.children import as_of_now
-from dlop.reconcile.context import Case
+from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.gang.admission import is_held
 from dlop.reconcile.gang.podgroup import group_to_create
-from dlop.reconcile.observe import Account
-from dlop.reconcile.plan import Deletion
+from dlop.reconcile.observe import Observation
+from dlop.reconcile.plan import Delete
 
 
 @dataclass(frozen=True, slots=True)
 class Creations:
     """The three steps. Where a name of one step is taken by somebody else, the steps after it wait."""
 
-    others: tuple[Creation, ...] = ()
-    services: tuple[Creation, ...] = ()
-    pods: tuple[Creation, ...] = ()
+    others: tuple[Create, ...] = ()
+    services: tuple[Create, ...] = ()
+    pods: tuple[Create, ...] = ()
 
 
-def to_create(case: Case, progress: Progress, *, resting: Container[str] = ()) -> Creations:
+def to_create(case: ReconcileContext, progress: Progress, *, resting: Container[str] = ()) -> Creations:
     """Everything that is missing and may be there by now. The pods of what rests come later."""
     if case.unreadable:
         return Creations()
@@ -45,30 +45,30 @@ def to_create(case: Case, progress: Progress, *, resting: Container[str] = ()) -
     return Creations(others=others, services=services, pods=_pods(case, progress, resting))
 
 
-def _is_free(case: Case, creation: Creation) -> bool:
+def _is_free(case: ReconcileContext, creation: Create) -> bool:
     place = (creation.resource, creation.name)
     return not case.is_there(*place) and place not in case.taken and place not in case.snapshot.lent
 
 
-def _services(case: Case) -> tuple[Creation, ...]:
+def _services(case: ReconcileContext) -> tuple[Create, ...]:
     missing = (replica for name, replica in case.service_names.items() if name not in case.services and (SERVICES, name) not in case.taken)
     bodies = (case.job.make_service(replica.role, replica.index) for replica in missing)
-    return tuple(Creation(SERVICES, body) for body in bodies if body is not None)
+    return tuple(Create(SERVICES, body) for body in bodies if body is not None)
 
 
-def _pods(case: Case, progress: Progress, resting: Container[str]) -> tuple[Creation, ...]:
+def _pods(case: ReconcileContext, progress: Progress, resting: Container[str]) -> tuple[Create, ...]:
     """A role starts when its turn has come and nothing of an earlier attempt is left."""
-    found: list[Creation] = []
+    found: list[Create] = []
     for role in progress.roles:
         missing = [replica for replica in role.replicas if _is_missing(replica) and not _rests(case, replica, resting)]
         if missing and not case.has_outdated(role.spec) and case.job.may_start(role.spec, progress):
             attempt = case.attempts[role.spec.name]
             bodies = (case.job.make_pod(role.spec, replica.index, attempt=attempt) for replica in missing)
-            found += [pod for pod in (Creation(PODS, body) for body in bodies) if _is_free(case, pod)]
+            found += [pod for pod in (Create(PODS, body) for body in bodies) if _is_free(case, pod)]
     return tuple(found)
 
 
-def _rests(case: Case, replica: ReplicaProgress, resting: Container[str]) -> bool:
+def _rests(case: ReconcileContext, replica: ReplicaProgress, resting: Container[str]) -> bool:
     return bool(resting) and unit_of(case.policy.restart_scope, replica.role, replica.index) in resting
 
 
@@ -76,7 +76,7 @@ def _is_missing(replica: ReplicaProgress) -> bool:
     return replica.state is ReplicaState.MISSING and replica.pod is None
 
 
-def when_created(case: Case, progress: Progress, pods: Collection[Creation]) -> Progress:
+def when_created(case: ReconcileContext, progress: Progress, pods: Collection[Create]) -> Progress:
     """A replica whose pod is created waits for it to run. While creates are refused, nobody knows what will come of them."""
     if not pods or case.snapshot.refusals:
         return progress
@@ -92,7 +92,7 @@ def when_created(case: Case, progress: Progress, pods: Collection[Creation]) -> 
     return Progress(roles=tuple(of_role(role) for role in progress.roles))
 
 
-def nothing_is_left(case: Case, account: Account, progress: Progress, gone: Collection[Deletion]) -> bool:
+def nothing_is_left(case: ReconcileContext, account: Observation, progress: Progress, gone: Collection[Delete]) -> bool:
     """Whether there is nothing more to do, now that every replica has its pod, until something happens to one of them."""
     unfinished = gone or account.losses or case.surplus or case.outdated or case.stored.record.written_off
     hindered = case.taken or case.snapshot.refusals

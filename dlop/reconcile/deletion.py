@@ -12,39 +12,39 @@ from collections.abc import Callable, Iterable, Iterator
 from dlop.api.gang import POD_GROUPS, group_of
 from dlop.kube.objects import KubeObject, Pod, Service
 from dlop.kube.resources import PODS, SERVICES, Resource
-from dlop.reconcile.context import Case
-from dlop.reconcile.plan import Deletion
-from dlop.reconcile.record_builder import Ledger
+from dlop.reconcile.context import ReconcileContext
+from dlop.reconcile.plan import Delete
+from dlop.reconcile.record_builder import RecordBuilder
 
 
-def outdated_and_written_off(case: Case) -> Iterator[Pod]:
+def outdated_and_written_off(case: ReconcileContext) -> Iterator[Pod]:
     """Pods that are to be replaced, now that their end has been written down."""
     written_off = frozenset(case.stored.record.written_off)
     yield from case.outdated
     yield from (pod for pod in case.snapshot.pods if pod.metadata.uid in written_off and pod not in case.outdated)
 
 
-def deletions(pods: Iterable[Pod], services: Iterable[KubeObject] = ()) -> tuple[Deletion, ...]:
+def deletions(pods: Iterable[Pod], services: Iterable[KubeObject] = ()) -> tuple[Delete, ...]:
     """To delete these, save those that are being deleted already."""
     found = [*((PODS, pod) for pod in pods), *((SERVICES, service) for service in services)]
     return tuple(_deletion(resource, each) for resource, each in found if each.metadata.deletion_timestamp is None)
 
 
-def passing(case: Case) -> tuple[Deletion, ...]:
+def passing(case: ReconcileContext) -> tuple[Delete, ...]:
     """To delete those other objects that are only for a job that goes on."""
     return _others(case, lambda _: True)
 
 
-def passed(case: Case) -> tuple[Deletion, ...]:
+def passed(case: ReconcileContext) -> tuple[Delete, ...]:
     """To delete those of them that the job does not ask for any more. A group goes after its last pod, which may yet have to be placed."""
     return _others(case, lambda place: place not in case.other_places and not _has_members(case, place))
 
 
-def _has_members(case: Case, place: tuple[Resource, str]) -> bool:
+def _has_members(case: ReconcileContext, place: tuple[Resource, str]) -> bool:
     return place[0] in POD_GROUPS and any(group_of(pod) == place for pod in case.snapshot.pods)
 
 
-def _others(case: Case, goes: Callable[[tuple[Resource, str]], bool]) -> tuple[Deletion, ...]:
+def _others(case: ReconcileContext, goes: Callable[[tuple[Resource, str]], bool]) -> tuple[Delete, ...]:
     resources = case.passing_resources
     found = ((resource, each) for resource, each in case.snapshot.others if resource in resources)
     return tuple(
@@ -54,22 +54,22 @@ def _others(case: Case, goes: Callable[[tuple[Resource, str]], bool]) -> tuple[D
     )
 
 
-def deletions_if_unchanged(pods: Iterable[Pod]) -> tuple[Deletion, ...]:
+def deletions_if_unchanged(pods: Iterable[Pod]) -> tuple[Delete, ...]:
     """To delete these, save those to which anything happens in the meantime."""
     return tuple(_deletion(PODS, pod, resource_version=pod.metadata.resource_version or None) for pod in pods)
 
 
-def overdue(case: Case, pods: Iterable[Pod]) -> tuple[Deletion, ...]:
+def overdue(case: ReconcileContext, pods: Iterable[Pod]) -> tuple[Delete, ...]:
     """To remove by force those pods whose nodes do not say that they are gone, long after they should be."""
     return tuple(_deletion(PODS, pod, grace_seconds=0) for pod, due in _dues(case, pods) if case.now >= due)
 
 
-def next_overdue(case: Case, pods: Iterable[Pod]) -> Iterator[float]:
+def next_overdue(case: ReconcileContext, pods: Iterable[Pod]) -> Iterator[float]:
     """When pods that are on their way out become overdue."""
     return (due for _, due in _dues(case, pods) if case.now < due)
 
 
-def _dues(case: Case, pods: Iterable[Pod]) -> Iterator[tuple[Pod, float]]:
+def _dues(case: ReconcileContext, pods: Iterable[Pod]) -> Iterator[tuple[Pod, float]]:
     """Pods that are on their way out. Where force was used already, what is left are finalizers of somebody else."""
     patience = case.policy.node_lost_seconds
     if patience is None:
@@ -80,16 +80,16 @@ def _dues(case: Case, pods: Iterable[Pod]) -> Iterator[tuple[Pod, float]]:
             yield pod, leaving_until.timestamp() + patience
 
 
-def _deletion(resource: Resource, found: KubeObject, *, grace_seconds: int | None = None, resource_version: str | None = None) -> Deletion:
-    return Deletion(resource, found.metadata.name, found.metadata.uid, grace_seconds=grace_seconds, resource_version=resource_version)
+def _deletion(resource: Resource, found: KubeObject, *, grace_seconds: int | None = None, resource_version: str | None = None) -> Delete:
+    return Delete(resource, found.metadata.name, found.metadata.uid, grace_seconds=grace_seconds, resource_version=resource_version)
 
 
-def surplus_pods(case: Case) -> tuple[Pod, ...]:
+def surplus_pods(case: ReconcileContext) -> tuple[Pod, ...]:
     """Pods that the spec does not ask for. They go when the record has given them up: their end is not a disruption."""
     return case.surplus if case.surplus and _are_given_up(case) else ()
 
 
-def surplus_services(case: Case) -> Iterator[Service]:
+def surplus_services(case: ReconcileContext) -> Iterator[Service]:
     """Services that neither a replica nor the kind asks for."""
     others = {creation.name for creation in case.other_objects if creation.resource == SERVICES}
     for service in case.snapshot.services:
@@ -97,6 +97,6 @@ def surplus_services(case: Case) -> Iterator[Service]:
             yield service
 
 
-def _are_given_up(case: Case) -> bool:
+def _are_given_up(case: ReconcileContext) -> bool:
     record = case.stored.record
-    return Ledger(record, case.spec).close(living=()).started == record.started
+    return RecordBuilder(record, case.spec).close(living=()).started == record.started

@@ -15,16 +15,16 @@ from dlop.api.spec import RoleSpec
 from dlop.api.template_hash import read_stamp
 from dlop.kube.objects import Pod, Service
 from dlop.kube.types import JsonObject
-from dlop.reconcile.context import Case
+from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.pod_state import has_begun
 
 
-def outdated_by_edits(case: Case, progress: Progress) -> tuple[Pod, ...]:
+def outdated_by_edits(case: ReconcileContext, progress: Progress) -> tuple[Pod, ...]:
     """Pods that have not started, and would be made of something else today."""
     return tuple(_outdated(case, progress)) if case.is_edited else ()
 
 
-def services_outdated_by_edits(case: Case) -> Iterator[Service]:
+def services_outdated_by_edits(case: ReconcileContext) -> Iterator[Service]:
     """Services that would have other ports today."""
     if not case.is_edited:
         return
@@ -39,7 +39,7 @@ def _ports(service: JsonObject) -> set[tuple[str, int]]:
     return {(port.get("name", ""), port["port"]) for port in service["spec"].get("ports") or ()}
 
 
-def _outdated(case: Case, progress: Progress) -> Iterator[Pod]:
+def _outdated(case: ReconcileContext, progress: Progress) -> Iterator[Pod]:
     for role in progress.roles:
         for replica in role.replicas:
             pod = replica.pod if replica.state is ReplicaState.PENDING else None
@@ -47,7 +47,7 @@ def _outdated(case: Case, progress: Progress) -> Iterator[Pod]:
                 yield pod
 
 
-def _is_outdated(case: Case, pod: Pod, role: RoleSpec, index: int) -> bool:
+def _is_outdated(case: ReconcileContext, pod: Pod, role: RoleSpec, index: int) -> bool:
     """Only an older spec is worth a look: one that is newer than the job was read by somebody who knows more."""
     generation, digest = read_stamp(pod.metadata.annotations.get(RENDERED_ANNOTATION, ""))
     if not digest or generation >= case.job.metadata.generation or has_begun(pod, role):

@@ -10,10 +10,10 @@ from dlop.api.phase import Outcome, Phase
 from dlop.api.progress import ReplicaState
 from dlop.api.record import LastFailure, describe_failure
 from dlop.kube.resources import PODS
-from dlop.reconcile.context import Case
+from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.creation import Creations
-from dlop.reconcile.observe import Account
-from dlop.reconcile.plan import Deletion, Event, EventType
+from dlop.reconcile.observe import Observation
+from dlop.reconcile.plan import Delete, Event, EventType
 from dlop.reconcile.spec_warnings import remarks_on
 
 _PHASES = {
@@ -33,7 +33,7 @@ def of_phase(before: Phase | None, outcome: Outcome) -> Iterator[Event]:
         yield Event(EventType.NORMAL, Reason.RESUMED, "the job is resumed")
 
 
-def of_losses(account: Account) -> Iterator[Event]:
+def of_losses(account: Observation) -> Iterator[Event]:
     """Replicas that have failed or were taken away."""
     failed = [loss.failure for loss in account.losses if loss.state is ReplicaState.RESTARTING]
     disrupted = [loss.failure for loss in account.losses if loss.state is ReplicaState.DISRUPTED]
@@ -41,7 +41,7 @@ def of_losses(account: Account) -> Iterator[Event]:
     yield from _batch(EventType.WARNING, Reason.DISRUPTED, disrupted, "replaced")
 
 
-def of_block(case: Case, outcome: Outcome) -> Iterator[Event]:
+def of_block(case: ReconcileContext, outcome: Outcome) -> Iterator[Event]:
     """Something new is in the way."""
     blocked = outcome.record.blocked
     if blocked is not None and blocked != case.stored.record.blocked:
@@ -56,7 +56,7 @@ def of_creations(creations: Creations) -> Iterator[Event]:
         yield Event(EventType.NORMAL, reason, f"Created {' and '.join(numbers)}")
 
 
-def of_deletions(deletions: Sequence[Deletion]) -> Iterator[Event]:
+def of_deletions(deletions: Sequence[Delete]) -> Iterator[Event]:
     """What is deleted, in one sentence, and what had to be removed by force."""
     pods = [deletion for deletion in deletions if deletion.resource == PODS]
     forced = [deletion.name for deletion in pods if deletion.grace_seconds == 0]
@@ -68,21 +68,21 @@ def of_deletions(deletions: Sequence[Deletion]) -> Iterator[Event]:
     yield from of_groups(deletions)
 
 
-def of_groups(deletions: Sequence[Deletion]) -> Iterator[Event]:
+def of_groups(deletions: Sequence[Delete]) -> Iterator[Event]:
     """That the pods of a job are not placed together any more, because there are none."""
     for deletion in deletions:
         if deletion.resource in POD_GROUPS:
             yield Event(EventType.NORMAL, Reason.DELETED_POD_GROUP, f"Deleted podgroup {deletion.name}")
 
 
-def of_edits(replaced: Sequence[Deletion]) -> Iterator[Event]:
+def of_edits(replaced: Sequence[Delete]) -> Iterator[Event]:
     """Pods that give way to others because the spec was edited."""
     if replaced:
         message = f"Replaced {_number(replaced, 'pod')} that had not started: the job's spec has changed"
         yield Event(EventType.NORMAL, Reason.REPLACED_PODS, message)
 
 
-def of_remarks(case: Case) -> Iterator[Event]:
+def of_remarks(case: ReconcileContext) -> Iterator[Event]:
     """What there is to say about a spec that is new."""
     if case.is_edited:
         yield from (Event(EventType.WARNING, remark.reason, str(remark)) for remark in remarks_on(case.job))

@@ -18,48 +18,48 @@ from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgr
 from dlop.api.record import LastFailure, Record, plain
 from dlop.api.spec import RestartScope
 from dlop.kube.objects import Pod
-from dlop.kube.timestamps import written
+from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
-from dlop.reconcile.context import Case, ReplicaId
-from dlop.reconcile.pod_state import Sight, failure_of, look_at, own_failure_of, restarts_of
-from dlop.reconcile.record_builder import Ledger
-from dlop.reconcile.restart import Loss, after_failure
+from dlop.reconcile.context import ReconcileContext, ReplicaId
+from dlop.reconcile.pod_state import PodState, classify_pod, failure_of, own_failure_of, restarts_of
+from dlop.reconcile.record_builder import RecordBuilder
+from dlop.reconcile.restart import LostReplica, after_failure
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class Observation:
     """What a pass has found."""
 
-    ledger: Ledger
+    ledger: RecordBuilder
     progress: Progress
-    losses: tuple[Loss, ...]
+    losses: tuple[LostReplica, ...]
     """Replicas that have to be started again, and are not in the record yet."""
     restarted: tuple[LastFailure, ...]
     """Replicas whose containers the node has restarted since the last record."""
 
 
-def take_account(case: Case) -> Account:
+def observe(case: ReconcileContext) -> Observation:
     """Look at every replica that the job asks for."""
-    return _Accountant(case).account()
+    return _Observer(case).account()
 
 
-class _Accountant:
+class _Observer:
     """Goes through the replicas once. The ledger is the only thing outside of it that it changes."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: ReconcileContext) -> None:
         self._case = case
-        self._ledger = Ledger(case.stored.record, case.spec)
+        self._ledger = RecordBuilder(case.stored.record, case.spec)
         if case.is_edited:
             self._ledger.retries.clear()
-        self._losses: list[Loss] = []
+        self._losses: list[LostReplica] = []
         self._restarted: list[LastFailure] = []
 
-    def account(self) -> Account:
+    def account(self) -> Observation:
         replicas: dict[str, list[ReplicaProgress]] = {role.name: [] for role in self._case.spec.roles}
         for name, replica in self._case.names.items():
             replicas[replica.role.name].append(self._replica(replica, name))
         roles = tuple(RoleProgress(spec=role, replicas=tuple(replicas[role.name])) for role in self._case.spec.roles)
-        return Account(self._ledger, Progress(roles=roles), tuple(self._losses), tuple(self._restarted))
+        return Observation(self._ledger, Progress(roles=roles), tuple(self._losses), tuple(self._restarted))
 
     def _replica(self, replica: ReplicaId, name: str) -> ReplicaProgress:
         """A replica that has come to its end stays there, whatever has become of its pod."""
@@ -85,26 +85,26 @@ class _Accountant:
             index=replica.index,
             reason=Reason.DISRUPTED,
             message="the pod is gone",
-            time=written(self._case.now),
+            time=format_time(self._case.now),
         )
         return self._lost(replica, ReplicaState.DISRUPTED, None, failure)
 
     def _with_pod(self, replica: ReplicaId, pod: Pod) -> ReplicaProgress:
-        match look_at(pod, replica.role):
-            case Sight.WAITS:
+        match classify_pod(pod, replica.role):
+            case PodState.WAITS:
                 return _progress(replica, ReplicaState.PENDING, pod)
-            case Sight.RUNS:
+            case PodState.RUNS:
                 self._ledger.started[replica.role.name].add(replica.index)
                 return _progress(replica, ReplicaState.RUNNING, pod)
-            case Sight.SUCCEEDED:
+            case PodState.SUCCEEDED:
                 self._ledger.started[replica.role.name].discard(replica.index)
                 self._ledger.completed[replica.role.name].add(replica.index)
                 return _progress(replica, ReplicaState.SUCCEEDED, pod)
-            case Sight.LEAVES:
+            case PodState.LEAVES:
                 return self._leaving(replica, pod)
-            case Sight.TAKEN_AWAY:
+            case PodState.TAKEN_AWAY:
                 return self._lost(replica, ReplicaState.DISRUPTED, pod, self._failure(replica, pod))
-            case Sight.FAILED:
+            case PodState.FAILED:
                 return self._after_failure(replica, pod)
 
     def _leaving(self, replica: ReplicaId, pod: Pod) -> ReplicaProgress:
@@ -127,7 +127,7 @@ class _Accountant:
 
     def _lost(self, replica: ReplicaId, state: ReplicaState, pod: Pod | None, failure: LastFailure) -> ReplicaProgress:
         if pod is None or not self._is_written_off(pod):
-            self._losses.append(Loss(state=state, failure=failure, uid=pod.metadata.uid if pod else ""))
+            self._losses.append(LostReplica(state=state, failure=failure, uid=pod.metadata.uid if pod else ""))
         return _progress(replica, state, pod, failure)
 
     def _failed(self, replica: ReplicaId, pod: Pod | None) -> ReplicaProgress:
@@ -157,14 +157,14 @@ def _progress(replica: ReplicaId, state: ReplicaState, pod: Pod | None = None, f
     return ReplicaProgress(role=replica.role.name, index=replica.index, state=state, pod=pod, failure=failure)
 
 
-def with_latest_attempt(case: Case) -> JsonObject:
+def with_latest_attempt(case: ReconcileContext) -> JsonObject:
     """The stored status, with the latest attempt that there are pods of in its record."""
     return {**case.job.stored_status, "dlop": plain(_caught_up(case))}
 
 
-def _caught_up(case: Case) -> Record:
+def _caught_up(case: ReconcileContext) -> Record:
     """What was done in earlier attempts no longer counts. What another operator has written of the job goes into the record."""
-    ledger, stored = Ledger(case.stored.record, case.spec), case.stored
+    ledger, stored = RecordBuilder(case.stored.record, case.spec), case.stored
     if case.policy.restart_scope is RestartScope.JOB:
         ledger.attempt += max(case.missed_attempts.values())
         ledger.forget_all()
@@ -175,5 +175,5 @@ def _caught_up(case: Case) -> Record:
     return msgspec.structs.replace(
         ledger.close(living=(pod.metadata.uid for pod in case.snapshot.pods)),
         phase=stored.phase.value if stored.phase else "",
-        started_at="" if stored.started_at is None else written(stored.started_at),
+        started_at="" if stored.started_at is None else format_time(stored.started_at),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dlop.api.child_objects import Creation
+from dlop.api.child_objects import Create
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
 
@@ -18,7 +18,7 @@ class EventType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Patch:
     """An object to change, if it is still the one with this uid, so that it is made of this body."""
 
     resource: Resource
@@ -33,7 +33,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class Delete:
     """An object to delete, if it is still the one with this uid."""
 
     resource: Resource
@@ -64,13 +64,13 @@ class Plan:
     Deletions and creations do not depend on each other. What must wait for something else is left to a later pass.
     """
 
-    deletions: tuple[Deletion, ...] = ()
-    changes: tuple[Change, ...] = ()
+    deletions: tuple[Delete, ...] = ()
+    changes: tuple[Patch, ...] = ()
     """Made before anything is created: a pod may read what is changed."""
-    services: tuple[Creation, ...] = ()
+    services: tuple[Create, ...] = ()
     """Created before the pods."""
-    pods: tuple[Creation, ...] = ()
-    others: tuple[Creation, ...] = ()
+    pods: tuple[Create, ...] = ()
+    others: tuple[Create, ...] = ()
     """Whatever else the kind needs, created before services and pods."""
     status: JsonObject | None = None
     """The whole new status; None leaves it as it is."""
@@ -82,7 +82,7 @@ class Plan:
     """Once all of this is done there is nothing more to plan, until something else happens: seeing it done is no news."""
 
     @property
-    def creations(self) -> tuple[Creation, ...]:
+    def creations(self) -> tuple[Create, ...]:
         """All that is created, in the order in which it is."""
         return self.others + self.services + self.pods
 

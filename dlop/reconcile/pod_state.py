@@ -14,7 +14,7 @@ from dlop.api.constants import ATTEMPT_LABEL
 from dlop.api.record import LastFailure
 from dlop.api.spec import RoleSpec
 from dlop.kube.objects import ContainerStatus, Pod, Terminated
-from dlop.kube.timestamps import written
+from dlop.kube.timestamps import format_time
 
 _TAKEN_AWAY = frozenset(
     {"Evicted", "Preempting", "NodeShutdown", "Shutdown", "Terminated", "NodeLost", "NodeAffinity", "UnexpectedAdmissionError"}
@@ -25,7 +25,7 @@ _MOST_DIGITS = 9
 """Of an attempt: a label that somebody has written by hand must not become a number that no record can hold."""
 
 
-class Sight(Enum):
+class PodState(Enum):
     """What a look at a pod shows."""
 
     WAITS = auto()
@@ -45,16 +45,16 @@ class _End:
     at: float | None
 
 
-def look_at(pod: Pod, role: RoleSpec) -> Sight:
+def classify_pod(pod: Pod, role: RoleSpec) -> PodState:
     """What this pod shows."""
     end = _end_of(pod, role)
     if end is not None and end.succeeded and not _is_after(end.at, _told_to_leave_at(pod)):
-        return Sight.SUCCEEDED
+        return PodState.SUCCEEDED
     if pod.metadata.deletion_timestamp is not None:
-        return Sight.LEAVES
+        return PodState.LEAVES
     if end is not None:
-        return Sight.TAKEN_AWAY if _was_taken_away(pod) else Sight.FAILED
-    return Sight.RUNS if pod.status.phase == "Running" else Sight.WAITS
+        return PodState.TAKEN_AWAY if _was_taken_away(pod) else PodState.FAILED
+    return PodState.RUNS if pod.status.phase == "Running" else PodState.WAITS
 
 
 def has_begun(pod: Pod, role: RoleSpec) -> bool:
@@ -98,7 +98,7 @@ def _failure(pod: Pod, role: RoleSpec, index: int, ended: Terminated | None, *, 
         signal=_signal_of(ended),
         reason=pod.status.reason or _disruption_reason(pod) or (ended.reason if ended else ""),
         message=(pod.status.message or (ended.message if ended else "")).strip(),
-        time=written(finished_at),
+        time=format_time(finished_at),
     )
 
 

@@ -10,7 +10,7 @@ from dlop.api.record import LastFailure, Record, indexes_of, ranges_of
 from dlop.api.spec import JobSpec
 
 
-class Ledger:
+class RecordBuilder:
     """What one pass changes in a record. Only made and closed within the pass."""
 
     def __init__(self, record: Record, spec: JobSpec) -> None:

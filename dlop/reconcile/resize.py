@@ -11,20 +11,20 @@ from collections.abc import Iterator
 from dlop.api.constants import SIZE_ANNOTATION
 from dlop.api.progress import Progress, ReplicaState
 from dlop.kube.objects import Pod
-from dlop.reconcile.context import Case
+from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.pod_state import has_begun
-from dlop.reconcile.record_builder import Ledger
+from dlop.reconcile.record_builder import RecordBuilder
 
 _GOES_ON = (ReplicaState.PENDING, ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
 
 
-def former_size(case: Case, progress: Progress) -> str:
+def previous_size(case: ReconcileContext, progress: Progress) -> str:
     """What replicas that have begun were told, if that is not true any more; else empty. Those that have not are made anew anyway."""
     size = case.job.size if case.is_edited else ""
     return next((told for told in map(_told, _begun(progress)) if told not in ("", size)), "") if size else ""
 
 
-def begin_anew(ledger: Ledger) -> None:
+def restart_for_resize(ledger: RecordBuilder) -> None:
     """Give up every replica: the pods are deleted when this has been stored, and created when they are gone."""
     ledger.attempt += 1 + max(ledger.role_attempts.values(), default=0)
     ledger.role_attempts.clear()

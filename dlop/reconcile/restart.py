@@ -10,19 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dlop.api.constants import Reason
-from dlop.api.phase import Verdict
+from dlop.api.phase import JobResult
 from dlop.api.progress import Progress, ReplicaState, RoleProgress
 from dlop.api.record import LastFailure, describe_failure
 from dlop.api.spec import RestartPolicy, RestartScope, RunPolicy
 from dlop.reconcile import backoff
-from dlop.reconcile.record_builder import Ledger
+from dlop.reconcile.record_builder import RecordBuilder
 
 FIRST_RETRYABLE_EXIT_CODE = 128
 """From here on a program was ended by a signal, or says that another try is worth it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class LostReplica:
     """A replica that has to be started again, found in this pass for the first time."""
 
     state: ReplicaState
@@ -48,7 +48,7 @@ def after_failure(policy: RestartPolicy, failure: LastFailure, *, is_final: bool
     return ReplicaState.RESTARTING
 
 
-def count(losses: tuple[Loss, ...], ledger: Ledger, *, scope: RestartScope) -> None:
+def count(losses: tuple[LostReplica, ...], ledger: RecordBuilder, *, scope: RestartScope) -> None:
     """Count every loss once; where the scope is wider, once for each new attempt."""
     for loss in _counted(losses, scope):
         if loss.state is ReplicaState.DISRUPTED:
@@ -58,7 +58,7 @@ def count(losses: tuple[Loss, ...], ledger: Ledger, *, scope: RestartScope) -> N
         ledger.note(loss.failure)
 
 
-def start_again(losses: tuple[Loss, ...], ledger: Ledger, *, scope: RestartScope, now: float) -> None:
+def start_again(losses: tuple[LostReplica, ...], ledger: RecordBuilder, *, scope: RestartScope, now: float) -> None:
     """Give up what is to be started again: the pods are deleted when this has been stored, and created when they are gone."""
     if losses:
         backoff.forgive(ledger.retries, now=now)
@@ -77,7 +77,7 @@ def start_again(losses: tuple[Loss, ...], ledger: Ledger, *, scope: RestartScope
                 ledger.forget_all()
 
 
-def started_again(progress: Progress, losses: tuple[Loss, ...], *, scope: RestartScope) -> Progress:
+def started_again(progress: Progress, losses: tuple[LostReplica, ...], *, scope: RestartScope) -> Progress:
     """How far the job has come after that. Of what is started again, only the lost replicas are still told apart."""
     if scope is RestartScope.REPLICA or not losses:
         return progress
@@ -102,7 +102,7 @@ def _is_final(exit_code: int | None) -> bool:
     return exit_code is not None and exit_code < FIRST_RETRYABLE_EXIT_CODE
 
 
-def _counted(losses: tuple[Loss, ...], scope: RestartScope) -> tuple[Loss, ...]:
+def _counted(losses: tuple[LostReplica, ...], scope: RestartScope) -> tuple[LostReplica, ...]:
     """One loss for each new attempt. A disruption explains the failures around it: peers of a lost replica often fail too."""
     if scope is RestartScope.REPLICA:
         return losses
@@ -111,18 +111,18 @@ def _counted(losses: tuple[Loss, ...], scope: RestartScope) -> tuple[Loss, ...]:
     return tuple(first.values())
 
 
-def exceeded(policy: RunPolicy, ledger: Ledger) -> Verdict | None:
+def exceeded(policy: RunPolicy, ledger: RecordBuilder) -> JobResult | None:
     """The end of a job that was restarted or disrupted more often than it may be."""
     restarts = sum(ledger.restarts.values())
     if policy.backoff_limit is not None and restarts > policy.backoff_limit:
         message = f"the backoff limit of {policy.backoff_limit} is exceeded{_last(ledger)}"
-        return Verdict(succeeded=False, reason=Reason.BACKOFF_LIMIT_EXCEEDED, message=message)
+        return JobResult(succeeded=False, reason=Reason.BACKOFF_LIMIT_EXCEEDED, message=message)
     disruptions = sum(ledger.disruptions.values())
     if policy.disruption_limit is not None and disruptions > policy.disruption_limit:
         message = f"the disruption limit of {policy.disruption_limit} is exceeded{_last(ledger)}"
-        return Verdict(succeeded=False, reason=Reason.DISRUPTION_LIMIT_EXCEEDED, message=message)
+        return JobResult(succeeded=False, reason=Reason.DISRUPTION_LIMIT_EXCEEDED, message=message)
     return None
 
 
-def _last(ledger: Ledger) -> str:
+def _last(ledger: RecordBuilder) -> str:
     return f": {describe_failure(ledger.last_failure)}" if ledger.last_failure else ""

@@ -10,7 +10,7 @@ from dlop.kube.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RejectedWrite:
     """A create that the server refused in an earlier pass: a quota, a webhook, missing rights."""
 
     resource: Resource
@@ -20,7 +20,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class NameConflict:
     """An object that has a name which the job needs, and belongs to somebody else."""
 
     resource: Resource
@@ -30,7 +30,7 @@ class Foreign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover:
+class TerminatingConflict:
     """An object that has a name which the job needs, and belongs to a deleted job of the same name: it is about to go."""
 
     resource: Resource
@@ -52,11 +52,11 @@ class Snapshot:
     pods: tuple[Pod, ...] = ()
     services: tuple[Service, ...] = ()
     others: tuple[tuple[Resource, PartialObject], ...] = ()
-    foreign: tuple[Foreign, ...] = ()
-    leftovers: tuple[Leftover, ...] = ()
+    foreign: tuple[NameConflict, ...] = ()
+    leftovers: tuple[TerminatingConflict, ...] = ()
     lent: frozenset[tuple[Resource, str]] = frozenset()
     """Objects of somebody else that the job uses."""
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RejectedWrite, ...] = ()
     unreadable: tuple[Resource, ...] = ()
     """What the operator cannot read: nobody knows whether the job has such objects."""
     unserved: tuple[Resource, ...] = ()

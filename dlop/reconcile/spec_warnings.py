@@ -17,7 +17,7 @@ _MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class SpecWarning:
     """One remark on one field."""
 
     reason: str
@@ -28,7 +28,7 @@ class Remark:
         return f"{self.path}: {self.message}"
 
 
-def remarks_on(job: DLJob) -> Iterator[Remark]:
+def remarks_on(job: DLJob) -> Iterator[SpecWarning]:
     """All that there is to say about the spec of a job.
 
     Raises:
@@ -41,24 +41,24 @@ def remarks_on(job: DLJob) -> Iterator[Remark]:
         yield from _on_min_available(job)
 
 
-def _on_restart_policy(job: DLJob, role: RoleSpec) -> Iterator[Remark]:
+def _on_restart_policy(job: DLJob, role: RoleSpec) -> Iterator[SpecWarning]:
     given, made = (role.template.get("spec") or {}).get("restartPolicy"), str(job.pod_restart_policy(role, 0))
     if given and given not in (made, role.restart_policy):
         message = f"{given} has no effect: the restartPolicy of the role is what counts, by which pods get {made}"
-        yield Remark(Reason.SET_RESTART_POLICY, f"{_template(job, role.name)}.spec.restartPolicy", message)
+        yield SpecWarning(Reason.SET_RESTART_POLICY, f"{_template(job, role.name)}.spec.restartPolicy", message)
 
 
-def _on_other_schedulers(job: DLJob, gang: Gang) -> Iterator[Remark]:
+def _on_other_schedulers(job: DLJob, gang: Gang) -> Iterator[SpecWarning]:
     for role, named in other_schedulers(gang, job.spec):
         message = f"{named} stays, and {gang.scheduler} does not place these pods: leave it out if it is to"
-        yield Remark(Reason.OTHER_SCHEDULER, f"{_template(job, role)}.spec.schedulerName", message)
+        yield SpecWarning(Reason.OTHER_SCHEDULER, f"{_template(job, role)}.spec.schedulerName", message)
 
 
-def _on_min_available(job: DLJob) -> Iterator[Remark]:
+def _on_min_available(job: DLJob) -> Iterator[SpecWarning]:
     asked, pods = job.spec.run_policy.scheduling.min_available, sum(role.replicas for role in job.spec.roles)
     if asked is not None and asked > pods > 0:
         message = f"is {asked}, and the job has {pods} pods: so many can never be placed together; write at most {pods}, or leave it out"
-        yield Remark(Reason.TOO_FEW_PODS, _MIN_AVAILABLE, message)
+        yield SpecWarning(Reason.TOO_FEW_PODS, _MIN_AVAILABLE, message)
 
 
 def _template(job: DLJob, role: str) -> str:

@@ -40,14 +40,14 @@ class Write:
         return f"{self.number}. {self.request.method} {self.request.path} -> {self.status} at {self.at:g} s"
 
 
-class Trouble(Protocol):
+class Fault(Protocol):
     """What goes wrong with one write."""
 
-    def before(self, wire: Wire, request: Request) -> Response | None:
+    def before(self, wire: FaultyTransport, request: Request) -> Response | None:
         """An answer in place of the server's, which then never hears of the request."""
         ...
 
-    def after(self, wire: Wire, request: Request) -> None:
+    def after(self, wire: FaultyTransport, request: Request) -> None:
         """Called when the write is done and nobody knows it yet."""
         ...
 
@@ -59,7 +59,7 @@ class Refused:
     code: int
     retry_after_seconds: int | None = None
 
-    def before(self, wire: Wire, request: Request) -> Response | None:
+    def before(self, wire: FaultyTransport, request: Request) -> Response | None:
         """The refusal."""
         status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": self.code, "reason": _REASONS[self.code]}
         headers = {"content-type": JSON}
@@ -67,7 +67,7 @@ class Refused:
             headers["retry-after"] = str(self.retry_after_seconds)
         return Response(self.code, headers, msgspec.json.encode(status | {"message": "refused by the test"}))
 
-    def after(self, wire: Wire, request: Request) -> None:
+    def after(self, wire: FaultyTransport, request: Request) -> None:
         """Nothing is done, so nothing follows."""
 
 
@@ -75,11 +75,11 @@ class Refused:
 class AnswerLost:
     """The write happens, and the connection breaks before the answer comes."""
 
-    def before(self, wire: Wire, request: Request) -> Response | None:
+    def before(self, wire: FaultyTransport, request: Request) -> Response | None:
         """Nothing yet."""
         return None
 
-    def after(self, wire: Wire, request: Request) -> None:
+    def after(self, wire: FaultyTransport, request: Request) -> None:
         """The answer is lost."""
         raise AmbiguousWriteError(f"{request.method} {request.path}: the connection was closed")
 
@@ -88,36 +88,36 @@ class AnswerLost:
 class Crash:
     """The write happens, and the operator is dead at the same moment."""
 
-    def before(self, wire: Wire, request: Request) -> Response | None:
+    def before(self, wire: FaultyTransport, request: Request) -> Response | None:
         """Nothing yet."""
         return None
 
-    def after(self, wire: Wire, request: Request) -> None:
+    def after(self, wire: FaultyTransport, request: Request) -> None:
         """Nothing more goes through this line, in either direction."""
         wire.cut()
         raise AmbiguousWriteError(f"{request.method} {request.path}: the operator is dead")
 
 
 @dataclass(frozen=True, slots=True)
-class Meanwhile:
+class SideEffect:
     """The write goes well, and something else happens right after it."""
 
     happen: Callable[[], None]
 
-    def before(self, wire: Wire, request: Request) -> Response | None:
+    def before(self, wire: FaultyTransport, request: Request) -> Response | None:
         """Nothing yet."""
         return None
 
-    def after(self, wire: Wire, request: Request) -> None:
+    def after(self, wire: FaultyTransport, request: Request) -> None:
         """Let it happen."""
         self.happen()
 
 
-Choose = Callable[[int, Request], Trouble | None]
+Choose = Callable[[int, Request], Fault | None]
 """What goes wrong with a write, given its number; None: nothing."""
 
 
-class Wire:
+class FaultyTransport:
     """A transport around another one."""
 
     def __init__(self, transport: Transport) -> None:
@@ -127,10 +127,10 @@ class Wire:
         self._transport = transport
         self._sent = 0
         self._turns = asyncio.Lock()
-        self._troubles: dict[int, Trouble] = {}
+        self._troubles: dict[int, Fault] = {}
         self._choose: Choose = lambda _number, _request: None
 
-    def trouble_at(self, number: int, trouble: Trouble) -> None:
+    def trouble_at(self, number: int, trouble: Fault) -> None:
         """Let one write go wrong."""
         self._troubles[number] = trouble
 

@@ -32,7 +32,7 @@ from dlop.api.types import Options
 from dlop.deploy.apply import apply
 from dlop.embedded.apiserver.faults import Faults
 from dlop.embedded.apiserver.server import ApiServer
-from dlop.embedded.apiserver.store import Change
+from dlop.embedded.apiserver.store import StoreEvent
 from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.job import DLJob
@@ -41,7 +41,7 @@ from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.faulty_transport import Write
 from dlop.testing.kubelet import Kubelet
-from dlop.testing.observed_job import JobView
+from dlop.testing.observed_job import ObservedJob
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.script import Script
 from dlop.testing.virtual_time import DEFAULT_START, LoopClock
@@ -79,7 +79,7 @@ class OperatorKit:
         self._options = options
         self._stack = AsyncExitStack()
         self._changed = asyncio.Event()
-        self._jobs: dict[str, JobView] = {}
+        self._jobs: dict[str, ObservedJob] = {}
         self._tasks: set[asyncio.Task[object]] = set()
 
     async def __aenter__(self) -> Self:
@@ -156,34 +156,34 @@ class OperatorKit:
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
-    async def submit(self, manifest: JsonObject | str | Path) -> JobView:
+    async def submit(self, manifest: JsonObject | str | Path) -> ObservedJob:
         """Create a job from plain data, YAML text or a file."""
         body = _read(manifest)
         framework = self._framework_of(body)
         namespace = body["metadata"].get("namespace", "default")
         await self.client.create(framework.job_type.resource, body, namespace=namespace)
-        view = JobView(self.cluster.store, framework, namespace=namespace, name=body["metadata"]["name"])
+        view = ObservedJob(self.cluster.store, framework, namespace=namespace, name=body["metadata"]["name"])
         self._jobs[str(view)] = view
         return view
 
-    async def edit(self, job: JobView | str, patch: JsonObject) -> None:
+    async def edit(self, job: ObservedJob | str, patch: JsonObject) -> None:
         """Change a job as `kubectl patch --type=merge` does."""
         view = self.job(job)
         resource = view.framework.job_type.resource
         await self.client.patch(resource, view.name, patch, namespace=view.namespace, patch_type=PatchType.MERGE)
 
-    def job(self, job: JobView | str) -> JobView:
+    def job(self, job: ObservedJob | str) -> ObservedJob:
         """A job that was submitted, by `namespace/name`."""
-        return job if isinstance(job, JobView) else self._jobs[job]
+        return job if isinstance(job, ObservedJob) else self._jobs[job]
 
     async def until(
         self,
-        job: JobView | str,
+        job: ObservedJob | str,
         *,
         phase: str | None = None,
-        reached: Callable[[JobView], bool] = lambda _: True,
+        reached: Callable[[ObservedJob], bool] = lambda _: True,
         within_seconds: float = A_DAY,
-    ) -> JobView:
+    ) -> ObservedJob:
         """Wait until the job is in a phase, and until `reached` says so.
 
         Raises:
@@ -205,7 +205,7 @@ class OperatorKit:
             self._changed.clear()
             await self._changed.wait()
 
-    def _note_change(self, change: Change) -> None:
+    def _note_change(self, change: StoreEvent) -> None:
         self._changed.set()
 
     def _changed_by(self, task: asyncio.Task[object]) -> None:

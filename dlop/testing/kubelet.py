@@ -18,14 +18,14 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
-from dlop.kube.cache import Change, Key, key_of
+from dlop.kube.cache import CacheChange, Key, key_of
 from dlop.kube.client import Client
 from dlop.kube.errors import AlreadyExistsError
 from dlop.kube.informer import Informer
 from dlop.kube.objects import Pod
 from dlop.kube.resources import NODES, PODS
 from dlop.kube.types import JsonObject
-from dlop.testing.pod_lifecycle import PodLife, Surroundings
+from dlop.testing.pod_lifecycle import PodEnvironment, PodLife
 from dlop.testing.pod_steps import Step
 from dlop.testing.script import Script
 
@@ -48,7 +48,7 @@ class Kubelet:
     ) -> None:
         """`stop_seconds` is how long a pod takes to end when it is deleted, in scripted seconds."""
         self.script = Script() if script is None else script
-        self._surroundings = Surroundings(client, clock=clock, time_scale=time_scale, stop_seconds=stop_seconds, node=NODE_NAME)
+        self._surroundings = PodEnvironment(client, clock=clock, time_scale=time_scale, stop_seconds=stop_seconds, node=NODE_NAME)
         self._client = client
         randomness = Random(0) if rng is None else rng  # noqa: S311 - only for the pauses between attempts
         self._informer = Informer(client, PODS, Pod, rng=randomness, namespace=namespace, handlers=[self._noticed])
@@ -93,7 +93,7 @@ class Kubelet:
 
     # --- watching ----------------------------------------------------------------------------------------------------
 
-    def _noticed(self, change: Change[Pod]) -> None:
+    def _noticed(self, change: CacheChange[Pod]) -> None:
         if change.new is None:
             self._forget(change.object)
             return

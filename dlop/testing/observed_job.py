@@ -16,7 +16,7 @@ from dlop.kube.types import JsonObject
 _read_job = reader(CustomObject)
 
 
-class JobView:
+class ObservedJob:
     """A job by name. It need not exist: then it has no status and no pods."""
 
     def __init__(self, store: Store, framework: type[DLJob], *, namespace: str, name: str) -> None:

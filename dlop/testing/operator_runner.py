@@ -12,7 +12,7 @@ from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.transport import Transport
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings
-from dlop.testing.faulty_transport import Wire
+from dlop.testing.faulty_transport import FaultyTransport
 
 
 class RunningOperator:
@@ -29,7 +29,7 @@ class RunningOperator:
         identity: str = "operator",
         options: Options | None = None,
     ) -> None:
-        self.wire = Wire(transport)
+        self.wire = FaultyTransport(transport)
         self.operator = Operator(settings, frameworks, transport=self.wire, clock=clock, rng=rng, identity=identity, options=options)
         self._is_dead = False
         self._task: asyncio.Task[None] | None = None

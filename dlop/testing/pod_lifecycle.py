@@ -32,7 +32,7 @@ class Start(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PodEnvironment:
     """What all pods of a kubelet share."""
 
     client: Client
@@ -45,7 +45,7 @@ class Surroundings:
 class PodLife:
     """One pod, from its appearance to its end. It is the `Hand` of the steps."""
 
-    def __init__(self, pod: Pod, surroundings: Surroundings, told: asyncio.Semaphore, *, start: Start) -> None:
+    def __init__(self, pod: Pod, surroundings: PodEnvironment, told: asyncio.Semaphore, *, start: Start) -> None:
         self._pod = pod
         self._around = surroundings
         self._told = told

@@ -1,6 +1,6 @@
 """What can happen to a pod, step by step. Each step is one deed of a kubelet, a scheduler or a dying node.
 
-A step knows nothing of servers and clocks: it is given a `Hand` that changes one pod.
+A step knows nothing of servers and clocks: it is given a `PodControl` that changes one pod.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dlop.testing.pod_status import (
 KILLED_BY_SIGTERM = 143
 
 
-class Hand(Protocol):
+class PodControl(Protocol):
     """One pod, for a step to change."""
 
     @property
@@ -61,16 +61,16 @@ class Hand(Protocol):
 class Step(Protocol):
     """One thing that happens to a pod."""
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunFor:
     """The pod is scheduled and its containers run."""
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen."""
         await hand.bind()
         await hand.report(running_status(hand.pod, now=hand.now()))
@@ -85,7 +85,7 @@ class Exit:
     message: str = ""
     container: str = ""
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen."""
         await hand.report(self._status(hand.pod, now=hand.now()))
 
@@ -104,7 +104,7 @@ class RestartInPlace:
     times: int = 1
     exit_code: int = 1
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen, each time in a report of its own."""
         for number in range(self.times):
             if number:
@@ -119,7 +119,7 @@ class Evict:
 
     message: str = "The node was low on resource: memory."
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen."""
         now = hand.now()
         status = finished_status(hand.pod, exit_code=137, reason="Error", message="", container="", now=now)
@@ -132,7 +132,7 @@ class Evict:
 class Preempt:
     """The scheduler gives the pod's place to another pod: it is marked and deleted."""
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen."""
         message = "default-scheduler: preempting to accommodate a higher priority pod"
         await hand.report({"conditions": [condition("DisruptionTarget", now=hand.now(), reason="PreemptionByScheduler", message=message)]})
@@ -145,7 +145,7 @@ class LoseNode:
 
     after_seconds: float = 300.0
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen."""
         hand.lose_node()
         now = hand.now()
@@ -163,7 +163,7 @@ class CannotStart:
     reason: str
     message: str = ""
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen."""
         await hand.bind()
         await hand.report(waiting_status(hand.pod, reason=self.reason, message=self.message, now=hand.now()))
@@ -175,7 +175,7 @@ class Unschedulable:
 
     message: str = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen."""
         now = hand.now()
         await hand.report(
@@ -189,7 +189,7 @@ class Pause:
 
     seconds: float
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen."""
         await hand.pause(self.seconds)
 
@@ -198,6 +198,6 @@ class Pause:
 class UntilTold:
     """Nothing happens before the test says so."""
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen."""
         await hand.until_told()

@@ -14,10 +14,22 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Self
 
-from dlop.testing.pod_steps import CannotStart, Evict, Exit, LoseNode, Pause, Preempt, RestartInPlace, Run, Step, Unschedulable, UntilTold
+from dlop.testing.pod_steps import (
+    CannotStart,
+    Evict,
+    Exit,
+    LoseNode,
+    Pause,
+    Preempt,
+    RestartInPlace,
+    RunFor,
+    Step,
+    Unschedulable,
+    UntilTold,
+)
 
 
-class Course:
+class PodScript:
     """The steps of a pod's life, one second after another unless something else is said."""
 
     def __init__(self) -> None:
@@ -25,7 +37,7 @@ class Course:
 
     def run(self) -> Self:
         """It gets a node, and its containers run."""
-        return self.then(Run())
+        return self.then(RunFor())
 
     def succeed(self) -> Self:
         """Its first container ends with exit code 0."""
@@ -81,7 +93,7 @@ class Course:
 class _Rule:
     pattern: str
     times: int | None
-    course: Course = field(default_factory=Course)
+    course: PodScript = field(default_factory=PodScript)
     used: Counter[str] = field(default_factory=Counter)
 
     def fits(self, namespace: str, name: str) -> bool:
@@ -96,7 +108,7 @@ class Script:
     def __init__(self) -> None:
         self._rules: list[_Rule] = []
 
-    def when(self, pattern: str = "*", *, times: int | None = None) -> Course:
+    def when(self, pattern: str = "*", *, times: int | None = None) -> PodScript:
         """What happens to pods of such a name (`*-worker-*`, `default/ring-*`).
 
         With `times` the rule is for the first so many pods of each name: the next one of that name is a replacement.
@@ -111,4 +123,4 @@ class Script:
             if rule.fits(namespace, name):
                 rule.used[f"{namespace}/{name}"] += 1
                 return tuple(rule.course.steps)
-        return (Run(),)
+        return (RunFor(),)

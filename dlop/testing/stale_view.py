@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
 from dlop.embedded.apiserver.server import ApiServer
-from dlop.embedded.apiserver.store import Change, Cursor, Key, Store, Stored
+from dlop.embedded.apiserver.store import Key, Store, StoreCursor, StoredObject, StoreEvent
 from dlop.embedded.cluster import EmbeddedCluster
 
 
@@ -48,7 +48,7 @@ class StaleView:
         for cursor in self._cursors:
             cursor.wake()
 
-    def get(self, key: Key) -> Stored | None:
+    def get(self, key: Key) -> StoredObject | None:
         """The object as it is seen."""
         for found, stored in self.list(key.storage, namespace=key.namespace):
             if found == key:
@@ -57,7 +57,7 @@ class StaleView:
 
     def list(
         self, storage: str, *, namespace: str = "", version: int | None = None, after: tuple[str, str] | None = None
-    ) -> Iterator[tuple[Key, Stored]]:
+    ) -> Iterator[tuple[Key, StoredObject]]:
         """The objects in key order as they are seen, or at an even older version."""
         seen = self._version if version is None else min(version, self._version)
         return self._store.list(storage, namespace=namespace, version=seen, after=after)
@@ -72,14 +72,14 @@ class StaleView:
 class StaleCursor:
     """A reader's place that waits at the end of what the view sees."""
 
-    def __init__(self, view: StaleView, cursor: Cursor) -> None:
+    def __init__(self, view: StaleView, cursor: StoreCursor) -> None:
         self._view = view
         self._cursor = cursor
-        self._ahead: list[Change] = []  # taken from the store, not seen yet
+        self._ahead: list[StoreEvent] = []  # taken from the store, not seen yet
         self._waiter: asyncio.Future[None] | None = None
         self.version = cursor.version
 
-    def take(self, at_most: int = 1000) -> list[Change]:
+    def take(self, at_most: int = 1000) -> list[StoreEvent]:
         """The next changes that are seen, oldest first."""
         self._ahead += self._cursor.take(at_most)
         seen = [change for change in self._ahead if change.version <= self._view.version]

@@ -18,7 +18,7 @@ from random import Random
 import structlog
 import uvloop
 
-from dlop.kube.cache import Change
+from dlop.kube.cache import CacheChange
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
 from dlop.kube.informer import Informer
@@ -36,7 +36,7 @@ class _Counter:
         self.left = wanted
         self.done = asyncio.Event()
 
-    def __call__(self, change: Change[Pod]) -> None:
+    def __call__(self, change: CacheChange[Pod]) -> None:
         self.left -= 1
         if self.left == 0:
             self.done.set()

@@ -26,8 +26,8 @@ from bench_rows import MeasureError, Row, parser, say, tell
 
 from dlop.frameworks.mpba.mxjob import MXJob
 from dlop.jobs.errors import JobsError
-from dlop.jobs.list_watch import Scope, follow
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.list_watch import WatchScope, follow
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.client import Client
 from dlop.kube.errors import KubeError
@@ -161,7 +161,7 @@ async def _pod_start(place: Local, name: str) -> float:
 
 
 async def _last_words(client: Client, name: str) -> str:
-    scope = Scope(resource=PODS, namespace=_NAMESPACE, field_selector=f"metadata.name={name}")
+    scope = WatchScope(resource=PODS, namespace=_NAMESPACE, field_selector=f"metadata.name={name}")
     async with asyncio.timeout(_WITHIN_SECONDS), aclosing(follow(client, scope, CustomObject)) as all_news:
         async for news in all_news:
             for pod in news.there:
@@ -203,7 +203,7 @@ async def _job(client: Client, name: str, program: Sequence[str], pods: int) -> 
     body = {"apiVersion": MXJob.job_type.resource.api_version, "kind": "MXJob", "metadata": {"name": name}, "spec": spec}
     began = time.monotonic()
     created = await client.create(MXJob.job_type.resource, body, namespace=_NAMESPACE)
-    job = FoundJob.read(MXJob, msgspec.json.encode(created))
+    job = JobHandle.read(MXJob, msgspec.json.encode(created))
     await wait_for(client, job, Goal.SUCCEEDED, timeout_seconds=_WITHIN_SECONDS)
     seconds = time.monotonic() - began
     await client.delete(MXJob.job_type.resource, name, namespace=_NAMESPACE)

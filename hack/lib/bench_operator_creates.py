@@ -21,7 +21,7 @@ from bench_operator_process import Operator
 from bench_rows import MeasureError, Row, say
 
 from dlop.kube.resources import PODS, SERVICES
-from dlop.kube.watch import EventType, WatchEvent
+from dlop.kube.watch import WatchEvent, WatchEventType
 
 _WARM_UP_JOBS = 30
 # For both alike: the server comes to an end with what it was asked before, of which collecting garbage is a part.
@@ -48,8 +48,8 @@ class Counts:
     """Counts objects as watches show them, without looking into them."""
 
     def __init__(self) -> None:
-        self._objects: Counter[EventType] = Counter()
-        self._jobs: Counter[EventType] = Counter()
+        self._objects: Counter[WatchEventType] = Counter()
+        self._jobs: Counter[WatchEventType] = Counter()
 
     def clear(self) -> None:
         """Begin again."""
@@ -67,12 +67,12 @@ class Counts:
     @property
     def added(self) -> int:
         """How many objects have come."""
-        return self._objects[EventType.ADDED]
+        return self._objects[WatchEventType.ADDED]
 
     @property
     def statuses(self) -> int:
         """How often the status of a job has changed: nothing else changes here of jobs."""
-        return self._jobs[EventType.MODIFIED]
+        return self._jobs[WatchEventType.MODIFIED]
 
     def follower(self, places: Sequence[Place], namespace: str) -> Follower:
         """Watches of all that is counted, in one namespace."""

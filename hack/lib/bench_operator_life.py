@@ -18,7 +18,7 @@ from dlop.api.record import Record
 from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject, PartialObject, Pod, reader
 from dlop.kube.resources import EVENTS, PODS, SERVICES
-from dlop.kube.watch import EventType, WatchEvent
+from dlop.kube.watch import WatchEvent, WatchEventType
 
 _PODS = 3
 _LONE_JOBS = 5
@@ -84,14 +84,14 @@ class Lives:
             self.running_pods += 1
 
     def _told_of_pod(self, event: WatchEvent) -> None:
-        if event.type is EventType.ADDED:
+        if event.type is WatchEventType.ADDED:
             pod = _read_pod(event.object)
             self._pods.setdefault(_owner(pod), []).append(pod)
             self._new_pods.put_nowait(pod)
 
     def _told_of_job(self, event: WatchEvent) -> None:
         job = _read_job(event.object)
-        self.writes[job.metadata.name] += event.type is EventType.MODIFIED
+        self.writes[job.metadata.name] += event.type is WatchEventType.MODIFIED
         self._phases[job.metadata.name] = _phase(bytes(job.status))
 
 

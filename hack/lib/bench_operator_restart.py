@@ -11,7 +11,7 @@ from bench_rows import MeasureError, Row, say
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.kube.objects import Pod, reader
 from dlop.kube.resources import PODS
-from dlop.kube.watch import EventType, WatchEvent
+from dlop.kube.watch import WatchEvent, WatchEventType
 
 _KILLED = 137
 _read_pod = reader(Pod)
@@ -26,10 +26,10 @@ class Attempts:
 
     def told(self, event: WatchEvent) -> None:
         """A pod has come, changed or gone."""
-        if event.type is EventType.ADDED:
+        if event.type is WatchEventType.ADDED:
             pod = _read_pod(event.object)
             self.pods.setdefault(pod.metadata.labels[ATTEMPT_LABEL], []).append(pod)
-        elif event.type is EventType.DELETED:
+        elif event.type is WatchEventType.DELETED:
             self.gone += 1
 
     def of(self, attempt: int) -> list[Pod]:

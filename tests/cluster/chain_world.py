@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from dlop.api.crd import definitions
 from dlop.deploy.apply import apply
-from dlop.kube.cache import Change
+from dlop.kube.cache import CacheChange
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import InvalidError
 from dlop.kube.informer import Informer
@@ -76,7 +76,7 @@ class World:
     def _informer(self, resource: Resource, namespace: str) -> Informer[CustomObject]:
         return Informer(self.client, resource, CustomObject, rng=random.Random(0), namespace=namespace, handlers=[self._told])
 
-    def _told(self, change: Change[CustomObject]) -> None:
+    def _told(self, change: CacheChange[CustomObject]) -> None:
         """The jobs of a pair have one name, so news of either wakes whoever waits for the pair."""
         metadata = change.object.metadata
         self._changes[metadata.controller.name if metadata.controller else metadata.name].set()

@@ -17,7 +17,7 @@ from real_cluster import RealCluster
 
 from dlop.api.crd import definitions
 from dlop.deploy.apply import apply
-from dlop.kube.cache import Change, version_number
+from dlop.kube.cache import CacheChange, version_number
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
 from dlop.kube.informer import Informer
@@ -51,7 +51,7 @@ class Watched:
         self.services = self._informer(client, SERVICES, Service, namespace)
 
     def _informer(self, client: Client, resource: Resource, kind: type[T], namespace: str) -> Informer[T]:
-        def told(change: Change[T]) -> None:
+        def told(change: CacheChange[T]) -> None:
             metadata = change.object.metadata
             seen = self.uids[resource.plural][metadata.name]
             if resource != RINGS and metadata.uid not in seen:

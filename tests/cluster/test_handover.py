@@ -16,7 +16,7 @@ import pytest
 import structlog
 from real_cluster import RealCluster
 
-from dlop.kube.cache import Change, version_number
+from dlop.kube.cache import CacheChange, version_number
 from dlop.kube.client import Client
 from dlop.kube.informer import Informer
 from dlop.kube.objects import CustomObject
@@ -52,7 +52,7 @@ class Leaders:
         self._changed = asyncio.Event()
         self.informer = Informer(client, LEASES, CustomObject, rng=random.Random(0), namespace=namespace, handlers=[self._told])
 
-    def _told(self, change: Change[CustomObject]) -> None:
+    def _told(self, change: CacheChange[CustomObject]) -> None:
         holder = change.object.body()["spec"].get("holderIdentity", "")
         if holder:
             self.found.setdefault(holder, version_number(change.object.metadata.resource_version))

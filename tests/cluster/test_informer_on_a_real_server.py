@@ -13,7 +13,7 @@ from typing import Any
 
 from real_cluster import RealCluster
 
-from dlop.kube.cache import Change
+from dlop.kube.cache import CacheChange
 from dlop.kube.client import Client
 from dlop.kube.config import load
 from dlop.kube.errors import TooManyRequestsError
@@ -56,7 +56,7 @@ async def client_of(
 
 
 @asynccontextmanager
-async def following(client: Client, changes: list[Change[Pod]] | None = None) -> AsyncIterator[Informer[Pod]]:
+async def following(client: Client, changes: list[CacheChange[Pod]] | None = None) -> AsyncIterator[Informer[Pod]]:
     handlers = [] if changes is None else [changes.append]
     informer: Informer[Pod] = Informer(client, PODS, Pod, rng=Random(1), namespace=NAMESPACE, labels=["app"], handlers=handlers)
     running = asyncio.create_task(informer.run())
@@ -124,7 +124,7 @@ async def test_an_informer_moves_to_the_other_server_when_its_own_is_killed(tmp_
 async def test_an_informer_lists_anew_when_its_version_was_compacted_away(tmp_path: Path) -> None:
     # Without the watch cache, a watch reads etcd's history itself and fails when that is gone.
     with RealCluster.started(extra_flags=["--watch-cache=false"]) as cluster:
-        changes: list[Change[Pod]] = []
+        changes: list[CacheChange[Pod]] = []
         async with (
             balancing([cluster.programs["kube-apiserver-0"].port]) as balancer,
             client_of(cluster, tmp_path, through=balancer) as client,

@@ -20,7 +20,7 @@ from dlop.kube.client import Client
 from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import EVENTS, LEASES, SERVICES
 from dlop.kube.types import JsonObject
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 from dlop.testing.kubelet import Kubelet
 from dlop.testing.script import Script
 from tests.cluster.test_rights import Place, deployed
@@ -93,7 +93,7 @@ async def until(client: Client, name: str, namespace: str, reached: Callable[[Js
                 JOBS, namespace=namespace, resource_version=version, field_selector=f"metadata.name={name}", bookmarks=False
             ) as events:
                 async for event in events:
-                    if reached(None if event.type is EventType.DELETED else event.decode()):
+                    if reached(None if event.type is WatchEventType.DELETED else event.decode()):
                         return event.decode()
 
 

@@ -19,7 +19,7 @@ from dlop import DLJob
 from dlop.api.crd import definitions
 from dlop.deploy import deployment
 from dlop.deploy.apply import DEPLOYMENTS, apply, ensure_namespace, remove
-from dlop.deploy.deployment import Deployed
+from dlop.deploy.deployment import DeployOptions
 from dlop.deploy.installation import operator
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client, PatchType
@@ -79,7 +79,7 @@ class Place:
 
     admin: Client
     operator: Client
-    chosen: Deployed
+    chosen: DeployOptions
 
     async def allows(self, group: str, resource: str, verb: str, *, namespace: str, name: str = "") -> bool:
         resource, _, subresource = resource.partition("/")
@@ -98,7 +98,7 @@ async def deployed(
     cluster: RealCluster, folder: Path, *, one_namespace: bool, kinds: tuple[type[DLJob], ...] = KINDS, rights: tuple[str, ...] = ()
 ) -> AsyncIterator[Place]:
     name = f"rights-{uuid.uuid4().hex[:8]}"
-    chosen = Deployed(namespace=name, watched_namespaces=(name,) if one_namespace else (), rights=rights)
+    chosen = DeployOptions(namespace=name, watched_namespaces=(name,) if one_namespace else (), rights=rights)
     admin = Client(await connect(cluster.kubeconfig_path))
     try:
         await ensure_namespace(admin, deployment.namespace(name), say=_silently)
@@ -113,7 +113,7 @@ async def deployed(
         await admin.close()
 
 
-async def service_account_kubeconfig(cluster: RealCluster, admin: Client, chosen: Deployed, folder: Path) -> Path:
+async def service_account_kubeconfig(cluster: RealCluster, admin: Client, chosen: DeployOptions, folder: Path) -> Path:
     account = chosen.account
     body: JsonObject = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = await admin.create(SERVICE_ACCOUNTS, body, namespace=account.namespace, name=account.name, subresource="token")

@@ -18,7 +18,7 @@ from dlop.kube.errors import NotFoundError, StatusError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from dlop.kube.transport import Request, Response
 from dlop.kube.types import JsonObject
-from dlop.kube.watch import EventType, WatchEvent, read_events
+from dlop.kube.watch import WatchEvent, WatchEventType, read_events
 
 SERVERS = ("in-process", "embedded", "real")
 PATIENCE_SECONDS = 30.0
@@ -193,7 +193,7 @@ class Watching:
     def __init__(self, events: AsyncIterator[WatchEvent]) -> None:
         self._events = events
 
-    async def next(self) -> tuple[EventType, JsonObject]:
+    async def next(self) -> tuple[WatchEventType, JsonObject]:
         """The next event."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             event = await anext(self._events)
@@ -204,7 +204,7 @@ class Watching:
         events = [await self.next() for _ in range(count)]
         return [(str(kind), found["metadata"]["name"]) for kind, found in events]
 
-    async def rest(self) -> list[tuple[EventType, JsonObject]]:
+    async def rest(self) -> list[tuple[WatchEventType, JsonObject]]:
         """All events until the server ends the watch."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             return [(event.type, event.decode()) async for event in self._events]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlop.kube.errors import BadRequestError, NotFoundError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 from tests.conformance.bodies import custom
 from tests.conformance.definitions import GONE_BOXES, NEW_BOXES, OLD_BOXES
 from tests.conformance.support import Api, refused, version_of
@@ -31,7 +31,7 @@ async def test_a_watch_is_in_the_asked_for_version(api: Api) -> None:
     async with api.watching(OLD_BOXES) as watch:
         await api.create(NEW_BOXES, custom(NEW_BOXES, "a", spec={"size": 1}))
         kind, found = await watch.next()
-    assert (kind, found["apiVersion"], found["spec"]["size"]) == (EventType.ADDED, "versions.dlop.dev/v1beta1", 1)
+    assert (kind, found["apiVersion"], found["spec"]["size"]) == (WatchEventType.ADDED, "versions.dlop.dev/v1beta1", 1)
 
 
 async def test_an_object_can_be_changed_and_deleted_in_either_version(api: Api) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlop.kube.client import Propagation
 from dlop.kube.errors import BadRequestError, InvalidError, NotFoundError
 from dlop.kube.resources import CONFIG_MAPS, LEASES, SECRETS, SERVICES
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 from tests.conformance.bodies import config_map, lease, service
 from tests.conformance.definitions import WIDGETS, widget
 from tests.conformance.support import Api, decoded, failure, refused
@@ -61,7 +61,7 @@ async def test_deleting_a_collection_tells_each_deletion_to_watchers(api: Api) -
     async with api.watching(LEASES) as watch:
         await api.client.delete_collection(LEASES, namespace=api.namespace)
         found = [await watch.next() for _ in range(2)]
-    assert {(kind, last["metadata"]["name"]) for kind, last in found} == {(EventType.DELETED, "a"), (EventType.DELETED, "b")}
+    assert {(kind, last["metadata"]["name"]) for kind, last in found} == {(WatchEventType.DELETED, "a"), (WatchEventType.DELETED, "b")}
 
 
 async def test_deleting_an_empty_collection_is_no_error(api: Api) -> None:

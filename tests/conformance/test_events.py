@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlop.kube.errors import InvalidError
 from dlop.kube.resources import CORE_EVENTS, EVENTS
 from dlop.kube.types import JsonObject
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 from tests.conformance.support import Api, refused, version_of
 
 
@@ -56,7 +56,7 @@ async def test_a_watch_of_one_api_sees_events_of_the_other(api: Api) -> None:
     async with api.watching(EVENTS) as watch:
         await api.create(CORE_EVENTS, core_event(api, "a"))
         kind, found = await watch.next()
-    assert (kind, found["apiVersion"], found["note"]) == (EventType.ADDED, "events.k8s.io/v1", "it runs")
+    assert (kind, found["apiVersion"], found["note"]) == (WatchEventType.ADDED, "events.k8s.io/v1", "it runs")
 
 
 async def test_events_are_found_by_what_they_are_about(api: Api) -> None:

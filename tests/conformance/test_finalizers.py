@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlop.kube.errors import AlreadyExistsError, InvalidError, NotFoundError
 from dlop.kube.resources import CONFIG_MAPS, LEASES
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 from tests.conformance.bodies import config_map, lease
 from tests.conformance.definitions import WIDGETS, widget
 from tests.conformance.support import Api, refused, version_of
@@ -91,7 +91,7 @@ async def test_a_watch_sees_the_mark_as_a_change_and_the_end_as_the_deletion(api
         await api.delete(LEASES, "a")
         await api.patch(LEASES, "a", {"metadata": {"finalizers": []}})
         marked, ended = await watch.next(), await watch.next()
-    assert (marked[0], ended[0]) == (EventType.MODIFIED, EventType.DELETED)
+    assert (marked[0], ended[0]) == (WatchEventType.MODIFIED, WatchEventType.DELETED)
     assert "deletionTimestamp" in marked[1]["metadata"]
     assert version_of(ended[1]) > version_of(marked[1])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlop.kube.resources import CONFIG_MAPS, LEASES
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 from tests.conformance.bodies import config_map, lease
 from tests.conformance.definitions import WIDGETS, widget
 from tests.conformance.support import Api, decoded
@@ -31,7 +31,7 @@ async def test_a_watch_is_only_its_metadata(api: Api) -> None:
     created = await api.create(LEASES, lease("a"))
     async with api.streamed(LEASES, accept=ONE) as watch:
         kind, found = await watch.next()
-    assert kind is EventType.ADDED
+    assert kind is WatchEventType.ADDED
     assert found == {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": created["metadata"]}
 
 

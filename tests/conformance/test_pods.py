@@ -10,7 +10,7 @@ from dlop.kube.client import PatchType
 from dlop.kube.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 from tests.conformance.bodies import pod
 from tests.conformance.support import Api, failure, refused, version_of
 
@@ -116,7 +116,7 @@ async def test_a_watch_sees_a_graceful_end_step_by_step(api: Api) -> None:
         await api.delete(PODS, "a", grace_seconds=0)
         events = [await watch.next() for _ in range(3)]
     steps = [(kind, found["metadata"]["deletionGracePeriodSeconds"]) for kind, found in events]
-    assert steps == [(EventType.MODIFIED, 30), (EventType.MODIFIED, 0), (EventType.DELETED, 0)]
+    assert steps == [(WatchEventType.MODIFIED, 30), (WatchEventType.MODIFIED, 0), (WatchEventType.DELETED, 0)]
 
 
 async def test_a_watch_sees_even_a_pod_without_a_node_marked_before_it_goes(api: Api) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from dlop.kube.errors import BadRequestError, NotFoundError
 from dlop.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, Resource
 from dlop.kube.types import JsonObject
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 from tests.conformance.bodies import config_map, custom, pod, service
 from tests.conformance.definitions import PLAIN, SHOWN
 from tests.conformance.support import Api, decoded, refused
@@ -162,4 +162,4 @@ async def test_a_watch_can_be_a_stream_of_tables(api: Api) -> None:
     await shown(api)
     async with api.streamed(SHOWN, accept=TABLE) as watch:
         kind, found = await watch.next()
-    assert (kind, found["kind"], cells(found)[0]["Phase"]) == (EventType.ADDED, "Table", "Fine")
+    assert (kind, found["kind"], cells(found)[0]["Phase"]) == (WatchEventType.ADDED, "Table", "Fine")

@@ -6,7 +6,7 @@ import asyncio
 
 from dlop.kube.errors import GoneError, ServerError
 from dlop.kube.resources import LEASES, PODS
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 from tests.conformance.bodies import lease, pod
 from tests.conformance.definitions import WIDGETS, widget
 from tests.conformance.support import Api, refused, version_of
@@ -24,9 +24,9 @@ async def test_a_watch_tells_creates_changes_and_deletes_in_order(api: Api) -> N
 async def test_a_watch_event_carries_the_object_as_the_write_answered_it(api: Api) -> None:
     async with api.watching(LEASES) as watch:
         created = await api.create(LEASES, lease("a"))
-        assert await watch.next() == (EventType.ADDED, created)
+        assert await watch.next() == (WatchEventType.ADDED, created)
         changed = await api.patch(LEASES, "a", {"spec": {"holderIdentity": "you"}})
-        assert await watch.next() == (EventType.MODIFIED, changed)
+        assert await watch.next() == (WatchEventType.MODIFIED, changed)
 
 
 async def test_a_deletion_is_told_with_the_last_state_under_a_newer_version(api: Api) -> None:
@@ -34,7 +34,7 @@ async def test_a_deletion_is_told_with_the_last_state_under_a_newer_version(api:
     async with api.watching(LEASES) as watch:
         await api.delete(LEASES, "a")
         kind, last = await watch.next()
-    assert kind is EventType.DELETED
+    assert kind is WatchEventType.DELETED
     assert last["spec"] == created["spec"]
     assert version_of(last) > version_of(created)
 
@@ -69,7 +69,7 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(api: Api) -> 
     for version in (None, "0"):
         async with api.watching(LEASES, resource_version=version) as watch:
             kind, found = await watch.next()
-            assert (kind, found["spec"]["holderIdentity"]) == (EventType.ADDED, "you")
+            assert (kind, found["spec"]["holderIdentity"]) == (WatchEventType.ADDED, "you")
 
 
 async def test_a_watch_sees_its_own_namespace_only(api: Api) -> None:
@@ -105,7 +105,7 @@ async def test_an_object_that_ceases_to_match_is_told_with_its_last_matching_sta
     async with api.watching(LEASES, label_selector="watched=yes") as watch:
         changed = await api.patch(LEASES, "a", {"metadata": {"labels": {"watched": "no"}}})
         kind, last = await watch.next()
-    assert (kind, last["metadata"]["labels"]) == (EventType.DELETED, {"watched": "yes"})
+    assert (kind, last["metadata"]["labels"]) == (WatchEventType.DELETED, {"watched": "yes"})
     assert version_of(last) == version_of(changed)
 
 
@@ -115,7 +115,7 @@ async def test_a_watch_by_field_follows_a_pod_to_its_node(api: Api) -> None:
     async with api.watching(PODS, field_selector="spec.nodeName=one") as watch:
         await api.create(PODS, binding, name="a", subresource="binding")
         kind, found = await watch.next()
-    assert (kind, found["spec"]["nodeName"]) == (EventType.ADDED, "one")
+    assert (kind, found["spec"]["nodeName"]) == (WatchEventType.ADDED, "one")
 
 
 async def test_a_write_that_changes_nothing_is_not_told(api: Api) -> None:
@@ -129,7 +129,7 @@ async def test_a_write_that_changes_nothing_is_not_told(api: Api) -> None:
 async def test_a_watch_ends_by_itself_after_its_time(api: Api) -> None:
     await api.create(LEASES, lease("a"))
     async with api.watching(LEASES, resource_version="0", timeout_seconds=1) as watch:
-        assert [kind for kind, _ in await watch.rest()] == [EventType.ADDED]
+        assert [kind for kind, _ in await watch.rest()] == [WatchEventType.ADDED]
 
 
 async def test_a_watch_from_before_the_history_is_gone(api: Api) -> None:

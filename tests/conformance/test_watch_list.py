@@ -6,7 +6,7 @@ import asyncio
 
 from dlop.kube.errors import InvalidError
 from dlop.kube.resources import LEASES
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 from tests.conformance.bodies import lease
 from tests.conformance.definitions import WIDGETS, widget
 from tests.conformance.support import Api, refused, version_of
@@ -21,7 +21,7 @@ async def test_a_streamed_list_gives_what_is_there_and_then_says_that_it_is_thro
     async with api.watching(LEASES, send_initial_events=True, bookmarks=True) as watch:
         assert sorted(await watch.story(3)) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
         kind, mark = await watch.next()
-    assert kind is EventType.BOOKMARK
+    assert kind is WatchEventType.BOOKMARK
     assert mark["metadata"]["annotations"] == {END: "true"}
     assert version_of(mark) >= version_of(newest)
 
@@ -29,7 +29,7 @@ async def test_a_streamed_list_gives_what_is_there_and_then_says_that_it_is_thro
 async def test_a_streamed_list_of_nothing_says_so_at_once(api: Api) -> None:
     async with api.watching(LEASES, send_initial_events=True, bookmarks=True) as watch:
         kind, mark = await watch.next()
-    assert (kind, mark["metadata"]["annotations"]) == (EventType.BOOKMARK, {END: "true"})
+    assert (kind, mark["metadata"]["annotations"]) == (WatchEventType.BOOKMARK, {END: "true"})
 
 
 async def test_a_bookmark_has_the_kind_of_the_watched_objects_and_a_version_alone(api: Api) -> None:
@@ -44,7 +44,7 @@ async def test_a_streamed_list_goes_on_as_a_watch(api: Api) -> None:
     async with api.watching(WIDGETS, send_initial_events=True, bookmarks=True) as watch:
         assert await watch.story(1) == [("ADDED", "a")]
         kind, _ = await watch.next()
-        assert kind is EventType.BOOKMARK
+        assert kind is WatchEventType.BOOKMARK
         await api.patch(WIDGETS, "a", {"spec": {"replicas": 2}})
         await api.delete(WIDGETS, "a")
         assert await watch.story(2) == [("MODIFIED", "a"), ("DELETED", "a")]
@@ -55,14 +55,14 @@ async def test_a_streamed_list_keeps_to_its_selector(api: Api) -> None:
     await api.create(LEASES, lease("b"))
     async with api.watching(LEASES, send_initial_events=True, bookmarks=True, label_selector="x=y") as watch:
         assert await watch.story(1) == [("ADDED", "a")]
-        assert (await watch.next())[0] is EventType.BOOKMARK
+        assert (await watch.next())[0] is WatchEventType.BOOKMARK
 
 
 async def test_a_streamed_list_is_at_least_as_new_as_the_named_version(api: Api) -> None:
     created = await api.create(LEASES, lease("a"))
     version = created["metadata"]["resourceVersion"]
     async with api.watching(LEASES, send_initial_events=True, bookmarks=True, resource_version=version) as watch:
-        assert await watch.next() == (EventType.ADDED, created)
+        assert await watch.next() == (WatchEventType.ADDED, created)
         assert version_of((await watch.next())[1]) >= int(version)
 
 
@@ -81,7 +81,7 @@ async def test_a_watch_that_is_about_to_end_says_how_far_it_came_if_it_was_asked
         elsewhere = await api.client.create(LEASES, lease(api.namespace), namespace="default")
         marks, silence = await asyncio.gather(told.rest(), untold.rest())
     assert silence == []
-    assert {kind for kind, _ in marks} == {EventType.BOOKMARK}
+    assert {kind for kind, _ in marks} == {WatchEventType.BOOKMARK}
     assert version_of(marks[-1][1]) >= version_of(elsewhere)
 
 

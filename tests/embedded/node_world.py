@@ -19,7 +19,7 @@ from dlop.embedded.cluster import EmbeddedCluster
 from dlop.embedded.kubelet.image_map import ImageMap
 from dlop.embedded.kubelet.kubelet import Node
 from dlop.embedded.kubelet.logs import ContainerLog, LogQuery
-from dlop.embedded.kubelet.node_context import Pace
+from dlop.embedded.kubelet.node_context import Timings
 from dlop.embedded.kubelet.restart_backoff import RestartPace
 from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.kube.client import Client
@@ -30,7 +30,7 @@ from dlop.kube.types import JsonObject
 
 PATIENCE_SECONDS = 30.0
 
-HURRIED = Pace(
+HURRIED = Timings(
     restarts=RestartPace(0.2, 0.8),
     images=RestartPace(0.2, 0.8),
     volumes=RestartPace(0.1, 0.4),
@@ -213,7 +213,7 @@ class NodeWorld:
 
 @asynccontextmanager
 async def embedded_world(
-    runtime: Runtime, folder: Path, *, pace: Pace = HURRIED, images: ImageMap | None = None, **size: Any
+    runtime: Runtime, folder: Path, *, pace: Timings = HURRIED, images: ImageMap | None = None, **size: Any
 ) -> AsyncIterator[NodeWorld]:
     """The embedded cluster, with a node."""
     async with EmbeddedCluster() as cluster:

@@ -21,7 +21,7 @@ from dlop.jobs.errors import JobsError
 from dlop.jobs.log_lines import LogLine
 from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice, read_logs
-from dlop.jobs.lookup import FoundJob, find_job, read_job_reference
+from dlop.jobs.lookup import JobHandle, find_job, read_job_reference
 from dlop.kube.client import Client
 from dlop.kube.errors import TransportError
 from dlop.kube.resources import PODS
@@ -38,7 +38,7 @@ class Crew:
     """A job with a chief and two workers, whose pods and status are written here, as an operator and a kubelet do."""
 
     world: World
-    found: FoundJob
+    found: JobHandle
     restarts: dict[str, int] = field(default_factory=dict)
 
     async def pod(self, name: str) -> None:

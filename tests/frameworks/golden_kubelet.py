@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlop.testing.pod_status import finished_status, running_status
-from dlop.testing.pod_steps import Hand
+from dlop.testing.pod_steps import PodControl
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Started:
     exit_code: int = 0
     restarts: int = 0
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen."""
         await hand.bind()
         status = running_status(hand.pod, now=hand.now())
@@ -32,7 +32,7 @@ class Ended:
 
     exit_code: int
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         """Let it happen."""
         await hand.bind()
         reason = "Error" if self.exit_code else "Completed"

@@ -21,7 +21,7 @@ from dlop.kube.client import PatchType
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
-from dlop.testing.observed_job import JobView
+from dlop.testing.observed_job import ObservedJob
 from tests.frameworks.kubeflow_manifests import ALL_KINDS, KINDS, manifest, role
 
 SMALL: dict[type[DLJob], dict[str, int]] = {
@@ -64,12 +64,12 @@ def created(kit: OperatorKit, plural: str) -> list[str]:
     return [msgspec.json.decode(request.body or b"")["metadata"]["name"] for request in found if request.path.endswith(f"/{plural}")]
 
 
-def made_again(kit: OperatorKit, times: dict[str, int]) -> Callable[[JobView], bool]:
+def made_again(kit: OperatorKit, times: dict[str, int]) -> Callable[[ObservedJob], bool]:
     """Whether these pods were created so many times, and all pods run."""
     return lambda view: times.items() <= Counter(created(kit, "pods")).items() and all_run(view)
 
 
-def all_run(view: JobView) -> bool:
+def all_run(view: ObservedJob) -> bool:
     """Whether there are pods, and all of them run."""
     return set(view.pod_phases.values()) == {"Running"}
 
@@ -81,7 +81,7 @@ def counted(kit: OperatorKit, what: str, kind: type[DLJob]) -> float:
     return sum(registry.get_sample_value(f"training_operator_jobs_{what}_total", labels) or 0.0 for registry in registries)
 
 
-def message_of(view: JobView, condition: str) -> str:
+def message_of(view: ObservedJob, condition: str) -> str:
     """What a condition of a job says; empty when there is none."""
     return str((view.condition(condition) or {}).get("message", ""))
 

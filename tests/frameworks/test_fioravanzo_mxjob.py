@@ -12,7 +12,7 @@ from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.registry import Registry
 from dlop.jobs.render import NO_UID, render
 from dlop.testing.kit import OperatorKit
-from dlop.testing.pod_steps import Hand
+from dlop.testing.pod_steps import PodControl
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.manifests import by_name, example, variables
 from tests.unit.job.jobs import make
@@ -254,7 +254,7 @@ async def test_a_retryable_error_of_the_scheduler_is_tried_again() -> None:
 class FailingInitContainer:
     """The pod fails before its program has begun."""
 
-    async def perform(self, hand: Hand) -> None:
+    async def perform(self, hand: PodControl) -> None:
         fetch = {"name": "fetch", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
         await hand.bind()
         await hand.report({"phase": "Failed", "initContainerStatuses": [{**fetch, "state": {"terminated": {"exitCode": 1}}}]})

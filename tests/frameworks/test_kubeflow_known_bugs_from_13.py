@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from dlop.deploy.rbac import Account, cluster_wide
+from dlop.deploy.rbac import ServiceAccountRef, cluster_wide
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.mxjob import MXJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
@@ -19,7 +19,7 @@ from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
 from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.kit import OUTSIDE, OperatorKit
-from dlop.testing.observed_job import JobView
+from dlop.testing.observed_job import ObservedJob
 from dlop.testing.pod_steps import Exit
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.kubeflow_jobs import (
@@ -164,7 +164,7 @@ async def test_bug_17_of_several_operators_one_works_and_when_it_dies_the_next_o
 
 
 def test_bug_17_the_operator_has_the_rights_to_its_lease() -> None:
-    roles = [found for found in cluster_wide(KINDS, Account("dlop-system")) if "leader-election" in found["metadata"]["name"]]
+    roles = [found for found in cluster_wide(KINDS, ServiceAccountRef("dlop-system")) if "leader-election" in found["metadata"]["name"]]
     verbs = {verb for role in roles for rule in role.get("rules", ()) if rule["resources"] == ["leases"] for verb in rule["verbs"]}
     assert verbs >= {"create", "get", "update"}
 
@@ -282,7 +282,7 @@ async def test_bug_21_the_replicas_of_a_scaled_job_of_fixed_size_are_all_told_th
         assert clusters == [{"worker": [f"demo-worker-{index}.default.svc:2222" for index in range(3)]}] * 3
 
 
-def uids(view: JobView) -> dict[str, str]:
+def uids(view: ObservedJob) -> dict[str, str]:
     """The pods of a job, told apart also where they have the same name."""
     return {name: pod["metadata"]["uid"] for name, pod in view.pods.items()}
 

@@ -13,7 +13,7 @@ from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS, ROLES
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
-from dlop.testing.observed_job import JobView
+from dlop.testing.observed_job import ObservedJob
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.kubeflow_jobs import all_run, created, job, message_of, mpi_job
 
@@ -38,11 +38,11 @@ async def without_rights(*plurals: str, verb: str = "list") -> AsyncIterator[tup
         yield kit, server.faults
 
 
-def blocked(view: JobView) -> bool:
+def blocked(view: ObservedJob) -> bool:
     return view.condition("Blocked") is not None
 
 
-def told(view: JobView) -> Iterator[str]:
+def told(view: ObservedJob) -> Iterator[str]:
     return (message for reason, message in view.events if reason == "MissingRights")
 
 

@@ -14,7 +14,7 @@ from dlop.kube.client import PatchType
 from dlop.kube.resources import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
-from dlop.testing.observed_job import JobView
+from dlop.testing.observed_job import ObservedJob
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.kubeflow_jobs import all_run
 from tests.unit.job.jobs import make
@@ -163,7 +163,7 @@ async def test_what_is_started_again_is_what_the_restart_scope_says(scope: str, 
         assert [name for name, pod in sorted(job.pods.items()) if pod["metadata"]["uid"] != before[name]] == again
 
 
-def is_of_attempt(view: JobView, name: str, attempt: int) -> bool:
+def is_of_attempt(view: ObservedJob, name: str, attempt: int) -> bool:
     return name in view.pods and view.pods[name]["metadata"]["labels"][ATTEMPT_LABEL] == str(attempt)
 
 

@@ -17,7 +17,7 @@ from real_cluster import RealCluster
 
 from dlop.api.crd import definition
 from dlop.deploy.apply import DEPLOYMENTS
-from dlop.deploy.deployment import Deployed
+from dlop.deploy.deployment import DeployOptions
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.kube.client import Client
 from dlop.kube.errors import ServerError
@@ -88,7 +88,7 @@ async def deployed_operator(cluster: RealCluster, client: Client, folder: Path) 
     """The container of the Deployment as a process of this machine, with the rights of its service account and no others."""
     deployment = await client.get(DEPLOYMENTS, "dlop", namespace="dlop-system")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    kubeconfig = await service_account_kubeconfig(cluster, client, Deployed(), folder)
+    kubeconfig = await service_account_kubeconfig(cluster, client, DeployOptions(), folder)
     words = [*container["args"], "--kubeconfig", str(kubeconfig), "--leader-election", "true", "--lease-namespace", "dlop-system"]
     environment = {**os.environ, "KUBECONFIG": "", **{each["name"]: each["value"] for each in container.get("env", ())}}
     process = await asyncio.create_subprocess_exec(

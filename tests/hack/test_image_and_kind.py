@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dlop.deploy.deployment import PROBES_PORT, Deployed, deployment
-from dlop.operator.health import Page, sites
+from dlop.deploy.deployment import PROBES_PORT, DeployOptions, deployment
+from dlop.operator.health import EndpointPath, sites
 from dlop.operator.settings import Settings
 from tests.hack.scripts import ROOT
 
@@ -19,7 +19,7 @@ NEEDED = ("docker", "kind", "kubectl")
 
 
 def test_the_image_runs_as_the_user_that_the_deployment_asks_for() -> None:
-    pod = deployment(Deployed())["spec"]["template"]["spec"]
+    pod = deployment(DeployOptions())["spec"]["template"]["spec"]
     numbers = pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsGroup"]
     assert re.findall(r"^USER (\d+):(\d+)$", DOCKERFILE, re.MULTILINE) == [tuple(map(str, numbers))]
 
@@ -27,7 +27,7 @@ def test_the_image_runs_as_the_user_that_the_deployment_asks_for() -> None:
 def test_the_image_serves_probes_where_the_deployment_looks() -> None:
     assert f"EXPOSE {PROBES_PORT}\n" in DOCKERFILE
     (site,) = sites(Settings(), in_cluster=True)
-    assert (site.host, site.port, site.pages) == ("0.0.0.0", PROBES_PORT, frozenset(Page))
+    assert (site.host, site.port, site.pages) == ("0.0.0.0", PROBES_PORT, frozenset(EndpointPath))
 
 
 def test_everything_that_the_image_copies_is_sent_to_its_builder() -> None:
@@ -40,7 +40,9 @@ def test_everything_that_the_image_copies_is_sent_to_its_builder() -> None:
 
 def test_the_operator_in_the_cluster_is_told_what_the_deployment_was_made_for() -> None:
     """Its rights are those of the chosen kinds and namespaces: it must not ask for others."""
-    chosen = Deployed(namespace="a", watched_namespaces=("a", "b"), frameworks=("ring:RingJob",), kinds=("RingJob", "mxjobs.example.org"))
+    chosen = DeployOptions(
+        namespace="a", watched_namespaces=("a", "b"), frameworks=("ring:RingJob",), kinds=("RingJob", "mxjobs.example.org")
+    )
     pod = deployment(chosen)["spec"]["template"]["spec"]
     settings = Settings.read({}, {variable["name"]: variable["value"] for variable in pod["containers"][0]["env"]})
     assert (settings.namespaces, settings.frameworks, settings.kinds) == (chosen.watched_namespaces, chosen.frameworks, chosen.kinds)

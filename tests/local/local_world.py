@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from dlop.frameworks.registry import Registry, load_registry
-from dlop.jobs.list_watch import Scope, follow
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.list_watch import WatchScope, follow
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.client import Client
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
-from dlop.local.cluster import Laptop
+from dlop.local.cluster import LocalCluster
 from dlop.local.options import Machine
 from dlop.local.workdir import using_folder
 
@@ -35,20 +35,20 @@ class LaptopWorld:
     folder: Path
     registry: Registry
 
-    async def submit(self, body: JsonObject) -> FoundJob:
+    async def submit(self, body: JsonObject) -> JobHandle:
         """Create a job."""
         kind = self.registry.get(body["apiVersion"], body["kind"])
         created = await self.client.create(kind.job_type.resource, body, namespace="default")
-        return FoundJob.read(kind, msgspec.json.encode(created))
+        return JobHandle.read(kind, msgspec.json.encode(created))
 
-    async def succeeds(self, job: FoundJob) -> FoundJob:
+    async def succeeds(self, job: JobHandle) -> JobHandle:
         """Wait until a job has succeeded."""
         return await wait_for(self.client, job, Goal.SUCCEEDED, timeout_seconds=PATIENCE_SECONDS)
 
-    async def delete(self, job: FoundJob) -> None:
+    async def delete(self, job: JobHandle) -> None:
         """Delete a job, and wait until its pods are gone too."""
         await self.client.delete(job.resource, job.name, namespace=job.namespace)
-        scope, left = Scope(resource=PODS, namespace=job.namespace), set[str]()
+        scope, left = WatchScope(resource=PODS, namespace=job.namespace), set[str]()
         async with asyncio.timeout(PATIENCE_SECONDS), aclosing(follow(self.client, scope, Pod)) as all_news:
             async for news in all_news:
                 left = (left | {pod.metadata.uid for pod in news.there}) - {pod.metadata.uid for pod in news.gone}
@@ -61,7 +61,7 @@ async def laptop_world(folder: Path, **machine: Any) -> AsyncIterator[LaptopWorl
     """A laptop cluster in a folder, with room for any number of pods."""
     registry = Registry(load_registry())
     with using_folder(folder, keep=False) as used:
-        async with Laptop(registry, folder=used, machine=Machine(**{"cpus": 1000, **machine})) as laptop:
+        async with LocalCluster(registry, folder=used, machine=Machine(**{"cpus": 1000, **machine})) as laptop:
             yield LaptopWorld(laptop.client, used.path, registry)
 
 

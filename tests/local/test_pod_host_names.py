@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dlop.jobs.list_watch import Scope, follow
+from dlop.jobs.list_watch import WatchScope, follow
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
 from dlop.kube.objects import Pod
@@ -138,7 +138,7 @@ async def all_have_addresses(kubeconfig: Path) -> None:
     client = Client(await connect(kubeconfig))
     known: set[str] = set()
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS), aclosing(follow(client, Scope(resource=PODS), Pod)) as all_news:
+        async with asyncio.timeout(PATIENCE_SECONDS), aclosing(follow(client, WatchScope(resource=PODS), Pod)) as all_news:
             async for news in all_news:
                 known |= {pod.metadata.uid for pod in news.there if pod.status.pod_ip}
                 if len(known) == PEERS * len(NAMESPACES):

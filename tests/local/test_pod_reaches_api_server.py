@@ -15,7 +15,7 @@ from kubernetes_build import require_assets
 from dlop.embedded.kubelet.image_map import Image
 from dlop.embedded.kubelet.runtime.detect import choose
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
-from dlop.jobs.list_watch import Scope, follow
+from dlop.jobs.list_watch import WatchScope, follow
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from dlop.kube.types import JsonObject
@@ -78,7 +78,7 @@ class World:
 
     async def state(self, name: str, *phases: str) -> JsonObject:
         """The status of a pod as soon as it is in one of the phases."""
-        scope = Scope(resource=PODS, namespace="default")
+        scope = WatchScope(resource=PODS, namespace="default")
         async with asyncio.timeout(PATIENCE_SECONDS), aclosing(follow(self.laptop.client, scope, Pod)) as all_news:
             async for _ in all_news:
                 found: JsonObject = (await self.laptop.client.get(PODS, name, namespace="default")).get("status") or {}

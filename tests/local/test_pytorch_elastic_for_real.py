@@ -14,7 +14,7 @@ from dlop.embedded.kubelet.image_map import Image, read_images
 from dlop.jobs.actions import scale
 from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogChoice
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.wait import Goal, wait_for
 from dlop.kube.types import JsonObject
 from tests.frameworks.manifests import EXAMPLES
@@ -93,12 +93,12 @@ async def test_workers_come_and_go_and_the_rest_goes_on(tmp_path: Path) -> None:
         await wait_for(world.client, found, Goal.SUCCEEDED, timeout_seconds=PATIENCE_SECONDS)
 
 
-async def scaled(world: LaptopWorld, job: FoundJob, workers: int) -> None:
+async def scaled(world: LaptopWorld, job: JobHandle, workers: int) -> None:
     body = await world.client.get(job.resource, job.name, namespace=job.namespace)
-    assert await scale(world.client, FoundJob.read(job.kind, msgspec.json.encode(body)), {"worker": workers})
+    assert await scale(world.client, JobHandle.read(job.kind, msgspec.json.encode(body)), {"worker": workers})
 
 
-async def hears(world: LaptopWorld, job: FoundJob, sentence: str) -> None:
+async def hears(world: LaptopWorld, job: JobHandle, sentence: str) -> None:
     """Wait until a worker says it."""
     async with asyncio.timeout(PATIENCE_SECONDS), follow_logs(world.client, job, LogChoice()) as lines, aclosing(lines):
         async for line in lines:

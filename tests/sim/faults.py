@@ -14,7 +14,7 @@ from dlop.embedded.apiserver.faults import Match
 from dlop.embedded.apiserver.server import ApiServer
 from dlop.kube.transport import Request
 from dlop.operator.settings import Settings
-from dlop.testing.faulty_transport import AnswerLost, Crash, Meanwhile, Refused, Trouble
+from dlop.testing.faulty_transport import AnswerLost, Crash, Fault, Refused, SideEffect
 from dlop.testing.kit import OperatorKit
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.stale_view import add_stale_server
@@ -53,19 +53,19 @@ class Scene:
     server: ApiServer
 
 
-Fault = Callable[[Scene], Trouble]
+FaultFactory = Callable[[Scene], Fault]
 """Makes something go wrong with the write that is about to be sent."""
 
 
-def answer_lost(_: Scene) -> Trouble:
+def answer_lost(_: Scene) -> Fault:
     return AnswerLost()
 
 
-def refused(code: int) -> Fault:
+def refused(code: int) -> FaultFactory:
     return lambda _: Refused(code, retry_after_seconds=1 if code == 429 else None)
 
 
-def crashed(scene: Scene) -> Trouble:
+def crashed(scene: Scene) -> Fault:
     """The operator is dead after the write, and another one takes over."""
 
     async def take_over() -> None:
@@ -77,35 +77,35 @@ def crashed(scene: Scene) -> Trouble:
     return Crash()
 
 
-def withheld(plural: str | None) -> Fault:
+def withheld(plural: str | None) -> FaultFactory:
     """After the write, watches of one resource or of all fall silent for a while."""
 
-    def fault(scene: Scene) -> Trouble:
+    def fault(scene: Scene) -> Fault:
         def hold() -> None:
             held = scene.server.faults.hold_watches(match=Match(plural=plural))
             asyncio.get_running_loop().call_later(_LAG_SECONDS, held.release)
 
-        return Meanwhile(hold)
+        return SideEffect(hold)
 
     return fault
 
 
-def joined(scene: Scene) -> Trouble:
+def joined(scene: Scene) -> Fault:
     """After the write there is a second operator that believes to lead."""
-    return Meanwhile(lambda: scene.kit.later(scene.kit.start_operator))
+    return SideEffect(lambda: scene.kit.later(scene.kit.start_operator))
 
 
-def deposed(scene: Scene) -> Trouble:
+def deposed(scene: Scene) -> Fault:
     """From the write on, the leader reaches everything but its lease."""
 
     def lose_lease() -> None:
         scene.operator.wire.cut_leases()
         scene.kit.later(scene.operator.until_leadership_is_lost)
 
-    return Meanwhile(lose_lease)
+    return SideEffect(lose_lease)
 
 
-WRITE_FAULTS: Mapping[str, Fault] = {
+WRITE_FAULTS: Mapping[str, FaultFactory] = {
     "crash": crashed,
     "answer lost": answer_lost,
     "409": refused(409),
@@ -117,13 +117,13 @@ WRITE_FAULTS: Mapping[str, Fault] = {
 }
 
 
-def at_each_write(faults: Callable[[int], Mapping[str, Fault]], *, elected: bool = False) -> Disturb:
+def at_each_write(faults: Callable[[int], Mapping[str, FaultFactory]], *, elected: bool = False) -> Disturb:
     """`faults` tells by the number of a write what goes wrong with it, each in a branch of its own."""
 
     async def disturb(telling: Telling) -> None:
         scene = await _scene(telling.kit, elected=elected)
 
-        def choose(number: int, request: Request) -> Trouble | None:
+        def choose(number: int, request: Request) -> Fault | None:
             for name, fault in faults(number).items():
                 if telling.branch(f"{name} at write {number}, {request.method} {request.path}"):
                     return fault(scene)

@@ -12,7 +12,7 @@ from dlop.api.constants import ATTEMPT_LABEL, REPLICA_TYPE_LABEL
 from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import Phase
 from dlop.api.types import Options
-from dlop.embedded.apiserver.store import Change, ChangeType, Key, Store
+from dlop.embedded.apiserver.store import ChangeType, Key, Store, StoreEvent
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, reader
 from dlop.kube.types import JsonObject
@@ -29,7 +29,7 @@ _read_job = reader(CustomObject)
 class Ledger:
     """Listens to a store: counts creates and deletes of each object, and notes what must never happen."""
 
-    def __init__(self, store: Store, framework: type[DLJob], *, on_commit: Callable[[Change], None] = lambda _: None) -> None:
+    def __init__(self, store: Store, framework: type[DLJob], *, on_commit: Callable[[StoreEvent], None] = lambda _: None) -> None:
         """`on_commit` is called with every change of jobs, pods, services and groups of pods."""
         self._store = store
         self._framework = framework
@@ -46,7 +46,7 @@ class Ledger:
         """By object, how often it was created and deleted."""
         return {name: (self.creates[name], self.deletes[name]) for name in sorted(self.creates)}
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: StoreEvent) -> None:
         if change.key.storage not in (*_CHILDREN, self._jobs):
             return
         name = f"{change.key.storage} {change.key.namespace}/{change.key.name}"
@@ -57,7 +57,7 @@ class Ledger:
         self._check(change)
         self._on_commit(change)
 
-    def _check(self, change: Change) -> None:
+    def _check(self, change: StoreEvent) -> None:
         if change.key.storage == self._jobs and change.before is not None:
             self._check_job(change.before.body, change.after.body)
         elif change.key.storage in _CHILDREN and change.type is ChangeType.ADDED:
@@ -85,7 +85,7 @@ class Ledger:
 
     # --- children ----------------------------------------------------------------------------------------------------
 
-    def _check_create(self, change: Change) -> None:
+    def _check_create(self, change: StoreEvent) -> None:
         job = self._owner(change.after.body)
         if job is None:
             self.violations.append(f"{change.key} was created for a job that is gone")
@@ -96,14 +96,14 @@ class Ledger:
             self._check_twins(change)
             self._check_attempts(change, scope=job["spec"].get("runPolicy", {}).get("restartScope", "Replica"))
 
-    def _check_twins(self, change: Change) -> None:
+    def _check_twins(self, change: StoreEvent) -> None:
         """Labels tell role, index and attempt, so no two pods that live may have the same ones."""
         for key, other in self._others(change):
             lives = other["status"].get("phase") not in _FINAL_POD_PHASES
             if lives and _labels(other) == _labels(change.after.body):
                 self.violations.append(f"{change.key} and {key} are two live pods of one index and attempt")
 
-    def _check_attempts(self, change: Change, *, scope: str) -> None:
+    def _check_attempts(self, change: StoreEvent, *, scope: str) -> None:
         """Where more than a replica is started anew, nothing of the old attempt may be left, not even on its way out."""
         mine = _labels(change.after.body)
         for key, other in self._others(change):
@@ -112,7 +112,7 @@ class Ledger:
             if together and labels[ATTEMPT_LABEL] != mine[ATTEMPT_LABEL]:
                 self.violations.append(f"{change.key} of attempt {mine[ATTEMPT_LABEL]} meets {key} of {labels[ATTEMPT_LABEL]}")
 
-    def _others(self, change: Change) -> Iterator[tuple[Key, JsonObject]]:
+    def _others(self, change: StoreEvent) -> Iterator[tuple[Key, JsonObject]]:
         for key, stored in self._store.list("pods", namespace=change.key.namespace):
             if key != change.key:
                 yield key, stored.body

@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from dlop.api.gang import VOLCANO
-from dlop.embedded.apiserver.store import Change, ChangeType
+from dlop.embedded.apiserver.store import ChangeType, StoreEvent
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import PODS, VOLCANO_POD_GROUPS
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
-from dlop.testing.observed_job import JobView
+from dlop.testing.observed_job import ObservedJob
 from dlop.testing.pod_steps import Evict, Exit, LoseNode
 from dlop.testing.script import Script
 from tests.frameworks.pod_groups import BY_VOLCANO, Groups, definition
@@ -143,7 +143,7 @@ async def _gang(telling: Telling) -> None:
     await _succeed(telling, *(f"ring-worker-{index}" for index in range(3)))
 
 
-def _let_in(kit: OperatorKit, change: Change) -> None:
+def _let_in(kit: OperatorKit, change: StoreEvent) -> None:
     """What volcano does with a new group."""
 
     async def say() -> None:
@@ -165,14 +165,14 @@ async def _succeed(telling: Telling, *pods: str) -> None:
     await telling.reach("gone", lambda job: not job.exists)
 
 
-def lost(job: JobView, *, restarts: int, disruptions: int = 0) -> bool:
+def lost(job: ObservedJob, *, restarts: int, disruptions: int = 0) -> bool:
     """Whether so many losses have been counted."""
     record = job.status.get("dlop", {})
     counted = [sum(record.get(counter, {}).values()) for counter in ("restarts", "disruptions")]
     return counted == [restarts, disruptions]
 
 
-def all_run(job: JobView, count: int) -> bool:
+def all_run(job: ObservedJob, count: int) -> bool:
     """Whether there are so many pods, and all of them run and go on running."""
     running = [pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"] for pod in job.pods.values()]
     return running == [True] * count

@@ -17,12 +17,12 @@ import structlog
 
 from dlop.api.types import Options
 from dlop.deploy.apply import apply
-from dlop.embedded.apiserver.store import Change
+from dlop.embedded.apiserver.store import StoreEvent
 from dlop.job import DLJob
 from dlop.kube.types import JsonObject
 from dlop.testing.faulty_transport import Write
 from dlop.testing.kit import OperatorKit
-from dlop.testing.observed_job import JobView
+from dlop.testing.observed_job import ObservedJob
 from dlop.testing.script import Script
 from tests.sim.branches import Branches
 from tests.sim.oracles import Ledger, masked_world
@@ -73,7 +73,7 @@ class Telling:
     def __init__(self, kit: OperatorKit, story: Story, branches: Branches, *, stages_after: int | None) -> None:
         self.kit = kit
         self.run = Run()
-        self.job: JobView | None = None
+        self.job: ObservedJob | None = None
         self._framework = story.framework
         self._branches = branches
         self._stages_after = stages_after
@@ -90,7 +90,7 @@ class Telling:
         """Change a part of its spec."""
         await self.kit.edit(self._job, {"spec": spec})
 
-    async def reach(self, stage: str, reached: Callable[[JobView], bool] = lambda _: True, *, phase: str | None = None) -> None:
+    async def reach(self, stage: str, reached: Callable[[ObservedJob], bool] = lambda _: True, *, phase: str | None = None) -> None:
         """Wait for a state, let the world come to rest, and take a picture."""
         await self.kit.until(self._job, phase=phase, reached=reached, within_seconds=3000)
         await asyncio.sleep(_REST_SECONDS)
@@ -99,7 +99,7 @@ class Telling:
         self._cut_short()
 
     @property
-    def _job(self) -> JobView:
+    def _job(self) -> ObservedJob:
         if self.job is None:
             raise LookupError("nothing has been submitted")
         return self.job
@@ -116,7 +116,7 @@ class Telling:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _committed(self, change: Change) -> None:
+    def _committed(self, change: StoreEvent) -> None:
         self.run.commits += 1
         for happen in self._on_commit:
             happen()

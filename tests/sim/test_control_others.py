@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
-from dlop.api.child_objects import Creation
+from dlop.api.child_objects import Create
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.progress import Progress, ReplicaState
 from dlop.embedded.apiserver.faults import Match
@@ -20,18 +20,18 @@ class HostsJob(RingJob):
 
     other_resources: ClassVar[tuple[Resource, ...]] = (CONFIG_MAPS,)
 
-    def other_objects(self) -> tuple[Creation, ...]:
+    def other_objects(self) -> tuple[Create, ...]:
         metadata = self.owned(f"{self.metadata.name}-hosts")
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"hosts": "\n".join(self.addresses("Worker"))}}
-        return (Creation(CONFIG_MAPS, body),)
+        return (Create(CONFIG_MAPS, body),)
 
 
 class RunningHostsJob(HostsJob):
     """A ring that reads from a file how many of its peers run."""
 
-    def changing_objects(self, progress: Progress) -> tuple[Creation, ...]:
+    def changing_objects(self, progress: Progress) -> tuple[Create, ...]:
         running = sum(role.count(ReplicaState.RUNNING) for role in progress.roles)
-        return tuple(Creation(each.resource, {**each.body, "data": {"running": str(running)}}) for each in self.other_objects())
+        return tuple(Create(each.resource, {**each.body, "data": {"running": str(running)}}) for each in self.other_objects())
 
 
 @asynccontextmanager

@@ -8,8 +8,8 @@ import copy
 from dlop.embedded.apiserver.faults import Match
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
-from dlop.testing.observed_job import JobView
-from dlop.testing.pod_steps import Run
+from dlop.testing.observed_job import ObservedJob
+from dlop.testing.pod_steps import RunFor
 from dlop.testing.virtual_time import virtual_time
 from tests.sim.ring import RingJob, ring
 
@@ -19,7 +19,7 @@ def with_image(image: str) -> JsonObject:
     return {"spec": {"replicaSpecs": {"Worker": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}}}}
 
 
-def images(job: JobView) -> set[str]:
+def images(job: ObservedJob) -> set[str]:
     return {pod["spec"]["containers"][0]["image"] for pod in job.pods.values()}
 
 
@@ -59,7 +59,7 @@ async def test_a_pod_that_starts_while_its_operator_does_not_see_it_is_left_alon
         await kit.until(job, reached=lambda job: "Unschedulable" in str(job.condition("Blocked")))
         await asyncio.sleep(5)
         held = server.faults.hold_watches(match=Match(plural="pods"))
-        await kit.kubelet.perform("default/ring-worker-0", Run())
+        await kit.kubelet.perform("default/ring-worker-0", RunFor())
         uid = job.pods["ring-worker-0"]["metadata"]["uid"]
         await kit.edit(job, with_image("late"))
         await asyncio.sleep(5)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from dlop.controller.record_gate import Hindsight
+from dlop.controller.record_gate import RecordGate
 from dlop.embedded.apiserver.server import ApiServer
 from dlop.kube.expectations import Expectations
 from dlop.kube.read_your_writes import ReadYourWrites
@@ -43,7 +43,7 @@ def test_an_operator_without_preconditions_does_harm_from_a_stuck_server(forget:
 
 
 def test_an_operator_that_believes_a_status_newer_than_its_pods_does_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Hindsight, "ready", lambda *_, **__: True)
+    monkeypatch.setattr(RecordGate, "ready", lambda *_, **__: True)
     reference = run_virtually(live(RING))
     successor = Latecomer(alone=True, sees_last="pods")
     assert explored(RING, reference, stuck_at_each_commit(lambda _: successor)).problems != []

@@ -9,7 +9,7 @@ import pytest
 
 from dlop.testing.virtual_time import run as run_virtually
 from tests.sim.faults import (
-    Fault,
+    FaultFactory,
     Latecomer,
     answer_lost,
     at_each_write,
@@ -41,14 +41,14 @@ def test_the_reference_run_does_what_it_tells_and_is_quiet_afterwards(reference:
     assert reference.counts["gone"]["pods default/ring-worker-2"] == (1, 1)
 
 
-def demand_no_trace(reference: Run, fault: Fault) -> None:
+def demand_no_trace(reference: Run, fault: FaultFactory) -> None:
     branches = explored(RING, reference, at_each_write(lambda _: {"trouble": fault}))
     assert branches.problems == []
     assert branches.count == len(reference.writes)
 
 
 @pytest.mark.parametrize("fault", [answer_lost, refused(409), refused(429), refused(500)], ids=["lost", "409", "429", "500"])
-def test_a_write_that_goes_wrong_changes_nothing_in_the_end(reference: Run, fault: Fault) -> None:
+def test_a_write_that_goes_wrong_changes_nothing_in_the_end(reference: Run, fault: FaultFactory) -> None:
     demand_no_trace(reference, fault)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import pytest
 
 from dlop.testing.virtual_time import run as run_virtually
-from tests.sim.faults import WRITE_FAULTS, Fault, Latecomer, at_each_write, explored, stuck_at_each_commit
+from tests.sim.faults import WRITE_FAULTS, FaultFactory, Latecomer, at_each_write, explored, stuck_at_each_commit
 from tests.sim.stories import MXNET, ROLE_BY_ROLE, WHOLE_JOB
 from tests.sim.telling import Run, Story, live
 
@@ -32,7 +32,7 @@ def reference(story: Story) -> Run:
     return run_virtually(live(story))
 
 
-def sample(number: int) -> Mapping[str, Fault]:
+def sample(number: int) -> Mapping[str, FaultFactory]:
     return {name: WRITE_FAULTS[name] for name in (*_ALWAYS, _IN_TURN[number % len(_IN_TURN)])}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pytest
 
 from dlop.testing.virtual_time import run as run_virtually
-from tests.sim.faults import WRITE_FAULTS, Fault, Latecomer, at_each_write, explored, stuck_at_each_commit, withheld
+from tests.sim.faults import WRITE_FAULTS, FaultFactory, Latecomer, at_each_write, explored, stuck_at_each_commit, withheld
 from tests.sim.stories import GANG
 from tests.sim.telling import Run, live
 
@@ -42,7 +42,7 @@ def test_the_run_does_what_it_tells_and_is_quiet_afterwards(reference: Run) -> N
 def test_whatever_goes_wrong_at_a_write_changes_nothing_in_the_end(reference: Run) -> None:
     about_groups = {number for number, write in enumerate(reference.writes, start=1) if "podgroups" in write.request.path}
 
-    def sample(number: int) -> Mapping[str, Fault]:
+    def sample(number: int) -> Mapping[str, FaultFactory]:
         names = _FAULTS if number in about_groups else ("crash", _IN_TURN[number % len(_IN_TURN)])
         return {name: _FAULTS[name] for name in names}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dlop.kube.client import Client, Limits
-from dlop.kube.config.cluster import Access, Connection, FixedCredentials
+from dlop.kube.config.cluster import Access, ClusterConfig, FixedCredentials
 from dlop.kube.errors import (
     AmbiguousWriteError,
     ConflictError,
@@ -45,7 +45,7 @@ async def read(client: Client) -> Any:
 
 
 def client_of(server: str, *, timeout_seconds: float = 5.0) -> Client:
-    connection = Connection(server=server, credentials=FixedCredentials(Access()), origin="kubeconfig /lab/config, context lab")
+    connection = ClusterConfig(server=server, credentials=FixedCredentials(Access()), origin="kubeconfig /lab/config, context lab")
     return Client(HttpTransport(connection), limits=Limits(timeout_seconds=timeout_seconds))
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dlop.kube.client import Client
-from dlop.kube.config.cluster import Access, Connection, FixedCredentials
+from dlop.kube.config.cluster import Access, ClusterConfig, FixedCredentials
 from dlop.kube.errors import AmbiguousWriteError, TransportError
-from dlop.kube.http.connection import Wire
+from dlop.kube.http.connection import HttpConnection
 from dlop.kube.http.transport import HttpTransport, connect
 from dlop.kube.resources import PODS
 from dlop.kube.transport import Request
@@ -129,7 +129,9 @@ async def test_a_large_body_arrives_whole() -> None:
 @pytest.mark.parametrize("token", ["a\r\nx-admin: yes", "a\nb", "a\n", "a\r\n", "naïve"])
 async def test_a_token_that_is_more_than_a_token_is_not_sent(token: str) -> None:
     async with wire(answer(json=POD)) as server:
-        connection = Connection(server=server.url, credentials=FixedCredentials(Access(authorization=f"Bearer {token}")), origin="the test")
+        connection = ClusterConfig(
+            server=server.url, credentials=FixedCredentials(Access(authorization=f"Bearer {token}")), origin="the test"
+        )
         client = Client(HttpTransport(connection))
         with pytest.raises(TransportError, match="characters that are not allowed") as refused:
             await read(client)
@@ -153,7 +155,7 @@ async def test_a_write_that_finds_its_new_connection_closed_was_not_sent() -> No
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    connection = Connection(server=f"https://127.0.0.1:{port}", credentials=FixedCredentials(Access()), origin="the test")
+    connection = ClusterConfig(server=f"https://127.0.0.1:{port}", credentials=FixedCredentials(Access()), origin="the test")
     client = Client(HttpTransport(connection))
     with pytest.raises(TransportError, match="could not be sent"):
         await client.create(PODS, POD, namespace="lab")
@@ -168,7 +170,7 @@ async def test_a_call_that_is_given_up_just_when_it_has_connected_harms_no_other
     """The next connection gets the descriptor of the one that was given up, and must not be taken for it."""
     authority, calls = Authority(), list[asyncio.Task[object]]()
 
-    def given_up(wire: Wire, transport: asyncio.BaseTransport) -> None:
+    def given_up(wire: HttpConnection, transport: asyncio.BaseTransport) -> None:
         wire.__dict__["_transport"] = transport
         calls[0].cancel()
 
@@ -176,7 +178,7 @@ async def test_a_call_that_is_given_up_just_when_it_has_connected_harms_no_other
         trusting = {"certificate-authority-data": base64_of(authority.pem)}
         client = Client(await connect(kubeconfig(tmp_path, server=server.url, cluster=trusting)))
         with monkeypatch.context() as patch:
-            patch.setattr(Wire, "connection_made", given_up)
+            patch.setattr(HttpConnection, "connection_made", given_up)
             calls.append(asyncio.create_task(read(client)))
             await asyncio.wait(calls)
         async with asyncio.timeout(5), other.client() as next_client:

@@ -13,7 +13,7 @@ import pytest
 
 from dlop.kube.client import Client, Limits
 from dlop.kube.config import load
-from dlop.kube.config.cluster import Access, Connection
+from dlop.kube.config.cluster import Access, ClusterConfig
 from dlop.kube.config.credentials import ServiceAccountCredentials
 from dlop.kube.errors import ConfigurationError, TransportError, UnauthorizedError
 from dlop.kube.http.transport import HttpTransport, connect
@@ -54,7 +54,7 @@ def only(*tokens: str) -> Handler:
 
 @asynccontextmanager
 async def client_from(path: Path, *, clock: Clock | None = None) -> AsyncIterator[Client]:
-    connection: Connection = await load.load(path, clock=clock or Clock())
+    connection: ClusterConfig = await load.load(path, clock=clock or Clock())
     client = Client(HttpTransport(connection, clock=clock or Clock()), limits=Limits(timeout_seconds=5))
     try:
         yield client
@@ -277,7 +277,7 @@ async def test_the_service_accounts_token_is_read_again_as_the_kubelet_replaces_
     (tmp_path / "ca.crt").write_bytes(Authority().pem)
     credentials = ServiceAccountCredentials(tmp_path, clock=clock)
     async with wire(only("one", "two", "three"), only("one", "two", "three"), only("three")) as server:
-        transport = HttpTransport(Connection(server=server.url, credentials=credentials, origin="the pod"), clock=clock)
+        transport = HttpTransport(ClusterConfig(server=server.url, credentials=credentials, origin="the pod"), clock=clock)
         client = Client(transport)
         await read(client)
         (tmp_path / "token").write_text("two")

@@ -19,7 +19,7 @@ from dlop.kube.errors import AmbiguousWriteError, GoneError, NotFoundError, Serv
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CONFIG_MAPS, SECRETS
 from dlop.kube.types import JsonObject
-from dlop.kube.watch import EventType, WatchEvent
+from dlop.kube.watch import WatchEvent, WatchEventType
 from dlop.testing.stale_view import add_stale_server
 
 _PATIENCE_SECONDS = 20.0
@@ -287,7 +287,7 @@ async def test_the_first_bookmark_of_a_lagging_server_is_as_old_as_it_is(setting
         await create(client, "b")
         async with late.watch(CONFIG_MAPS, namespace="default", send_initial_events=True) as events:
             first, second = await anext(events), await anext(events)
-        assert (first.type, second.type) == (EventType.ADDED, EventType.BOOKMARK)
+        assert (first.type, second.type) == (WatchEventType.ADDED, WatchEventType.BOOKMARK)
         assert second.decode()["metadata"]["resourceVersion"] == str(view.version)
     finally:
         await late.close()

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 
 from dlop.embedded.apiserver.request_decoding import MAX_BODY_BYTES
-from dlop.embedded.apiserver.rest.storage import Verbs
-from dlop.embedded.apiserver.transports.http import Front
+from dlop.embedded.apiserver.rest.storage import ResourceStorage
+from dlop.embedded.apiserver.transports.http import HttpServer
 from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
@@ -32,7 +32,7 @@ def config_map(name: str) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def session(front: Front, *, token: str | None = None) -> AsyncIterator[aiohttp.ClientSession]:
+async def session(front: HttpServer, *, token: str | None = None) -> AsyncIterator[aiohttp.ClientSession]:
     context = ssl.create_default_context(cadata=front.ca_pem) if front.ca_pem else False
     headers = {"Authorization": f"Bearer {front.token if token is None else token}"}
     async with aiohttp.ClientSession(front.url, headers=headers, connector=aiohttp.TCPConnector(ssl=context)) as opened:
@@ -116,7 +116,7 @@ async def test_a_bug_is_a_500_and_the_server_lives_on(monkeypatch: pytest.Monkey
         front = await cluster.serve(tls=False)
         async with session(front) as client:
             with monkeypatch.context() as patched:
-                patched.setattr(Verbs, "list", stumble)
+                patched.setattr(ResourceStorage, "list", stumble)
                 async with client.get(_PATH) as answer:
                     assert (answer.status, (await answer.json())["reason"]) == (500, "InternalError")
             async with client.get(_PATH) as answer:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from dlop.kube.client import Client, Limits
-from dlop.kube.config.cluster import Access, Connection, FixedCredentials
+from dlop.kube.config.cluster import Access, ClusterConfig, FixedCredentials
 from dlop.kube.errors import AmbiguousWriteError, KubeError, TransportError
-from dlop.kube.http.connection import Wire
-from dlop.kube.http.pool import Connections
+from dlop.kube.http.connection import HttpConnection
+from dlop.kube.http.pool import ConnectionPool
 from dlop.kube.http.transport import HttpTransport, connect
 from dlop.kube.resources import PODS
 from dlop.kube.transport import Request
@@ -37,7 +37,7 @@ async def create(client: Client) -> Any:
 
 
 def client_of(server: str, *, timeout_seconds: float = 5.0) -> Client:
-    connection = Connection(server=server, credentials=FixedCredentials(Access()), origin="the test")
+    connection = ClusterConfig(server=server, credentials=FixedCredentials(Access()), origin="the test")
     return Client(HttpTransport(connection), limits=Limits(timeout_seconds=timeout_seconds))
 
 
@@ -56,15 +56,15 @@ async def test_what_comes_after_an_answer_never_meets_the_next_request(more: byt
 
 
 async def test_what_comes_after_an_answer_and_before_its_call_goes_on_is_not_kept_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = Wire.data_received
+    taken = HttpConnection.data_received
 
-    def with_more(connection: Wire, data: bytes) -> None:
+    def with_more(connection: HttpConnection, data: bytes) -> None:
         taken(connection, data)
         taken(connection, b"HTTP/1.1 201 Cre")
 
     async with wire(answer(json=POD)) as server, server.client() as client:
         with monkeypatch.context() as patch:
-            patch.setattr(Wire, "data_received", with_more)
+            patch.setattr(HttpConnection, "data_received", with_more)
             assert await read(client) == POD
         assert await create(client) == POD
         assert server.connections == 2
@@ -86,21 +86,21 @@ async def test_a_write_that_begins_while_an_idle_connection_ends_goes_over_anoth
     monkeypatch: pytest.MonkeyPatch, then: Any, seen: str
 ) -> None:
     is_read, is_ending, calls = asyncio.Event(), asyncio.Event(), list[asyncio.Task[Any]]()
-    original = getattr(Wire, seen)
+    original = getattr(HttpConnection, seen)
 
     async def answer_and_end(exchange: Exchange) -> None:
         await exchange.answer(json={"kind": "First"})
         await is_read.wait()
         await then(exchange)
 
-    def write_meanwhile(connection: Wire, *data: bytes) -> None:
+    def write_meanwhile(connection: HttpConnection, *data: bytes) -> None:
         if is_read.is_set() and not calls:
             calls.append(asyncio.create_task(create(client)))
             is_ending.set()
         original(connection, *data)
 
     async with wire(answer_and_end, answer(json=POD)) as server, server.client() as client:
-        monkeypatch.setattr(Wire, seen, write_meanwhile)
+        monkeypatch.setattr(HttpConnection, seen, write_meanwhile)
         await read(client)
         is_read.set()
         async with asyncio.timeout(10):
@@ -114,9 +114,9 @@ async def in_the_middle_of_an_answer_without_a_length(
     monkeypatch: pytest.MonkeyPatch, *, write: bool
 ) -> AsyncIterator[tuple[Client, Exchange, asyncio.Task[Any]]]:
     begun = asyncio.Event()
-    original = Wire.on_body
+    original = HttpConnection.on_body
 
-    def note(connection: Wire, body: bytes) -> None:
+    def note(connection: HttpConnection, body: bytes) -> None:
         original(connection, body)
         begun.set()
 
@@ -125,7 +125,7 @@ async def in_the_middle_of_an_answer_without_a_length(
         await exchange.send(b'{"kind":"Pod"}')  # whole as it looks, there may be more
         await exchange.stall()
 
-    monkeypatch.setattr(Wire, "on_body", note)
+    monkeypatch.setattr(HttpConnection, "on_body", note)
     async with wire(begin) as server, server.client() as client:
         call = asyncio.create_task(create(client) if write else read(client))
         async with asyncio.timeout(10):
@@ -187,15 +187,15 @@ async def test_a_read_whose_client_is_closed_under_it_does_not_connect_again() -
 
 
 async def test_a_call_given_up_just_when_its_answer_has_come_leaves_its_connection_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Wire.on_message_complete
+    original = HttpConnection.on_message_complete
 
-    def given_up(connection: Wire) -> None:
+    def given_up(connection: HttpConnection) -> None:
         original(connection)
         call.cancel()
 
     async with wire(answer(json=POD)) as server, server.client() as client:
         with monkeypatch.context() as patch:
-            patch.setattr(Wire, "on_message_complete", given_up)
+            patch.setattr(HttpConnection, "on_message_complete", given_up)
             call = asyncio.create_task(read(client))
             await asyncio.wait([call])
         assert call.cancelled()
@@ -204,13 +204,13 @@ async def test_a_call_given_up_just_when_its_answer_has_come_leaves_its_connecti
 
 
 async def test_a_read_that_is_sent_again_keeps_to_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Connections._addresses
+    original = ConnectionPool._addresses
 
     async def hanging_once(exchange: Exchange) -> None:
-        async def hang(_: Connections) -> Any:
+        async def hang(_: ConnectionPool) -> Any:
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(Connections, "_addresses", hang)
+        monkeypatch.setattr(ConnectionPool, "_addresses", hang)
         await asyncio.sleep(0.7)
         exchange.cut()
 
@@ -219,7 +219,7 @@ async def test_a_read_that_is_sent_again_keeps_to_its_deadline(monkeypatch: pyte
         with pytest.raises(TransportError):
             await read(client)
         assert asyncio.get_running_loop().time() - started < 1.4
-        monkeypatch.setattr(Connections, "_addresses", original)
+        monkeypatch.setattr(ConnectionPool, "_addresses", original)
 
 
 # --- what no server says every day ---------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ async def test_an_answer_before_the_request_is_read_is_the_answer_and_the_connec
 
     server = await asyncio.start_server(impatient, "127.0.0.1", 0)
     address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    transport = HttpTransport(Connection(server=address, credentials=FixedCredentials(Access()), origin="the test"))
+    transport = HttpTransport(ClusterConfig(server=address, credentials=FixedCredentials(Access()), origin="the test"))
     try:
         large = await transport.send(Request("POST", "/", body=bytes(40_000_000)), timeout_seconds=10)
         small = await transport.send(Request("POST", "/", body=b"{}"), timeout_seconds=5)
@@ -288,7 +288,7 @@ async def test_a_host_that_can_be_no_name_is_told_as_such(host: str) -> None:
 @pytest.mark.parametrize("name", [".lab", "a..b", "."])
 async def test_a_tls_server_name_that_can_be_none_is_told_as_such(tmp_path: Path, name: str) -> None:
     async with wire(answer(json=POD), tls=Authority().server_context(tmp_path)) as server:
-        connection = Connection(server=server.url, credentials=FixedCredentials(Access()), origin="the test", tls_server_name=name)
+        connection = ClusterConfig(server=server.url, credentials=FixedCredentials(Access()), origin="the test", tls_server_name=name)
         client = Client(HttpTransport(connection))
         with pytest.raises(TransportError, match=r"could not be sent.*tls-server-name"):
             await create(client)
@@ -296,10 +296,10 @@ async def test_a_tls_server_name_that_can_be_none_is_told_as_such(tmp_path: Path
 
 
 async def test_a_servers_name_may_end_with_a_dot_though_no_certificates_name_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def here(_: Connections) -> Any:
+    async def here(_: ConnectionPool) -> Any:
         return await asyncio.get_running_loop().getaddrinfo("127.0.0.1", port, type=socket.SOCK_STREAM)
 
-    monkeypatch.setattr(Connections, "_addresses", here)
+    monkeypatch.setattr(ConnectionPool, "_addresses", here)
     authority = Authority()
     async with wire(answer(json=POD), tls=authority.server_context(tmp_path, hosts=("kubernetes.lab",))) as server:
         port = server.url.rpartition(":")[2]

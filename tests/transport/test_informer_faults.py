@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dlop.kube.config.cluster import Access
-from dlop.kube.informer import Informer, Pace
+from dlop.kube.informer import Informer, InformerTimings
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
 from tests.transport.wire import (
@@ -34,7 +34,7 @@ from tests.transport.wire import (
 )
 
 # A hundredth of the real pauses, so that real sockets can be used.
-HASTE = Pace(short_watch_seconds=0.01, first_pause_seconds=0.008, longest_pause_seconds=0.3)
+HASTE = InformerTimings(short_watch_seconds=0.01, first_pause_seconds=0.008, longest_pause_seconds=0.3)
 # Only where silence is the fault: a busy machine must not be taken for a silent server.
 ALERT = replace(HASTE, quiet_seconds=1.0, list_quiet_seconds=1.0)
 SILENCES = ("half-open", "never answered", "silent inside the list")
@@ -89,7 +89,7 @@ class TruthfulServer:
 
 
 @asynccontextmanager
-async def following(server: WireServer, *, pace: Pace = HASTE, **options: Any) -> AsyncIterator[Informer[Pod]]:
+async def following(server: WireServer, *, pace: InformerTimings = HASTE, **options: Any) -> AsyncIterator[Informer[Pod]]:
     async with server.client(**options) as client:
         informer: Informer[Pod] = Informer(client, PODS, Pod, rng=Random(1), pace=pace)
         running = asyncio.create_task(informer.run())
@@ -100,7 +100,7 @@ async def following(server: WireServer, *, pace: Pace = HASTE, **options: Any) -
             await asyncio.wait([running])
 
 
-def pace_for(fault: str) -> Pace:
+def pace_for(fault: str) -> InformerTimings:
     return ALERT if fault in SILENCES else HASTE
 
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from dlop.kube.client import Client, Limits
-from dlop.kube.config.cluster import Access, Connection, FixedCredentials
+from dlop.kube.config.cluster import Access, ClusterConfig, FixedCredentials
 from dlop.kube.config.tls import TlsMaterial
 from dlop.kube.errors import TransportError
 from dlop.kube.http.pool import socket_that_notices_dead_peers
@@ -20,7 +20,7 @@ POD = {"kind": "Pod", "metadata": {"name": "a"}}
 
 def client_behind(proxy: str, server: str) -> Client:
     access = Access(authorization="Bearer x", tls=TlsMaterial().context(origin="the test"))
-    connection = Connection(server=server, credentials=FixedCredentials(access), origin="the test", proxy=proxy)
+    connection = ClusterConfig(server=server, credentials=FixedCredentials(access), origin="the test", proxy=proxy)
     return Client(HttpTransport(connection), limits=Limits(timeout_seconds=5))
 
 
@@ -49,7 +49,7 @@ async def test_the_environments_proxies_are_not_looked_at_again(monkeypatch: pyt
 
 async def test_a_path_in_front_of_the_api_is_kept() -> None:
     async with wire(answer(json=POD)) as server:
-        connection = Connection(server=f"{server.url}/k8s/clusters/c-1", credentials=FixedCredentials(Access()), origin="the test")
+        connection = ClusterConfig(server=f"{server.url}/k8s/clusters/c-1", credentials=FixedCredentials(Access()), origin="the test")
         client = Client(HttpTransport(connection))
         await client.get(PODS, "a", namespace="lab")
         await client.close()

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from dlop.kube.client import Client, Limits
-from dlop.kube.config.cluster import Access, Connection, Credentials, FixedCredentials
+from dlop.kube.config.cluster import Access, ClusterConfig, Credentials, FixedCredentials
 from dlop.kube.http.transport import HttpTransport
 
 
@@ -121,7 +121,7 @@ class WireServer:
     def transport(self, *, credentials: Credentials | None = None) -> HttpTransport:
         """A transport to this server."""
         given = credentials or FixedCredentials(Access())
-        return HttpTransport(Connection(server=self.url, credentials=given, origin="the test"))
+        return HttpTransport(ClusterConfig(server=self.url, credentials=given, origin="the test"))
 
     @contextlib.asynccontextmanager
     async def client(self, *, timeout_seconds: float = 5.0, credentials: Credentials | None = None, **limits: Any) -> AsyncIterator[Client]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dlop.controller.metrics import ControlMetrics
+from dlop.controller.metrics import ControllerMetrics
 
 PREFIX = "training_operator_jobs_"
 MEANINGS = {
@@ -37,7 +37,7 @@ _LABELS = ("job_namespace", "framework")
 class KubeflowMetrics(Collector):
     """The counters of jobs, as Kubeflow's operator named them."""
 
-    def __init__(self, counts: ControlMetrics, *, framework_labels: Mapping[str, str]) -> None:
+    def __init__(self, counts: ControllerMetrics, *, framework_labels: Mapping[str, str]) -> None:
         """`framework_labels` has the kinds that are counted, by the names of their resources. It may grow."""
         self._counts = counts
         self._framework_labels = framework_labels

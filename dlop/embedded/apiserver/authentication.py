@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dlop.embedded.apiserver.rest.storage import Verbs
+from dlop.embedded.apiserver.rest.storage import ResourceStorage
 from dlop.embedded.apiserver.store import Key
 from dlop.kube.resources import PODS, SERVICE_ACCOUNTS
 from dlop.kube.types import JsonObject
@@ -45,7 +45,7 @@ class Account:
 class Tokens:
     """Makes tokens, and tells whose a token is."""
 
-    def __init__(self, verbs: Verbs, *, secret: str) -> None:
+    def __init__(self, verbs: ResourceStorage, *, secret: str) -> None:
         """Servers of one cluster have the same `secret`, and take each other's tokens."""
         self._verbs = verbs
         self._key = hashlib.sha256(f"service accounts of {secret}".encode()).digest()

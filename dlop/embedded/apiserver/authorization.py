@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from dlop.embedded.apiserver.api_errors import forbidden
 from dlop.embedded.apiserver.authentication import Account
-from dlop.embedded.apiserver.request_info import Asked, Verb
+from dlop.embedded.apiserver.request_info import RequestInfo, Verb
 from dlop.embedded.apiserver.store import Key, Store
 from dlop.kube.errors import ForbiddenError
 from dlop.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
@@ -20,7 +20,7 @@ _ALL = "*"
 _STREAMS = frozenset({"exec", "attach", "portforward"})
 
 
-def check(store: Store, account: Account, asked: Asked) -> None:
+def check(store: Store, account: Account, asked: RequestInfo) -> None:
     """Let a request pass, or not.
 
     Raises:
@@ -56,7 +56,7 @@ def _means(subject: JsonObject, account: Account, namespace: str) -> bool:
     return name == account.user if subject["kind"] == "User" else name in account.groups
 
 
-def _allows(rule: JsonObject, asked: Asked) -> bool:
+def _allows(rule: JsonObject, asked: RequestInfo) -> bool:
     names = rule.get("resourceNames")
     return (
         _has(rule, "verbs", _verb(asked))
@@ -71,16 +71,16 @@ def _has(rule: JsonObject, field: str, wanted: str) -> bool:
     return wanted in given or _ALL in given
 
 
-def _verb(asked: Asked) -> str:
+def _verb(asked: RequestInfo) -> str:
     return Verb.CREATE if asked.target.subresource in _STREAMS else asked.verb
 
 
-def _resource(asked: Asked) -> str:
+def _resource(asked: RequestInfo) -> str:
     target = asked.target
     return f"{target.plural}/{target.subresource}" if target.subresource else target.plural
 
 
-def _refusal(account: Account, asked: Asked) -> ForbiddenError:
+def _refusal(account: Account, asked: RequestInfo) -> ForbiddenError:
     target = asked.target
     scope = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
     what = f'cannot {_verb(asked)} resource "{_resource(asked)}" in API group "{target.group}" {scope}'

@@ -22,11 +22,11 @@ from dlop.embedded.apiserver.patches.patch import read_patch
 from dlop.embedded.apiserver.pod_subresources import BINDING, CREATED, EVICTION, bind, evict, finalize
 from dlop.embedded.apiserver.query_options import WriteOptions, delete_options, list_options, watch_options, write_options
 from dlop.embedded.apiserver.request_decoding import check_size, decode_delete_options, decode_object, duplicate_fields
-from dlop.embedded.apiserver.request_info import Asked, Verb
-from dlop.embedded.apiserver.responses import JSON_HEADERS, Presenter, deletion_status
+from dlop.embedded.apiserver.request_info import RequestInfo, Verb
+from dlop.embedded.apiserver.responses import JSON_HEADERS, ResponseEncoder, deletion_status
 from dlop.embedded.apiserver.rest.list import parse_version
 from dlop.embedded.apiserver.rest.scale import change_scale, get_scale
-from dlop.embedded.apiserver.rest.storage import Verbs
+from dlop.embedded.apiserver.rest.storage import ResourceStorage
 from dlop.embedded.apiserver.rest.update import STATUS
 from dlop.embedded.apiserver.rest.watch import Watch, watch_request
 from dlop.kube.errors import StatusError
@@ -39,11 +39,11 @@ SCALE = "scale"
 class Handlers:
     """Answers requests to resources."""
 
-    def __init__(self, verbs: Verbs, tokens: Tokens) -> None:
+    def __init__(self, verbs: ResourceStorage, tokens: Tokens) -> None:
         self._verbs = verbs
         self._tokens = tokens
 
-    def answer(self, asked: Asked, request: Request) -> Response:
+    def answer(self, asked: RequestInfo, request: Request) -> Response:
         """The answer to anything but a watch."""
         check_size(len(request.body or b""))
         wanted = negotiate(request.headers.get("accept", ""), is_custom=asked.type.is_custom)
@@ -56,24 +56,24 @@ class Handlers:
         presenter = self._presenter(asked, wanted)
         return self._ANSWERS[asked.verb](self, asked, request, presenter)
 
-    def watch(self, asked: Asked, request: Request) -> Watch:
+    def watch(self, asked: RequestInfo, request: Request) -> Watch:
         """A watch that has yet to be run."""
         options = watch_options(asked)
         presenter = self._presenter(asked, negotiate(request.headers.get("accept", ""), is_custom=asked.type.is_custom))
         asked_for = watch_request(asked, options, self._verbs.randomness)
         return Watch(self._verbs.view, asked, options, asked_for, presenter)
 
-    def _presenter(self, asked: Asked, wanted: Wanted) -> Presenter:
-        return Presenter(asked.type, wanted, moment=self._verbs.moment, include_object=asked.query.get("includeObject", ""))
+    def _presenter(self, asked: RequestInfo, wanted: Wanted) -> ResponseEncoder:
+        return ResponseEncoder(asked.type, wanted, moment=self._verbs.moment, include_object=asked.query.get("includeObject", ""))
 
     # --- whole objects -----------------------------------------------------------------------------------------------
 
-    def _get(self, asked: Asked, request: Request, presenter: Presenter) -> Response:
+    def _get(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
         self._check_version(asked)
         target = asked.target
         return Response(200, presenter.headers, presenter.one(self._verbs.get(asked.type, target.namespace, target.name)))
 
-    def _check_version(self, asked: Asked) -> None:
+    def _check_version(self, asked: RequestInfo) -> None:
         try:
             version = parse_version(asked.query.get("resourceVersion") or "0")
         except ValueError as error:
@@ -81,15 +81,15 @@ class Handlers:
         if version > self._verbs.view.version:
             raise version_too_large(version, self._verbs.view.version)
 
-    def _list(self, asked: Asked, request: Request, presenter: Presenter) -> Response:
+    def _list(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
         return Response(200, presenter.headers, presenter.many(self._verbs.list(asked.type, asked.target.namespace, list_options(asked))))
 
-    def _create(self, asked: Asked, request: Request, presenter: Presenter) -> Response:
+    def _create(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
         body, options, warnings = _read_body(asked, request)
         stored = self._verbs.create(asked.type, asked.target.namespace, body, options)
         return Response(201, _with_warnings(presenter.headers, warnings), presenter.one(stored))
 
-    def _update(self, asked: Asked, request: Request, presenter: Presenter) -> Response:
+    def _update(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
         target = asked.target
         body, options, warnings = _read_body(asked, request)
         subresource = target.subresource or None
@@ -97,7 +97,7 @@ class Handlers:
         stored = self._verbs.update(asked.type, target.namespace, target.name, body, options, subresource=subresource)
         return Response(201 if created else 200, _with_warnings(presenter.headers, warnings), presenter.one(stored))
 
-    def _patch(self, asked: Asked, request: Request, presenter: Presenter) -> Response:
+    def _patch(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
         target, warnings = asked.target, list[str]()
         options = write_options(asked, duplicate_fields=(), warn=warnings.append)
         changed = read_patch(asked.type, request.headers.get("content-type", ""), request.body or b"")
@@ -105,7 +105,7 @@ class Handlers:
         stored = self._verbs.change(asked.type, target.namespace, target.name, changed, options, subresource=subresource)
         return Response(200, _with_warnings(presenter.headers, warnings), presenter.one(stored))
 
-    def _delete(self, asked: Asked, request: Request, presenter: Presenter) -> Response:
+    def _delete(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
         target = asked.target
         options = delete_options(asked, decode_delete_options(request.body, request.headers.get("content-type", JSON)))
         deleted = self._verbs.delete(asked.type, target.namespace, target.name, options)
@@ -113,7 +113,7 @@ class Handlers:
             return Response(200, JSON_HEADERS, deletion_status(asked.type, deleted.stored))
         return Response(200, presenter.headers, presenter.one(deleted.stored))
 
-    def _delete_collection(self, asked: Asked, request: Request, presenter: Presenter) -> Response:
+    def _delete_collection(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
         options = delete_options(asked, decode_delete_options(request.body, request.headers.get("content-type", JSON)))
         found = self._verbs.delete_collection(asked.type, asked.target.namespace, options, list_options(asked))
         return Response(200, presenter.headers, presenter.many(found))
@@ -130,7 +130,7 @@ class Handlers:
 
     # --- subresources ------------------------------------------------------------------------------------------------
 
-    def _subresource(self, asked: Asked, request: Request) -> Response:
+    def _subresource(self, asked: RequestInfo, request: Request) -> Response:
         target = asked.target
         if target.subresource == SCALE and asked.type.scale is not None:
             return self._scale(asked, request)
@@ -143,7 +143,7 @@ class Handlers:
             return Response(200, JSON_HEADERS, finalize(self._verbs, asked.type, target.name, body).encoded)
         raise _no_subresource(asked)
 
-    def _scale(self, asked: Asked, request: Request) -> Response:
+    def _scale(self, asked: RequestInfo, request: Request) -> Response:
         target = asked.target
         if asked.verb is Verb.GET:
             return _json(200, get_scale(self._verbs, asked.type, target.namespace, target.name))
@@ -156,14 +156,14 @@ class Handlers:
             return _json(200, change_scale(self._verbs, asked.type, target.namespace, target.name, changed, options))
         raise method_not_allowed(asked.type.resource, asked.verb)
 
-    def _token(self, asked: Asked, request: Request) -> Response:
+    def _token(self, asked: RequestInfo, request: Request) -> Response:
         if asked.verb is not Verb.CREATE:
             raise method_not_allowed_here()
         body, _, _ = _read_body(asked, request, kind="TokenRequest")
         account = self._verbs.get(asked.type, asked.target.namespace, asked.target.name).body
         return _json(201, token_request(account, body, moment=self._verbs.moment(), issuer=ISSUER, make=self._tokens.make))
 
-    def _pod_deed(self, asked: Asked, request: Request) -> Response:
+    def _pod_deed(self, asked: RequestInfo, request: Request) -> Response:
         target = asked.target
         if asked.verb is not Verb.CREATE:
             raise method_not_allowed_here()
@@ -173,11 +173,11 @@ class Handlers:
         return _json(201, CREATED)
 
 
-def _no_subresource(asked: Asked) -> StatusError:
+def _no_subresource(asked: RequestInfo) -> StatusError:
     return not_found(asked.type.resource, asked.target.name) if asked.type.is_custom else no_such_path()
 
 
-def _read_body(asked: Asked, request: Request, *, kind: str = "") -> tuple[JsonObject, WriteOptions, list[str]]:
+def _read_body(asked: RequestInfo, request: Request, *, kind: str = "") -> tuple[JsonObject, WriteOptions, list[str]]:
     raw = request.body or b""
     warnings: list[str] = []
     options = write_options(asked, duplicate_fields=(), warn=warnings.append)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from dlop.embedded.apiserver.request_info import Asked, Verb
+from dlop.embedded.apiserver.request_info import RequestInfo, Verb
 from dlop.embedded.apiserver.rest.watch import ConnectionDroppedError, Watch
 from dlop.embedded.apiserver.store import Store
 from dlop.kube.errors import StatusError, error_from_status
@@ -28,7 +28,7 @@ class Match:
     name: str | None = None
     subresource: str | None = None
 
-    def fits(self, asked: Asked) -> bool:
+    def fits(self, asked: RequestInfo) -> bool:
         """Whether a request is meant."""
         target = asked.target
         found = (asked.verb, target.plural, target.namespace, target.name, target.subresource)
@@ -132,14 +132,14 @@ class Faults:
 
     # --- happening ---------------------------------------------------------------------------------------------------
 
-    async def before(self, asked: Asked) -> None:
+    async def before(self, asked: RequestInfo) -> None:
         """What happens to a request before it is carried out."""
         for fault in self._hitting(asked, _Moment.BEFORE):
             if fault.delay_seconds:
                 await asyncio.sleep(fault.delay_seconds)
             _raise(fault)
 
-    def after(self, asked: Asked) -> None:
+    def after(self, asked: RequestInfo) -> None:
         """What happens to the answer of a request that was carried out."""
         for fault in self._hitting(asked, _Moment.AFTER):
             _raise(fault)
@@ -154,7 +154,7 @@ class Faults:
         """A watch is over."""
         self._watches.discard(watch)
 
-    def _hitting(self, asked: Asked, when: _Moment) -> Iterator[Fault]:
+    def _hitting(self, asked: RequestInfo, when: _Moment) -> Iterator[Fault]:
         if not self._armed:
             return
         for fault in [fault for fault in self._armed if fault.when is when and fault.match.fits(asked)]:

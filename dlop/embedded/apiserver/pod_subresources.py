@@ -6,8 +6,8 @@ from dlop.embedded.apiserver.core.namespaces import FINALIZE
 from dlop.embedded.apiserver.core.pods import bound, marked_for_eviction
 from dlop.embedded.apiserver.query_options import WriteOptions, body_delete_options
 from dlop.embedded.apiserver.resource_type import ResourceType
-from dlop.embedded.apiserver.rest.storage import Verbs
-from dlop.embedded.apiserver.store import Key, Stored
+from dlop.embedded.apiserver.rest.storage import ResourceStorage
+from dlop.embedded.apiserver.store import Key, StoredObject
 from dlop.kube.types import JsonObject
 
 BINDING = "binding"
@@ -17,7 +17,7 @@ CREATED: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "st
 """What the deeds on pods are answered with."""
 
 
-def bind(verbs: Verbs, type: ResourceType, namespace: str, name: str, body: JsonObject, options: WriteOptions) -> None:
+def bind(verbs: ResourceStorage, type: ResourceType, namespace: str, name: str, body: JsonObject, options: WriteOptions) -> None:
     """Put a pod on a node, as a scheduler does.
 
     Raises:
@@ -28,7 +28,7 @@ def bind(verbs: Verbs, type: ResourceType, namespace: str, name: str, body: Json
         verbs.store.update(Key(type.storage, namespace, name), changed)
 
 
-def evict(verbs: Verbs, type: ResourceType, namespace: str, name: str, body: JsonObject, options: WriteOptions) -> None:
+def evict(verbs: ResourceStorage, type: ResourceType, namespace: str, name: str, body: JsonObject, options: WriteOptions) -> None:
     """Delete a pod, saying on it first that this is a disruption and not its own doing.
 
     Raises:
@@ -43,6 +43,6 @@ def evict(verbs: Verbs, type: ResourceType, namespace: str, name: str, body: Jso
     verbs.delete(type, namespace, name, asked)
 
 
-def finalize(verbs: Verbs, type: ResourceType, name: str, body: JsonObject) -> Stored:
+def finalize(verbs: ResourceStorage, type: ResourceType, name: str, body: JsonObject) -> StoredObject:
     """Set the finalizers in a namespace's spec; the last one to go lets the namespace go."""
     return verbs.update(type, "", name, body, subresource=FINALIZE)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType, bad_request, invalid_options
-from dlop.embedded.apiserver.request_info import Asked, Verb
+from dlop.embedded.apiserver.request_info import RequestInfo, Verb
 from dlop.embedded.apiserver.selectors import EVERYTHING, Selector, parse_selector
 from dlop.kube.types import JsonObject
 
@@ -27,7 +27,7 @@ class FieldValidation(StrEnum):
     STRICT = "Strict"
 
 
-class Propagation(StrEnum):
+class PropagationPolicy(StrEnum):
     """What a delete does to the objects that the deleted one owns."""
 
     BACKGROUND = "Background"
@@ -59,7 +59,7 @@ class DeleteOptions:
     uid: str | None = None
     resource_version: str | None = None
     grace_seconds: int | None = None
-    propagation: Propagation | None = None
+    propagation: PropagationPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class ListOptions:
 _WRITE_KINDS = {Verb.CREATE: "CreateOptions", Verb.UPDATE: "UpdateOptions", Verb.PATCH: "PatchOptions"}
 
 
-def write_options(asked: Asked, *, duplicate_fields: tuple[str, ...], warn: Callable[[str], None]) -> WriteOptions:
+def write_options(asked: RequestInfo, *, duplicate_fields: tuple[str, ...], warn: Callable[[str], None]) -> WriteOptions:
     """The options of a create, update or patch.
 
     Raises:
@@ -100,7 +100,7 @@ def write_options(asked: Asked, *, duplicate_fields: tuple[str, ...], warn: Call
     )
 
 
-def list_options(asked: Asked) -> ListOptions:
+def list_options(asked: RequestInfo) -> ListOptions:
     """The options of a list.
 
     Raises:
@@ -113,7 +113,7 @@ def list_options(asked: Asked) -> ListOptions:
     return options
 
 
-def watch_options(asked: Asked) -> ListOptions:
+def watch_options(asked: RequestInfo) -> ListOptions:
     """The options of a watch that it shares with a list.
 
     Raises:
@@ -126,7 +126,7 @@ def watch_options(asked: Asked) -> ListOptions:
     return options
 
 
-def delete_options(asked: Asked, body: JsonObject | None) -> DeleteOptions:
+def delete_options(asked: RequestInfo, body: JsonObject | None) -> DeleteOptions:
     """The options of a delete: the body's, or without a body the query's.
 
     Raises:
@@ -149,7 +149,7 @@ def _checked_delete_options(given: JsonObject) -> DeleteOptions:
     policy, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
     _check_delete_options(given, policy, orphan)
     if policy is None and orphan is not None:
-        policy = Propagation.ORPHAN if orphan else Propagation.BACKGROUND
+        policy = PropagationPolicy.ORPHAN if orphan else PropagationPolicy.BACKGROUND
     grace = given.get("gracePeriodSeconds")
     preconditions = given.get("preconditions") or {}
     return DeleteOptions(
@@ -158,11 +158,11 @@ def _checked_delete_options(given: JsonObject) -> DeleteOptions:
         resource_version=preconditions.get("resourceVersion"),
         # The real server takes a negative grace to mean as little as there is short of none.
         grace_seconds=1 if grace is not None and grace < 0 else grace,
-        propagation=None if policy is None else Propagation(policy),
+        propagation=None if policy is None else PropagationPolicy(policy),
     )
 
 
-def _common_list_options(asked: Asked) -> ListOptions:
+def _common_list_options(asked: RequestInfo) -> ListOptions:
     query = asked.query
     return ListOptions(
         selector=parse_selector(asked.type, labels=query.get("labelSelector", ""), fields=query.get("fieldSelector", "")),
@@ -173,7 +173,7 @@ def _common_list_options(asked: Asked) -> ListOptions:
     )
 
 
-def _list_errors(asked: Asked, options: ListOptions) -> list[FieldError]:
+def _list_errors(asked: RequestInfo, options: ListOptions) -> list[FieldError]:
     errors: list[FieldError] = []
     match = options.resource_version_match
     if match:
@@ -197,7 +197,7 @@ def _match_errors(options: ListOptions, match: str) -> list[FieldError]:
     return errors
 
 
-def _watch_errors(asked: Asked, options: ListOptions) -> list[FieldError]:
+def _watch_errors(asked: RequestInfo, options: ListOptions) -> list[FieldError]:
     errors: list[FieldError] = []
     field, match = "resourceVersionMatch", options.resource_version_match
     if "sendInitialEvents" in asked.query:
@@ -212,7 +212,7 @@ def _watch_errors(asked: Asked, options: ListOptions) -> list[FieldError]:
     return errors
 
 
-def _delete_query(asked: Asked) -> JsonObject:
+def _delete_query(asked: RequestInfo) -> JsonObject:
     query = asked.query
     given: JsonObject = {}
     if "gracePeriodSeconds" in query:
@@ -251,7 +251,7 @@ def _check_delete_options(given: JsonObject, policy: str | None, orphan: bool | 
     if policy is not None and orphan is not None:
         detail = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(FieldError(FieldErrorType.INVALID, "propagationPolicy", detail, policy))
-    if policy is not None and policy not in list(Propagation):
+    if policy is not None and policy not in list(PropagationPolicy):
         errors.append(_unsupported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"]))
     if given.get("dryRun") not in (None, [], ["All"]):
         errors.append(_unsupported("dryRun", given["dryRun"], ["All"]))

@@ -42,7 +42,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestInfo:
     """One request to a resource."""
 
     verb: Verb
@@ -91,7 +91,7 @@ def parse_target(path: str) -> Target | None:
     return Target(group, version, plural, namespace, name, subresource)
 
 
-def parse_request(request: Request, registry: Registry) -> Asked:
+def parse_request(request: Request, registry: Registry) -> RequestInfo:
     """What the request asks for.
 
     Raises:
@@ -111,7 +111,7 @@ def parse_request(request: Request, registry: Registry) -> Asked:
         raise bad_request("name must be provided")
     if verb is None or (not target.subresource and verb not in type.verbs):
         raise method_not_allowed_here()
-    return Asked(verb, type, target, query)
+    return RequestInfo(verb, type, target, query)
 
 
 def method_needs_name(method: str) -> bool:

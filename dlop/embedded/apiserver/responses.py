@@ -12,7 +12,7 @@ from dlop.embedded.apiserver.negotiation import YAML, Form, Wanted
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
 from dlop.embedded.apiserver.rest.list import Listing
 from dlop.embedded.apiserver.rest.update import served
-from dlop.embedded.apiserver.store import Stored
+from dlop.embedded.apiserver.store import StoredObject
 from dlop.embedded.apiserver.views.table_printer import partial_metadata, partial_metadata_list, table
 from dlop.kube.errors import StatusError
 from dlop.kube.transport import JSON, Response
@@ -23,7 +23,7 @@ _YAML_HEADERS = {"content-type": YAML}
 TEXT_HEADERS = {"content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff"}
 
 
-class Presenter:
+class ResponseEncoder:
     """Shows the objects of one type in one form."""
 
     def __init__(self, type: ResourceType, wanted: Wanted, *, moment: Callable[[], Moment], include_object: str = "") -> None:
@@ -39,7 +39,7 @@ class Presenter:
         """The headers of an answer in this form."""
         return _YAML_HEADERS if self._wanted.media_type == YAML else JSON_HEADERS
 
-    def one(self, stored: Stored) -> bytes:
+    def one(self, stored: StoredObject) -> bytes:
         """One object."""
         if self._wanted.form is Form.WHOLE:
             return self._in_media_type(self._encoded(stored))
@@ -62,7 +62,7 @@ class Presenter:
             return self._in_media_type(self._table(bodies, metadata))
         return self._in_media_type(msgspec.json.encode(partial_metadata_list(bodies, list_metadata=metadata)))
 
-    def event(self, type: str, stored: Stored) -> bytes:
+    def event(self, type: str, stored: StoredObject) -> bytes:
         """One line of a watch."""
         if self._wanted.form is Form.WHOLE:
             shown = self._encoded(stored)
@@ -93,18 +93,18 @@ class Presenter:
             body = partial_metadata(body)
         return b'{"type":"BOOKMARK","object":%b}\n' % msgspec.json.encode(body)
 
-    def _encoded(self, stored: Stored) -> bytes:
+    def _encoded(self, stored: StoredObject) -> bytes:
         if self._type.from_storage is None:
             return stored.encoded
         return msgspec.json.encode(self._type.from_storage(stored.body))
 
-    def _whole_list(self, items: Sequence[Stored], metadata: JsonObject) -> bytes:
+    def _whole_list(self, items: Sequence[StoredObject], metadata: JsonObject) -> bytes:
         resource = self._type.resource
         head = msgspec.json.encode({"kind": self._type.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
         shown = b",".join([self._item(stored) for stored in items])
         return b'%b,"items":[%b]}' % (head[:-1], shown)
 
-    def _item(self, stored: Stored) -> bytes:
+    def _item(self, stored: StoredObject) -> bytes:
         if self._type.is_custom:
             return self._encoded(stored)
         # In lists of built-in types the real server leaves out the kind of the items: the list says it.
@@ -142,7 +142,7 @@ def refusal(error: StatusError) -> Response:
     return Response(error.status_code, headers, msgspec.json.encode(error.status))
 
 
-def deletion_status(type: ResourceType, stored: Stored) -> bytes:
+def deletion_status(type: ResourceType, stored: StoredObject) -> bytes:
     """The Status that says that an object is gone."""
     resource, metadata = type.resource, stored.body["metadata"]
     about = {"name": metadata["name"], "group": resource.group, "kind": resource.plural, "uid": metadata["uid"]}

@@ -22,9 +22,9 @@ from dlop.embedded.apiserver.dispatch import Handlers
 from dlop.embedded.apiserver.faults import Faults
 from dlop.embedded.apiserver.kubelet_proxy.kubelet_client import Kubelets
 from dlop.embedded.apiserver.kubelet_proxy.pod_streams import PodStreams
-from dlop.embedded.apiserver.request_info import Asked, UnknownPathError, Verb, parse_request
+from dlop.embedded.apiserver.request_info import RequestInfo, UnknownPathError, Verb, parse_request
 from dlop.embedded.apiserver.responses import JSON_HEADERS, TEXT_HEADERS, refusal
-from dlop.embedded.apiserver.rest.storage import Verbs
+from dlop.embedded.apiserver.rest.storage import ResourceStorage
 from dlop.embedded.apiserver.rest.watch import ConnectionDroppedError, Watch
 from dlop.embedded.apiserver.views import discovery, openapi
 from dlop.kube.errors import ForbiddenError, StatusError, UnauthorizedError
@@ -42,7 +42,7 @@ Answer = TypeVar("Answer")
 class ApiServer:
     """Answers requests over one store."""
 
-    def __init__(self, verbs: Verbs, faults: Faults, *, token: str, kubelets: Kubelets | None = None) -> None:
+    def __init__(self, verbs: ResourceStorage, faults: Faults, *, token: str, kubelets: Kubelets | None = None) -> None:
         """Requests must bear the `token`, or that of a service account which may do what is asked.
 
         A few pages are open to everybody.
@@ -72,14 +72,14 @@ class ApiServer:
             ConnectionDroppedError: when a fault wants the connection to break instead.
         """
 
-        async def opened(asked: Asked, request: Request) -> ClientWebSocketResponse | Response:
+        async def opened(asked: RequestInfo, request: Request) -> ClientWebSocketResponse | Response:
             if not PodStreams.concern(asked):
                 raise bad_request("Upgrade request not allowed")
             return await self.kubelets.open_socket(self._pod_streams.location(asked, request), protocols)
 
         return await self._guarded(request, opened)
 
-    async def _guarded(self, request: Request, answer: Callable[[Asked, Request], Awaitable[Answer]]) -> Answer | Response:
+    async def _guarded(self, request: Request, answer: Callable[[RequestInfo, Request], Awaitable[Answer]]) -> Answer | Response:
         """Answer a request that may be refused, fail or be unknown."""
         try:
             is_administrator = request.headers.get("authorization") == self._authorization
@@ -106,7 +106,7 @@ class ApiServer:
         for watch in list(self._watches):
             watch.end()
 
-    async def _answer(self, asked: Asked, request: Request) -> Response | StreamResponse:
+    async def _answer(self, asked: RequestInfo, request: Request) -> Response | StreamResponse:
         if asked.target.subresource and PodStreams.concern(asked):
             return await self._pod_streams.answer(asked, request)
         if asked.verb is not Verb.WATCH:

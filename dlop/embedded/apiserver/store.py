@@ -41,7 +41,7 @@ class ChangeType(StrEnum):
     DELETED = "DELETED"
 
 
-class Stored:
+class StoredObject:
     """One version of one object. The body is read-only by agreement; its encoding is made once, when first asked for."""
 
     __slots__ = ("_body", "_encoded", "version")
@@ -75,13 +75,13 @@ class Stored:
 _Place = tuple[str, str]
 
 
-class Change(NamedTuple):
+class StoreEvent(NamedTuple):
     """One step of the store's history. `after` of a deletion is the last state, under the version of the deletion."""
 
     type: ChangeType
     key: Key
-    after: Stored
-    before: Stored | None
+    after: StoredObject
+    before: StoredObject | None
 
     @property
     def version(self) -> int:
@@ -101,14 +101,14 @@ class CompactedError(Exception):
 class _Shelf:
     """All objects of one storage in key order, and the changes made to them."""
 
-    objects: dict[tuple[str, str], Stored] = field(default_factory=dict)
+    objects: dict[tuple[str, str], StoredObject] = field(default_factory=dict)
     order: list[tuple[str, str]] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[StoreEvent] = field(default_factory=list)
     dropped: int = 0  # how many changes have left `changes` at the front: positions of cursors count them
     waiters: dict[asyncio.Future[None], None] = field(default_factory=dict)  # in the order in which they came
 
 
-class Cursor:
+class StoreCursor:
     """A reader's place in the history of one storage. It holds no copy of anything: the history is the queue."""
 
     def __init__(self, store: Store, storage: str, since: int) -> None:
@@ -118,7 +118,7 @@ class Cursor:
         self._waiter: asyncio.Future[None] | None = None
         self.version = since
 
-    def take(self, at_most: int = 1000) -> list[Change]:
+    def take(self, at_most: int = 1000) -> list[StoreEvent]:
         """The next changes, oldest first; empty when there is nothing new.
 
         Raises:
@@ -170,17 +170,17 @@ class Store:
         """Watching and listing from a version below this is refused."""
         self._history_limit = history_limit
         self._shelves: dict[str, _Shelf] = {}
-        self._unpacked: deque[Stored] = deque()
-        self.listeners: list[Callable[[Change], None]] = []
+        self._unpacked: deque[StoredObject] = deque()
+        self.listeners: list[Callable[[StoreEvent], None]] = []
         """Called with every change, right after it is made. A listener must not change the store; it may note work for later."""
 
-    def get(self, key: Key) -> Stored | None:
+    def get(self, key: Key) -> StoredObject | None:
         """The object now, or None."""
         return self._shelf(key.storage).objects.get((key.namespace, key.name))
 
     def list(
         self, storage: str, *, namespace: str = "", version: int | None = None, after: tuple[str, str] | None = None
-    ) -> Iterator[tuple[Key, Stored]]:
+    ) -> Iterator[tuple[Key, StoredObject]]:
         """The objects in key order, now or as they were at `version`; an empty namespace means all of them.
 
         With `after`, only those behind this namespace and name.
@@ -189,7 +189,7 @@ class Store:
             CompactedError: when `version` is no longer held.
         """
         shelf = self._shelf(storage)
-        objects: dict[_Place, Stored] = shelf.objects
+        objects: dict[_Place, StoredObject] = shelf.objects
         order: Sequence[_Place] = shelf.order
         if version is not None and version < self.version:
             objects, order = self._rewound(shelf, version)
@@ -203,7 +203,7 @@ class Store:
         """How many objects there are."""
         return len(self._shelf(storage).objects)
 
-    def create(self, key: Key, body: JsonObject) -> Stored:
+    def create(self, key: Key, body: JsonObject) -> StoredObject:
         """Store a new object. The key must be free."""
         place = (key.namespace, key.name)
         shelf = self._shelf(key.storage)
@@ -212,29 +212,29 @@ class Store:
         stored = self._numbered(body)
         bisect.insort(shelf.order, place)
         shelf.objects[place] = stored
-        self._record(shelf, Change(ChangeType.ADDED, key, stored, None))
+        self._record(shelf, StoreEvent(ChangeType.ADDED, key, stored, None))
         return stored
 
-    def update(self, key: Key, body: JsonObject) -> Stored:
+    def update(self, key: Key, body: JsonObject) -> StoredObject:
         """Store a new version of an object that is there."""
         place = (key.namespace, key.name)
         shelf = self._shelf(key.storage)
         before = shelf.objects[place]
         stored = shelf.objects[place] = self._numbered(body)
-        self._record(shelf, Change(ChangeType.MODIFIED, key, stored, before))
+        self._record(shelf, StoreEvent(ChangeType.MODIFIED, key, stored, before))
         return stored
 
-    def delete(self, key: Key) -> Stored:
+    def delete(self, key: Key) -> StoredObject:
         """Remove an object; returns its last state, numbered with the deletion."""
         place = (key.namespace, key.name)
         shelf = self._shelf(key.storage)
         before = shelf.objects.pop(place)
         del shelf.order[bisect.bisect_left(shelf.order, place)]
         last = self._numbered(before.body)
-        self._record(shelf, Change(ChangeType.DELETED, key, last, before))
+        self._record(shelf, StoreEvent(ChangeType.DELETED, key, last, before))
         return last
 
-    def cursor(self, storage: str, *, since: int) -> Cursor:
+    def cursor(self, storage: str, *, since: int) -> StoreCursor:
         """A place in the history right after version `since`.
 
         Raises:
@@ -242,7 +242,7 @@ class Store:
         """
         if since < self.floor:
             raise CompactedError(self.floor)
-        return Cursor(self, storage, since)
+        return StoreCursor(self, storage, since)
 
     def compact(self, version: int | None = None) -> None:
         """Forget the changes up to `version`, by default all of them."""
@@ -256,15 +256,15 @@ class Store:
             shelf = self._shelves[storage] = _Shelf()
         return shelf
 
-    def _numbered(self, body: JsonObject) -> Stored:
+    def _numbered(self, body: JsonObject) -> StoredObject:
         self.version += 1
-        stored = Stored({**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}, self.version)
+        stored = StoredObject({**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}, self.version)
         self._unpacked.append(stored)
         if len(self._unpacked) > _UNPACKED_LIMIT:
             self._unpacked.popleft().pack()
         return stored
 
-    def _record(self, shelf: _Shelf, change: Change) -> None:
+    def _record(self, shelf: _Shelf, change: StoreEvent) -> None:
         shelf.changes.append(change)
         if len(shelf.changes) > self._history_limit:
             # Half at a time: dropping one by one would move the whole list for every change.
@@ -277,7 +277,7 @@ class Store:
         for listener in self.listeners:
             listener(change)
 
-    def _rewound(self, shelf: _Shelf, version: int) -> tuple[dict[_Place, Stored], Sequence[_Place]]:
+    def _rewound(self, shelf: _Shelf, version: int) -> tuple[dict[_Place, StoredObject], Sequence[_Place]]:
         if version < self.floor:
             raise CompactedError(self.floor)
         if not shelf.changes or shelf.changes[-1].version <= version:

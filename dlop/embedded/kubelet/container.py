@@ -10,13 +10,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from dlop.embedded.kubelet.container_config import Place, Prepared, Preparing
+from dlop.embedded.kubelet.container_config import DownwardValues, Prepared, Preparing
 from dlop.embedded.kubelet.container_run import Run
 from dlop.embedded.kubelet.environment import ConfigurationProblem
-from dlop.embedded.kubelet.events import Event
+from dlop.embedded.kubelet.events import PodEvent
 from dlop.embedded.kubelet.image_map import ImageProblem
 from dlop.embedded.kubelet.logs import ContainerLog, ContainerLogs
-from dlop.embedded.kubelet.node_context import Tools
+from dlop.embedded.kubelet.node_context import NodeContext
 from dlop.embedded.kubelet.pod_status import ContainerFacts, Ended, Running, Waiting
 from dlop.embedded.kubelet.restart_backoff import CrashLoop, Role, duration_text, is_restarted
 from dlop.embedded.kubelet.runtime.base import Exit, Launch, LaunchError, Sandbox
@@ -39,7 +39,7 @@ class Home:
 
     pod: Callable[[], JsonObject]
     sandbox: Sandbox
-    place: Place
+    place: DownwardValues
     changed: Callable[[], None]
 
 
@@ -56,7 +56,7 @@ class _Attempt:
 class Container:
     """A container, over all its runs."""
 
-    def __init__(self, spec: JsonObject, *, role: Role, facts: ContainerFacts, tools: Tools, preparing: Preparing) -> None:
+    def __init__(self, spec: JsonObject, *, role: Role, facts: ContainerFacts, tools: NodeContext, preparing: Preparing) -> None:
         self.spec = spec
         self.role = role
         self.facts = facts
@@ -283,5 +283,5 @@ class Container:
 
     def _tell(self, home: Home, reason: str, message: str, *, is_warning: bool = False) -> None:
         field = "containers" if self.role is Role.MAIN else "initContainers"
-        event = Event(reason=reason, message=message, is_warning=is_warning, field_path=f"spec.{field}{{{self.name}}}")
+        event = PodEvent(reason=reason, message=message, is_warning=is_warning, field_path=f"spec.{field}{{{self.name}}}")
         self._tools.events.tell(home.pod(), event)

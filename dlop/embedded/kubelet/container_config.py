@@ -8,14 +8,14 @@ from pathlib import Path
 
 from dlop.embedded.kubelet.api_access import NO_ACCESS
 from dlop.embedded.kubelet.config_sources import Inputs
-from dlop.embedded.kubelet.environment import ConfigurationProblem, Place, all_expanded, named_sources, variables
+from dlop.embedded.kubelet.environment import ConfigurationProblem, DownwardValues, all_expanded, named_sources, variables
 from dlop.embedded.kubelet.image_map import Image, command_line
 from dlop.embedded.kubelet.runtime.base import Launch, Mount
 from dlop.embedded.kubelet.volumes import mounts
 from dlop.kube.quantity import rounded_up
 from dlop.kube.types import JsonObject
 
-__all__ = ["Place", "Prepared", "Preparing"]
+__all__ = ["DownwardValues", "Prepared", "Preparing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Preparing:
         return self._logs / str(container["name"])
 
     async def prepare(
-        self, pod: JsonObject, container: JsonObject, *, image: Image, programs: Path | None, place: Place, run: int
+        self, pod: JsonObject, container: JsonObject, *, image: Image, programs: Path | None, place: DownwardValues, run: int
     ) -> Prepared:
         """All that a run of the container needs.
 

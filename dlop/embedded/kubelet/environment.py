@@ -25,7 +25,7 @@ class ConfigurationProblem(Exception):  # noqa: N818 - it is the user's to solve
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DownwardValues:
     """Where a pod runs: the values of fields that only the node knows."""
 
     host_address: str
@@ -66,7 +66,7 @@ def _name(reference: JsonObject | None) -> set[str]:
 # --- variables ------------------------------------------------------------------------------------------------------------
 
 
-def variables(pod: JsonObject, container: JsonObject, *, place: Place, sources: Sources) -> dict[str, str]:
+def variables(pod: JsonObject, container: JsonObject, *, place: DownwardValues, sources: Sources) -> dict[str, str]:
     """All variables that the pod asks for.
 
     Raises:
@@ -93,7 +93,7 @@ def _whole_source(entry: JsonObject, sources: Sources) -> dict[str, str]:
 
 
 def _value(
-    pod: JsonObject, container: JsonObject, entry: JsonObject, known: Mapping[str, str], *, place: Place, sources: Sources
+    pod: JsonObject, container: JsonObject, entry: JsonObject, known: Mapping[str, str], *, place: DownwardValues, sources: Sources
 ) -> str | None:
     """The value of a variable; None if it is optional and there is none."""
     if entry.get("value"):
@@ -144,7 +144,7 @@ def _secret(reference: JsonObject, sources: Sources) -> dict[str, str] | None:
 # --- fields and resources of the pod --------------------------------------------------------------------------------------
 
 
-def field_value(pod: JsonObject, path: str, *, place: Place) -> str:
+def field_value(pod: JsonObject, path: str, *, place: DownwardValues) -> str:
     """The value of a field of the pod, by the paths of the downward API.
 
     Raises:
@@ -180,7 +180,7 @@ def _quoted(text: str) -> str:
     return f'"{inner}"'
 
 
-def resource_value(pod: JsonObject, container: JsonObject | None, reference: JsonObject, *, place: Place) -> str:
+def resource_value(pod: JsonObject, container: JsonObject | None, reference: JsonObject, *, place: DownwardValues) -> str:
     """A request or limit in units of the divisor, rounded up. Without a limit, the node's own size is the limit."""
     name = reference.get("containerName")
     if name:

@@ -31,7 +31,7 @@ _LONGEST_NAME = 230
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class PodEvent:
     """Something to tell of a pod."""
 
     reason: str
@@ -47,7 +47,7 @@ class _Story:
     """One event, however often it was told."""
 
     pod: JsonObject
-    event: Event
+    event: PodEvent
     name: str
     first_at: float
     last_at: float
@@ -65,9 +65,9 @@ class Events:
         self._clock = clock
         self._last_stamp = 0
         self._line: asyncio.Queue[_Story] = asyncio.Queue(_LONGEST_LINE)
-        self._stories: OrderedDict[tuple[str, Event], _Story] = OrderedDict()
+        self._stories: OrderedDict[tuple[str, PodEvent], _Story] = OrderedDict()
 
-    def tell(self, pod: JsonObject, event: Event) -> None:
+    def tell(self, pod: JsonObject, event: PodEvent) -> None:
         """Tell something of a pod. Returns at once."""
         key = (pod["metadata"]["uid"], event)
         story = self._stories.get(key)

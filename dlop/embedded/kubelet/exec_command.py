@@ -14,7 +14,7 @@ _MOST_BYTES = 10 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommandResult:
     """What became of a command."""
 
     exit_code: int
@@ -22,7 +22,7 @@ class Outcome:
     has_timed_out: bool = False
 
 
-async def run_command(sandbox: Sandbox, like: Launch, argv: tuple[str, ...], *, timeout_seconds: float | None = None) -> Outcome:
+async def run_command(sandbox: Sandbox, like: Launch, argv: tuple[str, ...], *, timeout_seconds: float | None = None) -> CommandResult:
     """Run a command with the variables, folders and mounts of a container, and keep the beginning of what it says."""
     reading, writing = os.pipe()
     launch = replace(like, argv=argv, stdin=None, stdout=writing, stderr=writing, terminal=False, memory_limit_bytes=None)
@@ -30,7 +30,7 @@ async def run_command(sandbox: Sandbox, like: Launch, argv: tuple[str, ...], *, 
         process = await sandbox.start(launch)
     except LaunchError as error:
         os.close(reading)
-        return Outcome(error.exit_code, str(error))
+        return CommandResult(error.exit_code, str(error))
     except BaseException:
         os.close(reading)
         raise
@@ -39,7 +39,7 @@ async def run_command(sandbox: Sandbox, like: Launch, argv: tuple[str, ...], *, 
     return await _watched(process, reading, argv, timeout_seconds)
 
 
-async def _watched(process: Process, reading: int, argv: tuple[str, ...], timeout_seconds: float | None) -> Outcome:
+async def _watched(process: Process, reading: int, argv: tuple[str, ...], timeout_seconds: float | None) -> CommandResult:
     output = bytearray()
     os.set_blocking(reading, False)
     loop = asyncio.get_running_loop()
@@ -49,13 +49,13 @@ async def _watched(process: Process, reading: int, argv: tuple[str, ...], timeou
             code = (await process.wait()).code
     except TimeoutError:
         text = f'command timed out: "{" ".join(argv)}" timed out after {duration_text(timeout_seconds or 0)}'
-        return Outcome(-1, text, has_timed_out=True)
+        return CommandResult(-1, text, has_timed_out=True)
     finally:
         process.signal(signal.SIGKILL)
         _read_some(loop, reading, output)
         loop.remove_reader(reading)
         os.close(reading)
-    return Outcome(code, bytes(output[:_MOST_BYTES]).decode(errors="replace"))
+    return CommandResult(code, bytes(output[:_MOST_BYTES]).decode(errors="replace"))
 
 
 def _read_some(loop: asyncio.AbstractEventLoop, descriptor: int, output: bytearray) -> None:

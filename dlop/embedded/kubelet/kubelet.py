@@ -29,7 +29,7 @@ from dlop.embedded.kubelet.events import Events
 from dlop.embedded.kubelet.hosts_file import NamedPod, NamedService, named_pod, named_service
 from dlop.embedded.kubelet.hosts_sync import Directory
 from dlop.embedded.kubelet.image_map import ImageMap
-from dlop.embedded.kubelet.node_context import Pace, Tools
+from dlop.embedded.kubelet.node_context import NodeContext, Timings
 from dlop.embedded.kubelet.node_object import NodeFacts
 from dlop.embedded.kubelet.object_watch import Watchers
 from dlop.embedded.kubelet.orphaned_pods import is_lost
@@ -40,7 +40,7 @@ from dlop.embedded.kubelet.registration import Registration, tell_lost
 from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.embedded.kubelet.server.api import DECLARED_FEATURES, HOST, KubeletApi
 from dlop.embedded.scheduler.scheduler import Scheduler
-from dlop.kube.cache import Change
+from dlop.kube.cache import CacheChange
 from dlop.kube.client import Client
 from dlop.kube.informer import Informer
 from dlop.kube.objects import CustomObject
@@ -82,7 +82,7 @@ class Node:
         admit_pods: Callable[[socket.socket | None], Awaitable[ApiAccess]] | None = None,
         keep_logs: bool = False,
         schedules_all: bool = False,
-        pace: Pace = Pace(),  # noqa: B008 - a constant
+        pace: Timings = Timings(),  # noqa: B008 - a constant
         clock: Callable[[], float] = time.time,
         rng: Random | None = None,
         aside: Callable[[Callable[[], None]], Awaitable[None]] = asyncio.to_thread,
@@ -115,7 +115,7 @@ class Node:
         )
         self._directory = Directory(services=self._named_services, pods=self._named_pods, write=self._write_hosts)
         self._events = Events(client, host=name, clock=clock)
-        self._tools = Tools(
+        self._tools = NodeContext(
             client=client,
             runtime=runtime,
             clock=clock,
@@ -215,12 +215,12 @@ class Node:
         self.kubelet = await stack.enter_async_context(api)
         return self._size.served_at(port=api.port, features=DECLARED_FEATURES)
 
-    def _informer(self, resource: Resource, handler: Callable[[Change[CustomObject]], None]) -> Informer[CustomObject]:
+    def _informer(self, resource: Resource, handler: Callable[[CacheChange[CustomObject]], None]) -> Informer[CustomObject]:
         return Informer(self._client, resource, CustomObject, rng=self._rng, handlers=[handler])
 
     # --- what happens in the cluster ---------------------------------------------------------------------------------
 
-    def _service_changed(self, change: Change[CustomObject]) -> None:
+    def _service_changed(self, change: CacheChange[CustomObject]) -> None:
         metadata = change.object.metadata
         key = (metadata.namespace, metadata.name)
         if change.new is None:
@@ -229,7 +229,7 @@ class Node:
             self._services[key] = named_service(change.new.body())
         self._directory.change()
 
-    def _pod_changed(self, change: Change[CustomObject]) -> None:
+    def _pod_changed(self, change: CacheChange[CustomObject]) -> None:
         key = (change.object.metadata.namespace, change.object.metadata.name)
         gone = self._pods.get(key)
         if gone is not None and (change.new is None or change.new.metadata.uid != gone["metadata"]["uid"]):

@@ -20,7 +20,7 @@ from dlop.kube.client import Client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Timings:
     """How patient a node is. The numbers are the kubelet's."""
 
     restarts: RestartPace = RestartPace()  # noqa: RUF009 - a constant
@@ -34,7 +34,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class NodeContext:
     """Handed to every pod."""
 
     client: Client
@@ -49,7 +49,7 @@ class Tools:
     watchers: Watchers
     folder: Path
     """Where everything of the node's pods lives."""
-    pace: Pace = field(default_factory=Pace)
+    pace: Timings = field(default_factory=Timings)
     allocatable: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     """The variables that every container has, as from an image."""

@@ -17,7 +17,7 @@ from dlop.kube.backoff import Backoff
 from dlop.kube.client import Client
 from dlop.kube.errors import KubeError
 from dlop.kube.resources import Resource
-from dlop.kube.watch import EventType
+from dlop.kube.watch import WatchEventType
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +84,7 @@ class Watchers:
         async with self._client.watch(resource, namespace=namespace, field_selector=selector, bookmarks=False) as events:
             async for event in events:
                 found = event.decode()["metadata"]["resourceVersion"]
-                if event.type is not EventType.DELETED and found != version:
+                if event.type is not WatchEventType.DELETED and found != version:
                     version = found
                     self._tell(followed)
         return version

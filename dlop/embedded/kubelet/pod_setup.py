@@ -10,10 +10,10 @@ import shutil
 from pathlib import Path
 
 from dlop.embedded.kubelet.api_access import NO_ACCESS, TOKEN_SECONDS, PodAccess, pod_access
-from dlop.embedded.kubelet.environment import Place
-from dlop.embedded.kubelet.events import Event
+from dlop.embedded.kubelet.environment import DownwardValues
+from dlop.embedded.kubelet.events import PodEvent
 from dlop.embedded.kubelet.hosts_file import named_pod
-from dlop.embedded.kubelet.node_context import Tools
+from dlop.embedded.kubelet.node_context import NodeContext
 from dlop.embedded.kubelet.restart_backoff import CrashLoop
 from dlop.embedded.kubelet.runtime.base import LaunchError, Sandbox, SandboxRequest
 from dlop.embedded.kubelet.volumes import VolumeInputs, VolumeProblem, make, named_sources, planned
@@ -25,7 +25,7 @@ from dlop.kube.types import JsonObject
 class PodSetup:
     """Sets one pod up."""
 
-    def __init__(self, pod: JsonObject, *, tools: Tools, folder: Path) -> None:
+    def __init__(self, pod: JsonObject, *, tools: NodeContext, folder: Path) -> None:
         """`folder` is the pod's own."""
         self._pod = pod
         self._tools = tools
@@ -60,14 +60,14 @@ class PodSetup:
             await (await making).close()
             raise
 
-    async def volumes(self, place: Place) -> dict[str, Path]:
+    async def volumes(self, place: DownwardValues) -> dict[str, Path]:
         """Where the pod's volumes are."""
         made: dict[str, Path] = {}
         for volume in self._pod["spec"].get("volumes") or ():
             made[volume["name"]] = await self._volume(volume, place)
         return made
 
-    async def _volume(self, volume: JsonObject, place: Place) -> Path:
+    async def _volume(self, volume: JsonObject, place: DownwardValues) -> Path:
         loop = CrashLoop(self._tools.pace.volumes)
         while True:
             try:
@@ -76,7 +76,7 @@ class PodSetup:
                 self._warn("FailedMount", f'MountVolume.SetUp failed for volume "{volume["name"]}" : {problem}')
             await _pause(loop)
 
-    async def _try_volume(self, volume: JsonObject, place: Place) -> Path:
+    async def _try_volume(self, volume: JsonObject, place: DownwardValues) -> Path:
         alone = {**self._pod, "spec": {**self._pod["spec"], "volumes": [volume]}}
         config_maps, secrets = named_sources(alone)
         namespace = self._pod["metadata"]["namespace"]
@@ -101,7 +101,7 @@ class PodSetup:
             await _pause(loop)
         return NO_ACCESS
 
-    async def keep_up_to_date(self, place: Place) -> None:
+    async def keep_up_to_date(self, place: DownwardValues) -> None:
         """Make volumes anew whenever a config map or secret of theirs has changed, until cancelled."""
         namespace = self._pod["metadata"]["namespace"]
         config_maps, secrets = named_sources(self._pod)
@@ -113,7 +113,7 @@ class PodSetup:
                 for volume in self._pod["spec"].get("volumes") or ():
                     await self._refresh(volume, place)
 
-    async def _refresh(self, volume: JsonObject, place: Place) -> None:
+    async def _refresh(self, volume: JsonObject, place: DownwardValues) -> None:
         if not {"configMap", "secret", "projected"} & volume.keys():
             return
         try:
@@ -123,7 +123,7 @@ class PodSetup:
             self._warn("FailedMount", f'MountVolume.SetUp failed for volume "{volume["name"]}" : {problem}')
 
     def _warn(self, reason: str, message: str) -> None:
-        self._tools.events.tell(self._pod, Event(reason=reason, message=message, is_warning=True))
+        self._tools.events.tell(self._pod, PodEvent(reason=reason, message=message, is_warning=True))
 
 
 async def _pause(loop: CrashLoop) -> None:

@@ -17,10 +17,10 @@ import structlog
 from dlop.embedded.kubelet.conditions import without_foreign
 from dlop.embedded.kubelet.container import Container, Home
 from dlop.embedded.kubelet.container_config import Preparing
-from dlop.embedded.kubelet.environment import Place
-from dlop.embedded.kubelet.events import Event
+from dlop.embedded.kubelet.environment import DownwardValues
+from dlop.embedded.kubelet.events import PodEvent
 from dlop.embedded.kubelet.hosts_file import NamedPod, named_pod
-from dlop.embedded.kubelet.node_context import Tools
+from dlop.embedded.kubelet.node_context import NodeContext
 from dlop.embedded.kubelet.pod_setup import PodSetup
 from dlop.embedded.kubelet.pod_status import Ended, PodFacts, first_facts, pod_status
 from dlop.embedded.kubelet.restart_backoff import Role, role_of
@@ -41,7 +41,7 @@ _RETRY_SECONDS = 1.0
 class PodWorker:
     """Runs one pod."""
 
-    def __init__(self, pod: JsonObject, *, tools: Tools) -> None:
+    def __init__(self, pod: JsonObject, *, tools: NodeContext) -> None:
         self.pod = pod
         self.sandbox: Sandbox | None = None
         self.status: JsonObject = pod.get("status") or {}
@@ -160,7 +160,7 @@ class PodWorker:
             shutil.rmtree(self._logs, ignore_errors=True)
 
     async def _prepare(self, setup: PodSetup) -> Home:
-        place = Place(self._host_address, "", self._tools.allocatable)
+        place = DownwardValues(self._host_address, "", self._tools.allocatable)
         self._preparing.volumes = await setup.volumes(place)
         self._preparing.access = await setup.access()
         self._preparing.hostname = named_pod(self.pod, "").own_name
@@ -242,7 +242,7 @@ class PodWorker:
     def _deadline_passed(self) -> None:
         if not self._ending.is_set() and not self.is_over:
             self._failure = _DEADLINE
-            self._tools.events.tell(self.pod, Event(reason=_DEADLINE[0], message=_DEADLINE[1]))
+            self._tools.events.tell(self.pod, PodEvent(reason=_DEADLINE[0], message=_DEADLINE[1]))
             self.end(grace_seconds=self._own_grace_seconds)
             self._changed()
 

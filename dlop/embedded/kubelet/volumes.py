@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
-from dlop.embedded.kubelet.environment import ConfigurationProblem, Place, Sources, expanded, field_value, resource_value
+from dlop.embedded.kubelet.environment import ConfigurationProblem, DownwardValues, Sources, expanded, field_value, resource_value
 from dlop.embedded.kubelet.runtime.base import Mount
 from dlop.kube.types import JsonObject
 
@@ -58,7 +58,7 @@ VolumePlan: TypeAlias = EmptyFolder | HostPath | Files
 class VolumeInputs:
     """What the plans are made from."""
 
-    place: Place
+    place: DownwardValues
     sources: Sources
     tokens: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Tokens of the pod's service account, by volume and path."""
@@ -180,7 +180,7 @@ def _keys(data: Mapping[str, bytes] | None, part: JsonObject, *, default_mode: i
     return files
 
 
-def _downward(pod: JsonObject, part: JsonObject, place: Place, *, default_mode: int) -> dict[str, File]:
+def _downward(pod: JsonObject, part: JsonObject, place: DownwardValues, *, default_mode: int) -> dict[str, File]:
     files: dict[str, File] = {}
     for item in part.get("items") or ():
         if reference := item.get("fieldRef"):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from dlop.embedded.kubelet.events import SCHEDULER, Event, Events
+from dlop.embedded.kubelet.events import SCHEDULER, Events, PodEvent
 from dlop.embedded.scheduler.predicates import Amounts, can_ever_fit, explanation, problems, requests_of, total
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import KubeError
@@ -121,7 +121,7 @@ class Scheduler:
             self._look_again(metadata["uid"])
             return
         message = f"Successfully assigned {namespace}/{name} to {self._node_name}"
-        self._events.tell(pod, Event(reason="Scheduled", message=message, component=SCHEDULER))
+        self._events.tell(pod, PodEvent(reason="Scheduled", message=message, component=SCHEDULER))
 
     def _look_again(self, uid: str) -> None:
         def forget() -> None:
@@ -137,7 +137,7 @@ class Scheduler:
         uid = pod["metadata"]["uid"]
         if self._told.get(uid) != message:
             self._told[uid] = message
-            self._events.tell(pod, Event(reason="FailedScheduling", message=message, is_warning=True, component=SCHEDULER))
+            self._events.tell(pod, PodEvent(reason="FailedScheduling", message=message, is_warning=True, component=SCHEDULER))
             group.create_task(self._mark(pod, message))
 
     async def _mark(self, pod: JsonObject, message: str) -> None:

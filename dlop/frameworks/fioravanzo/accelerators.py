@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dlop.api.fields import Field
+from dlop.api.fields import ManifestField
 from dlop.api.types import Accelerator
 from dlop.kube.types import JsonObject
 
@@ -28,14 +28,14 @@ def read_accelerators(configuration: Any) -> dict[str, Accelerator]:
     Raises:
         SpecError: the file makes no sense; names the field.
     """
-    whole = Field("file", configuration)
+    whole = ManifestField("file", configuration)
     whole.mapping()
     found = {_current(name): _accelerator(entry) for name, entry in whole.get("accelerators").entries()}
     whole.raise_problems()
     return found
 
 
-def _accelerator(found: Field) -> Accelerator:
+def _accelerator(found: ManifestField) -> Accelerator:
     volumes = list(found.get("volumes").items())
     return Accelerator(
         volumes=tuple({"name": _text(each, "name"), "hostPath": {"path": _text(each, "hostPath")}} for each in volumes),
@@ -44,7 +44,7 @@ def _accelerator(found: Field) -> Accelerator:
     )
 
 
-def _text(found: Field, name: str) -> str:
+def _text(found: ManifestField, name: str) -> str:
     text = found.get(name).text()
     if not text:
         found.get(name).wrong("is missing")

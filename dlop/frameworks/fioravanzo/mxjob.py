@@ -16,10 +16,11 @@ import pydantic
 from dlop import (
     ContainerProperties,
     DLJob,
-    Field,
+    JobResult,
     JobSpec,
     JobType,
     LastFailure,
+    ManifestField,
     Outcome,
     Phase,
     Problem,
@@ -30,9 +31,8 @@ from dlop import (
     RestartPolicy,
     RoleProgress,
     RoleSpec,
-    Verdict,
 )
-from dlop.api.cached_property import lazy
+from dlop.api.cached_property import cached_property
 from dlop.api.crd import AGE, Column
 from dlop.api.names import dns_label, fingerprint, label_value
 from dlop.api.parsing import listed_at, read_listed_roles, read_run_policy
@@ -55,7 +55,7 @@ _PHASES = {
 }
 
 
-RuntimeId = Annotated[str, pydantic.Field(pattern=f"^({_RUNTIME_ID.pattern})?$")]
+RuntimeId = Annotated[str, pydantic.ManifestField(pattern=f"^({_RUNTIME_ID.pattern})?$")]
 
 # Names of roles in CEL, where an entry that names none is the scheduler's.
 _ROLE_OF_R = "(has(r.mxReplicaType) && r.mxReplicaType != '' ? r.mxReplicaType : 'SCHEDULER')"
@@ -80,7 +80,7 @@ class ReplicaSpecModel(OpenModel):
 class ChiefModel(OpenModel):
     """The replica whose end is the end of the job."""
 
-    replica_name: Annotated[str, pydantic.Field(max_length=63)] | None = None
+    replica_name: Annotated[str, pydantic.ManifestField(max_length=63)] | None = None
     """Its role; SCHEDULER when left out."""
     replica_index: Count | None = None
     """Its number in the role; 0 when left out."""
@@ -107,7 +107,7 @@ class MXJobModel(OpenModel):
 
     replica_specs: Annotated[
         list[ReplicaSpecModel],
-        pydantic.Field(
+        pydantic.ManifestField(
             max_length=3,
             json_schema_extra=with_rules(
                 rule(f"self.exists_one(r, {_ROLE_OF_R} == 'SCHEDULER')", "must have exactly one entry of type SCHEDULER"),
@@ -131,7 +131,7 @@ class MXJobModel(OpenModel):
     """Which replica decides; the scheduler when left out."""
     scheduler_name: str | None = None
     """The scheduler of the cluster that places the pods; that of the templates when left out."""
-    runtime_id: Annotated[RuntimeId | None, pydantic.Field(alias="RuntimeId")] = None
+    runtime_id: Annotated[RuntimeId | None, pydantic.ManifestField(alias="RuntimeId")] = None
     """The part of names that tells this job from earlier ones of its name; made by the operator when left out."""
     mx_image: str | None = None
     """Has no meaning any more."""
@@ -166,7 +166,7 @@ class MXJob(DLJob):
             "PS_VERBOSE": "2",
         }
 
-    def read_spec(self, spec: Field) -> JobSpec:
+    def read_spec(self, spec: ManifestField) -> JobSpec:
         """`replicaSpecs` is a list here; `runPolicy` is an addition of dlop's."""
         spec.mapping()
         roles = read_listed_roles(
@@ -192,7 +192,7 @@ class MXJob(DLJob):
 
     def replicas_path(self, role: str) -> tuple[str | int, ...] | None:
         """In the entry of the role."""
-        roles = Field("spec", self.raw_spec).get("replicaSpecs")
+        roles = ManifestField("spec", self.raw_spec).get("replicaSpecs")
         place = listed_at(roles, role, type_field="mxReplicaType", default_type="SCHEDULER")
         return None if place is None else ("replicaSpecs", place, "replicas")
 
@@ -207,15 +207,15 @@ class MXJob(DLJob):
                 "spec.terminationPolicy.chief.replicaIndex", f"must be less than {role.replicas}, the number of replicas of {name}"
             )
 
-    @lazy
+    @cached_property
     def runtime_id(self) -> str:
         """The part of names that tells this job from earlier ones of its name: given, or made of the job's uid."""
-        return _given_runtime_id(Field("spec", self.raw_spec)) or fingerprint(self.metadata.uid, length=4)
+        return _given_runtime_id(ManifestField("spec", self.raw_spec)) or fingerprint(self.metadata.uid, length=4)
 
-    @lazy
+    @cached_property
     def chief(self) -> tuple[str, int]:
         """The role and the index of the replica that decides."""
-        return _chief(Field("spec", self.raw_spec))
+        return _chief(ManifestField("spec", self.raw_spec))
 
     def replica_name(self, role: RoleSpec, index: int) -> str:
         """`<job, cut at 40>-<type>-<runtime id>-<index>`."""
@@ -237,7 +237,7 @@ class MXJob(DLJob):
     def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
         """The scheduler of the spec, and what belongs to devices."""
         spec = with_devices(pod["spec"], container=self.container_properties.name, accelerators=self.options.accelerators)
-        scheduler = Field("spec", self.raw_spec).get("schedulerName").text()
+        scheduler = ManifestField("spec", self.raw_spec).get("schedulerName").text()
         return {**pod, "spec": {**spec, "schedulerName": scheduler} if scheduler else spec}
 
     def pod_restart_policy(self, role: RoleSpec, index: int) -> str:
@@ -255,14 +255,14 @@ class MXJob(DLJob):
         chief = progress.replica(*self.chief)
         return chief is not None and chief.state is ReplicaState.RUNNING
 
-    def judge(self, progress: Progress) -> Verdict | None:
+    def judge(self, progress: Progress) -> JobResult | None:
         """As the chief ends, so does the job."""
         chief = progress.replica(*self.chief)
         if chief is None or chief.state not in (ReplicaState.SUCCEEDED, ReplicaState.FAILED):
             return None
         if chief.state is ReplicaState.FAILED:
-            return Verdict(succeeded=False, reason="Failed", message=self.describe_failure(chief))
-        return Verdict(succeeded=True, reason="Succeeded", message=f"MXJob {self.metadata.name} is successfully completed.")
+            return JobResult(succeeded=False, reason="Failed", message=self.describe_failure(chief))
+        return JobResult(succeeded=True, reason="Succeeded", message=f"MXJob {self.metadata.name} is successfully completed.")
 
     def phase_in(self, status: JsonObject) -> Phase | None:
         """By phase, and for finished jobs by state."""
@@ -285,7 +285,9 @@ class MXJob(DLJob):
         return {**self.stored_status, "reason": blocked.message}
 
     def _as_listed(self, progress: Progress) -> list[RoleProgress]:
-        listed = [entry.get("mxReplicaType").text() or "SCHEDULER" for entry in Field("spec", self.raw_spec).get("replicaSpecs").items()]
+        listed = [
+            entry.get("mxReplicaType").text() or "SCHEDULER" for entry in ManifestField("spec", self.raw_spec).get("replicaSpecs").items()
+        ]
         return sorted(progress.roles, key=lambda role: listed.index(role.spec.name) if role.spec.name in listed else len(listed))
 
 
@@ -293,12 +295,12 @@ def _names(spec: JobSpec) -> str:
     return ", ".join(role.name for role in spec.roles)
 
 
-def _given_runtime_id(spec: Field) -> str:
+def _given_runtime_id(spec: ManifestField) -> str:
     """Go took either spelling."""
     return spec.get("RuntimeId").text() or spec.get("runtimeId").text()
 
 
-def _chief(spec: Field) -> tuple[str, int]:
+def _chief(spec: ManifestField) -> tuple[str, int]:
     chief = spec.get("terminationPolicy").get("chief")
     return chief.get("replicaName").text() or "SCHEDULER", chief.get("replicaIndex").integer(0)
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from dlop import CleanPodPolicy, DLJob, Outcome, Phase, Progress, ReplicaState, RestartPolicy, RoleProgress, RoleSpec, Verdict
-from dlop.api.cached_property import lazy
+from dlop import CleanPodPolicy, DLJob, JobResult, Outcome, Phase, Progress, ReplicaState, RestartPolicy, RoleProgress, RoleSpec
+from dlop.api.cached_property import cached_property
 from dlop.api.constants import MANAGER, Reason
 from dlop.api.names import label_value
 from dlop.frameworks.kubeflow.legacy_values import in_todays_words
@@ -73,7 +73,7 @@ class KubeflowJob(DLJob, ABC):
         found = self.spec.role(role)
         return (self.port(found) if found is not None else None) or self.container_properties.port or 0
 
-    @lazy
+    @cached_property
     def total_replicas(self) -> int:
         """All replicas that the job asks for."""
         return sum(role.replicas for role in self.spec.roles)
@@ -88,7 +88,7 @@ class KubeflowJob(DLJob, ABC):
         """Whether workers may come and go while the job runs."""
         return False
 
-    @lazy
+    @cached_property
     def leading_role(self) -> str | None:
         """The role that leads this job; None when it has no such role."""
         return next((name for name in self.leading_roles if self.spec.role(name) is not None), None)
@@ -107,14 +107,14 @@ class KubeflowJob(DLJob, ABC):
         """Whether the failures of a role are the end of the job: any that its restart policy does not mend."""
         return role.count(ReplicaState.FAILED) > 0
 
-    def judge(self, progress: Progress) -> Verdict | None:
+    def judge(self, progress: Progress) -> JobResult | None:
         """A job that is done is done, also when a replica fails at the same moment."""
         if self.is_done(progress):
-            return Verdict(succeeded=True, reason=Reason.SUCCEEDED, message=self.success_message())
+            return JobResult(succeeded=True, reason=Reason.SUCCEEDED, message=self.success_message())
         lost = next((role for role in progress.roles if self.is_lost(role)), None)
         if lost is None:
             return None
-        return Verdict(succeeded=False, reason=Reason.FAILED, message=self._loss(lost))
+        return JobResult(succeeded=False, reason=Reason.FAILED, message=self._loss(lost))
 
     # The words of the status.
 

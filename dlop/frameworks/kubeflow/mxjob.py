@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from dlop import ContainerProperties, Field, JobType, Replica, ReplicaType, RestartPolicy, RoleSpec
-from dlop.api.cached_property import lazy
+from dlop import ContainerProperties, JobType, ManifestField, Replica, ReplicaType, RestartPolicy, RoleSpec
+from dlop.api.cached_property import cached_property
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.schema import KubeflowSpec, at_most_one, rules_of_spec, with_roles
 
@@ -69,7 +69,7 @@ class MXJob(KubeflowJob):
     def _config(self, replica: Replica) -> dict[str, Any]:
         return {**self._cluster, "task": {"type": replica.role.lower(), "index": replica.index}}
 
-    @lazy
+    @cached_property
     def _cluster(self) -> dict[str, msgspec.Raw]:
         """What is the same for all replicas, written once."""
         found = sorted(self.spec.roles, key=lambda role: role.name.lower())
@@ -83,4 +83,4 @@ class MXJob(KubeflowJob):
 
 
 def _tuner_key(role: RoleSpec) -> str:
-    return Field("template", role.template).get("metadata").get("annotations").get(_TUNER_KEY).text()
+    return ManifestField("template", role.template).get("metadata").get("annotations").get(_TUNER_KEY).text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlop import Creation, Field
+from dlop import Create, ManifestField
 from dlop.api.schema import rule
 from dlop.api.spec_models import ApiModel, Count, Port
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
@@ -70,7 +70,7 @@ class ElasticPolicyModel(ApiModel):
     """What an autoscaler goes by."""
 
 
-def rendezvous(policy: Field, *, host: str, port: int, workers: int) -> dict[str, str]:
+def rendezvous(policy: ManifestField, *, host: str, port: int, workers: int) -> dict[str, str]:
     """Where the workers meet, and how many. `host`, `port` and `workers` are what holds where the policy says nothing."""
     least, most = _bounds(policy, workers)
     return {
@@ -81,12 +81,12 @@ def rendezvous(policy: Field, *, host: str, port: int, workers: int) -> dict[str
     }
 
 
-def has_bounds(policy: Field) -> bool:
+def has_bounds(policy: ManifestField) -> bool:
     """Whether workers are told a range, and not how many there are."""
     return any(not policy.get(name).is_absent for name in _BOUNDS)
 
 
-def autoscalers(policy: Field, *, job: JsonObject, metadata: JsonObject, workers: int) -> tuple[Creation, ...]:
+def autoscalers(policy: ManifestField, *, job: JsonObject, metadata: JsonObject, workers: int) -> tuple[Create, ...]:
     """What scales the workers of a job by the metrics of the policy; nothing where there are none."""
     metrics = policy.get("metrics")
     if metrics.is_absent:
@@ -99,17 +99,17 @@ def autoscalers(policy: Field, *, job: JsonObject, metadata: JsonObject, workers
         "metadata": metadata,
         "spec": {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most, "metrics": metrics.value},
     }
-    return (Creation(HORIZONTAL_POD_AUTOSCALERS, body),)
+    return (Create(HORIZONTAL_POD_AUTOSCALERS, body),)
 
 
-def _bounds(policy: Field, workers: int) -> tuple[int, int]:
+def _bounds(policy: ManifestField, workers: int) -> tuple[int, int]:
     """A bound that is left out is the other one; without any, there are as many workers as there are."""
     least, most = (policy.get(name).optional_integer() for name in _BOUNDS)
     at_least = least if least is not None else most if most is not None else workers
     return at_least, most if most is not None else at_least
 
 
-def _settings(policy: Field) -> dict[str, str]:
+def _settings(policy: ManifestField) -> dict[str, str]:
     """What is told only where the manifest says it."""
     plain = {"PET_MAX_RESTARTS": "maxRestarts", "PET_NPROC_PER_NODE": "nProcPerNode", "PET_RDZV_ID": "rdzvId"}
     found = {name: str(policy.get(field).value) for name, field in plain.items() if not policy.get(field).is_absent}

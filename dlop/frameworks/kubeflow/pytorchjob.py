@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlop import ContainerProperties, Creation, Field, JobType, Progress, Replica, ReplicaState, ReplicaType
-from dlop.api.cached_property import lazy
+from dlop import ContainerProperties, Create, JobType, ManifestField, Progress, Replica, ReplicaState, ReplicaType
+from dlop.api.cached_property import cached_property
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.pytorch_elastic import (
     AUTOSCALER_RULES,
@@ -58,12 +58,12 @@ class PyTorchJob(KubeflowJob):
         """Where the master is, how many there are, and which one of them the replica is."""
         return {**self._told_to_all, **self._place(replica)}
 
-    def other_objects(self) -> tuple[Creation, ...]:
+    def other_objects(self) -> tuple[Create, ...]:
         """An autoscaler for the workers, where the elastic policy has metrics."""
         name = self.metadata.name
         return autoscalers(self._elastic, job=self.owner_reference(), metadata=self.owned(name), workers=self.replicas("Worker"))
 
-    def changing_objects(self, progress: Progress) -> tuple[Creation, ...]:
+    def changing_objects(self, progress: Progress) -> tuple[Create, ...]:
         """It follows the policy."""
         return self.other_objects()
 
@@ -85,16 +85,16 @@ class PyTorchJob(KubeflowJob):
         added, spec = init_containers(self.options, master=self.host("Master")), pod["spec"]
         return {**pod, "spec": {**spec, "initContainers": [*(spec.get("initContainers") or []), *added]}} if added else pod
 
-    @lazy
-    def _elastic(self) -> Field:
-        return Field("spec", self.raw_spec).get("elasticPolicy")
+    @cached_property
+    def _elastic(self) -> ManifestField:
+        return ManifestField("spec", self.raw_spec).get("elasticPolicy")
 
-    @lazy
+    @cached_property
     def _processes_per_node(self) -> str:
-        given = Field("spec", self.raw_spec).get("nprocPerNode").text()
+        given = ManifestField("spec", self.raw_spec).get("nprocPerNode").text()
         return given or ("" if self._elastic.get("nProcPerNode").value is not None else "auto")
 
-    @lazy
+    @cached_property
     def _told_to_all(self) -> dict[str, str]:
         return {"PYTHONUNBUFFERED": "1", **self._led_by_master(), **self._processes(), **self._nodes()}
 

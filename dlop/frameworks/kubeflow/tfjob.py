@@ -7,7 +7,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from dlop import ContainerProperties, Field, JobType, Progress, Replica, ReplicaState, ReplicaType, RestartPolicy, RoleProgress, RoleSpec
+from dlop import (
+    ContainerProperties,
+    JobType,
+    ManifestField,
+    Progress,
+    Replica,
+    ReplicaState,
+    ReplicaType,
+    RestartPolicy,
+    RoleProgress,
+    RoleSpec,
+)
 from dlop.api.schema import rule
 from dlop.frameworks.kubeflow.base import KubeflowJob
 from dlop.frameworks.kubeflow.schema import KubeflowSpec, rules_of_spec, with_roles
@@ -95,10 +106,10 @@ class TFJob(KubeflowJob):
 
     @property
     def _is_dynamic(self) -> bool:
-        return Field("spec", self.raw_spec).get("enableDynamicWorker").flag()
+        return ManifestField("spec", self.raw_spec).get("enableDynamicWorker").flag()
 
     def _text(self, field: str) -> str:
-        return Field("spec", self.raw_spec).get(field).text()
+        return ManifestField("spec", self.raw_spec).get(field).text()
 
     def _sparse_cluster(self, replica: Replica) -> dict[str, Any]:
         """What one replica has to know of a cluster that changes."""

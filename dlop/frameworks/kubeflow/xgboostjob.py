@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dlop import ContainerProperties, JobType, Outcome, Replica, ReplicaType, RestartPolicy
-from dlop.api.cached_property import lazy
+from dlop.api.cached_property import cached_property
 from dlop.api.constants import Reason
 from dlop.api.schema import rule
 from dlop.frameworks.kubeflow.base import KubeflowJob
@@ -57,7 +57,7 @@ class XGBoostJob(KubeflowJob):
         running = {"type": "Running", "status": "False", "reason": "XGBoostJobRunning", "message": self.running_message()}
         return {**status, "conditions": [*before, {**end, **running}, end]}
 
-    @lazy
+    @cached_property
     def _workers(self) -> dict[str, str]:
         if self.total_replicas == 1:
             return {}

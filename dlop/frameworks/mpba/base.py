@@ -6,7 +6,7 @@ from abc import ABC
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from dlop import CleanPodPolicy, DLJob, Field, JobSpec, Replica, RoleSpec, RunPolicy
+from dlop import CleanPodPolicy, DLJob, JobSpec, ManifestField, Replica, RoleSpec, RunPolicy
 from dlop.api.constants import REPLICA_TYPE_LABEL
 from dlop.api.names import dns_label, label_value
 from dlop.api.parsing import listed_at, read_listed_roles
@@ -19,14 +19,14 @@ class ListedJob(DLJob, ABC):
     scale_paths: ClassVar[Any] = None
     suspend_path: ClassVar[Any] = None
 
-    def read_spec(self, spec: Field) -> JobSpec:
+    def read_spec(self, spec: ManifestField) -> JobSpec:
         """The list. A role without a restart policy in its template is restarted on failure."""
         roles = read_listed_roles(spec, self.replica_types, self.container_properties, type_field="replicaType")
         return JobSpec(roles=roles, run_policy=RunPolicy(clean_pod_policy=CleanPodPolicy.RUNNING))
 
     def replicas_path(self, role: str) -> tuple[str | int, ...] | None:
         """In the entry of the role."""
-        place = listed_at(Field("spec", self.raw_spec), role, type_field="replicaType")
+        place = listed_at(ManifestField("spec", self.raw_spec), role, type_field="replicaType")
         return None if place is None else (place, "replicas")
 
     def replica_name(self, role: RoleSpec, index: int) -> str:

@@ -56,7 +56,7 @@ class FixedCredentials:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ClusterConfig:
     """One API server, and the way to it."""
 
     server: str

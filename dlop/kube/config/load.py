@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dlop.kube.config.cluster import Connection
+from dlop.kube.config.cluster import ClusterConfig
 from dlop.kube.config.credentials import KubeconfigCredentials, ServiceAccountCredentials
 from dlop.kube.config.kubeconfig import read_kubeconfig
 from dlop.kube.config.loaders import loaders
@@ -29,7 +29,7 @@ async def load(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
     clock: Callable[[], float] = time.time,
-) -> Connection:
+) -> ClusterConfig:
     """The cluster to talk to, and the credentials for it.
 
     Raises:
@@ -46,9 +46,9 @@ def _home_kubeconfig(environ: Mapping[str, str]) -> str:
     return str(Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config")
 
 
-async def _from_kubeconfig(paths: str, *, context: str | None, environ: Mapping[str, str], clock: Callable[[], float]) -> Connection:
+async def _from_kubeconfig(paths: str, *, context: str | None, environ: Mapping[str, str], clock: Callable[[], float]) -> ClusterConfig:
     found = await read_kubeconfig(paths, context=context)
-    return Connection(
+    return ClusterConfig(
         server=found.server,
         credentials=KubeconfigCredentials(paths, context=context, first=found, clock=clock, environ=environ),
         origin=found.origin,
@@ -58,7 +58,7 @@ async def _from_kubeconfig(paths: str, *, context: str | None, environ: Mapping[
     )
 
 
-def _in_cluster(folder: Path, *, environ: Mapping[str, str], clock: Callable[[], float]) -> Connection:
+def _in_cluster(folder: Path, *, environ: Mapping[str, str], clock: Callable[[], float]) -> ClusterConfig:
     # One of its own: loaders that are given none change the default of the whole process.
     found: Any = loaders().Configuration()
     token, authorities = folder / "token", folder / "ca.crt"
@@ -70,7 +70,7 @@ def _in_cluster(folder: Path, *, environ: Mapping[str, str], clock: Callable[[],
             f"this pod has no usable service account in {folder} ({error}): mount one (automountServiceAccountToken), or set KUBECONFIG"
         ) from error
     namespace = folder / "namespace"
-    return Connection(
+    return ClusterConfig(
         server=found.host,
         credentials=ServiceAccountCredentials(folder, clock=clock),
         origin=f"the service account in {folder}",

@@ -21,7 +21,7 @@ from dlop.kube.transport import Request, Response
 USER_AGENT = "dlop"
 
 
-class LostError(Exception):
+class ConnectionLostError(Exception):
     """A request was put on the wire, and no whole answer came back."""
 
     def __init__(self, message: str, *, was_answered: bool) -> None:
@@ -30,10 +30,10 @@ class LostError(Exception):
         """Whether any of the answer came."""
 
 
-class Wire(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection. After an exchange that went wrong it is closed, and never used again."""
 
-    def __init__(self, *, tls: ssl.SSLContext | None, on_lost: Callable[[Wire], None]) -> None:
+    def __init__(self, *, tls: ssl.SSLContext | None, on_lost: Callable[[HttpConnection], None]) -> None:
         self.tls = tls
         """What it was opened with."""
         self.idle_since = 0.0
@@ -94,20 +94,20 @@ class Wire(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.is_usable = False
-            self._fail(LostError(f"the answer is no HTTP ({error})", was_answered=True))
+            self._fail(ConnectionLostError(f"the answer is no HTTP ({error})", was_answered=True))
 
     def eof_received(self) -> None:
         """The server says no more, perhaps as the end of an answer without a length. asyncio closes the connection then."""
         self.is_usable = False
         if self._is_in_body and not self._has_length:
             self._succeed()
-        self._fail(LostError("the connection was closed", was_answered=self._was_answered))
+        self._fail(ConnectionLostError("the connection was closed", was_answered=self._was_answered))
 
     def connection_lost(self, error: Exception | None) -> None:
         """It has ended, and with it an answer that was not whole."""
         self.is_usable = False
         reason = str(error) if error is not None else "the connection was closed"
-        self._fail(LostError(reason or type(error).__name__, was_answered=self._was_answered))
+        self._fail(ConnectionLostError(reason or type(error).__name__, was_answered=self._was_answered))
         if not self.ended.done():
             self.ended.set_result(None)
         self._on_lost(self)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import aiohappyeyeballs
 
-from dlop.kube.http.connection import LostError, Wire
+from dlop.kube.http.connection import ConnectionLostError, HttpConnection
 from dlop.kube.transport import Response
 
 # Below the 90 seconds after which an API server closes an idle connection: a write on a closing connection is ambiguous.
@@ -37,7 +37,7 @@ class UnreachableError(Exception):
         """Whether it is because of the server's certificate."""
 
 
-class Connections:
+class ConnectionPool:
     """Connections to one server."""
 
     def __init__(self, server: str, *, tls_server_name: str | None) -> None:
@@ -47,8 +47,8 @@ class Connections:
         self._port = url.port or (443 if self._is_tls else 80)
         self._tls_server_name = tls_server_name
         self._default_tls: ssl.SSLContext | None = None
-        self._idle: list[Wire] = []
-        self._open: set[Wire] = set()
+        self._idle: list[HttpConnection] = []
+        self._open: set[HttpConnection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -64,7 +64,7 @@ class Connections:
         wire = self._take(tls) or await self._connect(tls, seconds=connect_seconds)
         try:
             return await self._exchange(wire, data, deadline=deadline)
-        except LostError as error:
+        except ConnectionLostError as error:
             if error.was_answered or not again:
                 raise
         left = deadline - asyncio.get_running_loop().time()
@@ -82,7 +82,7 @@ class Connections:
         if ending:
             await asyncio.wait([wire.ended for wire in ending], timeout=_CLOSE_SECONDS)
 
-    async def _exchange(self, wire: Wire, data: bytes, *, deadline: float) -> Response:
+    async def _exchange(self, wire: HttpConnection, data: bytes, *, deadline: float) -> Response:
         try:
             return await wire.exchange(data, deadline=deadline)
         finally:
@@ -91,7 +91,7 @@ class Connections:
 
     # --- keeping -----------------------------------------------------------------------------------------------------
 
-    def _take(self, tls: ssl.SSLContext | None) -> Wire | None:
+    def _take(self, tls: ssl.SSLContext | None) -> HttpConnection | None:
         """The one that was used last, if it is as good as new."""
         while self._idle:
             wire = self._idle.pop()
@@ -100,7 +100,7 @@ class Connections:
             wire.close()
         return None
 
-    def _keep(self, wire: Wire) -> None:
+    def _keep(self, wire: HttpConnection) -> None:
         if not wire.is_usable:
             return
         loop = asyncio.get_running_loop()
@@ -118,17 +118,17 @@ class Connections:
         if self._idle:
             self._sweep = asyncio.get_running_loop().call_at(self._idle[0].idle_since + KEEPALIVE_SECONDS, self._close_old)
 
-    def _is_old(self, wire: Wire) -> bool:
+    def _is_old(self, wire: HttpConnection) -> bool:
         return asyncio.get_running_loop().time() >= wire.idle_since + KEEPALIVE_SECONDS
 
-    def _lost(self, wire: Wire) -> None:
+    def _lost(self, wire: HttpConnection) -> None:
         self._open.discard(wire)
         if wire in self._idle:
             self._idle.remove(wire)
 
     # --- connecting --------------------------------------------------------------------------------------------------
 
-    async def _connect(self, tls: ssl.SSLContext | None, *, seconds: float) -> Wire:
+    async def _connect(self, tls: ssl.SSLContext | None, *, seconds: float) -> HttpConnection:
         if self._is_closed:
             raise UnreachableError("this client has been closed")
         try:
@@ -148,12 +148,12 @@ class Connections:
         except (socket.gaierror, UnicodeError) as error:
             raise UnreachableError(unresolved(self._host, error)) from error
 
-    async def _connected(self, tls: ssl.SSLContext | None, *, addresses: list[Any]) -> Wire:
+    async def _connected(self, tls: ssl.SSLContext | None, *, addresses: list[Any]) -> HttpConnection:
         name = self._name(tls) if tls is not None else None
         connected = await aiohappyeyeballs.start_connection(
             addresses, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS, socket_factory=socket_that_notices_dead_peers
         )
-        wire = Wire(tls=tls, on_lost=self._lost)
+        wire = HttpConnection(tls=tls, on_lost=self._lost)
         try:
             await asyncio.get_running_loop().create_connection(lambda: wire, sock=connected, ssl=tls, server_hostname=name)
         except BaseException:

@@ -22,13 +22,13 @@ import aiohttp
 from yarl import URL
 
 from dlop.kube.config import load
-from dlop.kube.config.cluster import Access, Connection, CurrentAccess
+from dlop.kube.config.cluster import Access, ClusterConfig, CurrentAccess
 from dlop.kube.errors import AmbiguousWriteError, TransportError
-from dlop.kube.http.connection import USER_AGENT, LostError, written
+from dlop.kube.http.connection import USER_AGENT, ConnectionLostError, written
 from dlop.kube.http.pool import (
     KEEPALIVE_SECONDS,
     NO_CONNECTION_IN_TIME,
-    Connections,
+    ConnectionPool,
     UnreachableError,
     refused,
     socket_that_notices_dead_peers,
@@ -64,7 +64,7 @@ class _AnswerLostError(Exception):
 
 
 # RuntimeError is what aiohttp raises on a connection or session that was closed under a call.
-_WIRE_ERRORS = (UnreachableError, LostError, aiohttp.ClientError, _AnswerLostError, TimeoutError, OSError, RuntimeError)
+_WIRE_ERRORS = (UnreachableError, ConnectionLostError, aiohttp.ClientError, _AnswerLostError, TimeoutError, OSError, RuntimeError)
 
 
 async def connect(kubeconfig: Path | str | None = None, *, context: str | None = None) -> HttpTransport:
@@ -85,10 +85,10 @@ async def connect(kubeconfig: Path | str | None = None, *, context: str | None =
 class HttpTransport:
     """Sends requests to one API server; see `dlop.kube.transport.Transport`."""
 
-    def __init__(self, connection: Connection, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, connection: ClusterConfig, *, clock: Callable[[], float] = time.time) -> None:
         self.connection = connection
         self._access = CurrentAccess(connection.credentials, clock=clock)
-        self._connections = Connections(connection.server, tls_server_name=connection.tls_server_name)
+        self._connections = ConnectionPool(connection.server, tls_server_name=connection.tls_server_name)
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 

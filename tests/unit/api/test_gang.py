@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlop.api.gang import DEFAULT_CLASS, Gang, Part, difference, group_metadata, group_spec, marked, other_schedulers
+from dlop.api.gang import DEFAULT_CLASS, Gang, GangMember, difference, group_metadata, group_spec, other_schedulers, with_pod_group
 from dlop.api.pod_resources import requests_of
 from dlop.api.spec import JobSpec, RoleSpec, SchedulingPolicy
 from dlop.kube.types import JsonObject
@@ -28,8 +28,10 @@ def role(name: str, replicas: int, *, cpu: str = "1", **spec: Any) -> RoleSpec:
     return RoleSpec(name=name, replicas=replicas, template={"spec": {"containers": containers, **spec}})
 
 
-def told(gang: Gang, *given: RoleSpec | Part, found_queue: str = "", priorities: dict[str, int] | None = None, **policy: Any) -> JsonObject:
-    parts = [each if isinstance(each, Part) else Part(each, each.replicas) for each in given]
+def told(
+    gang: Gang, *given: RoleSpec | GangMember, found_queue: str = "", priorities: dict[str, int] | None = None, **policy: Any
+) -> JsonObject:
+    parts = [each if isinstance(each, GangMember) else GangMember(each, each.replicas) for each in given]
     return group_spec(
         gang, SchedulingPolicy(**policy), parts, queue=found_queue, priorities=priorities or {}, make_pod=lambda role: role.template
     )
@@ -157,11 +159,11 @@ def test_more_members_than_there_are_pods_need_what_there_is() -> None:
 
 
 def test_nobody_waits_for_pods_that_wait_for_others_or_that_do_not_come_again() -> None:
-    workers, launcher = role("Worker", 3, cpu="10"), Part(role("Launcher", 1), 1, waits=True)
+    workers, launcher = role("Worker", 3, cpu="10"), GangMember(role("Launcher", 1), 1, waits=True)
     assert told(BY_PLUGINS, workers, launcher) == {"minMember": 3, "minResources": {"cpu": "31"}}
     assert told(BY_PLUGINS, workers, launcher, min_available=4) == {"minMember": 3, "minResources": {"cpu": "30"}}
-    assert told(BY_PLUGINS, Part(workers, 2)) == {"minMember": 2, "minResources": {"cpu": "20"}}
-    assert told(BY_PLUGINS, Part(workers, 2), min_available=3) == {"minMember": 2, "minResources": {"cpu": "20"}}
+    assert told(BY_PLUGINS, GangMember(workers, 2)) == {"minMember": 2, "minResources": {"cpu": "20"}}
+    assert told(BY_PLUGINS, GangMember(workers, 2), min_available=3) == {"minMember": 2, "minResources": {"cpu": "20"}}
     assert told(BY_PLUGINS, workers, role("Evaluator", 0, cpu="7")) == {"minMember": 3, "minResources": {"cpu": "30"}}
 
 
@@ -195,14 +197,14 @@ def test_a_group_is_changed_where_it_says_something_else_and_nowhere_else(found:
 
 def test_volcano_knows_pods_by_annotations_and_the_others_by_a_label() -> None:
     pod = {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {}}
-    assert marked(pod, BY_VOLCANO, role="Worker") == {
+    assert with_pod_group(pod, BY_VOLCANO, role="Worker") == {
         "metadata": {
             "labels": {"a": "b"},
             "annotations": {"c": "d", "scheduling.k8s.io/group-name": "demo", "volcano.sh/task-spec": "worker"},
         },
         "spec": {"schedulerName": "volcano"},
     }
-    assert marked(pod, BY_PLUGINS, role="Worker") == {
+    assert with_pod_group(pod, BY_PLUGINS, role="Worker") == {
         "metadata": {"labels": {"a": "b", "scheduling.x-k8s.io/pod-group": "demo"}, "annotations": {"c": "d"}},
         "spec": {"schedulerName": "scheduler-plugins-scheduler"},
     }
@@ -210,7 +212,7 @@ def test_volcano_knows_pods_by_annotations_and_the_others_by_a_label() -> None:
 
 def test_a_scheduler_that_the_user_has_named_stays_and_is_told() -> None:
     mine = role("Worker", 1, schedulerName="mine")
-    assert marked({"metadata": {}, "spec": mine.template["spec"]}, BY_VOLCANO, role="Worker")["spec"]["schedulerName"] == "mine"
+    assert with_pod_group({"metadata": {}, "spec": mine.template["spec"]}, BY_VOLCANO, role="Worker")["spec"]["schedulerName"] == "mine"
     spec = JobSpec(roles=(role("Master", 1), role("Chief", 1, schedulerName="volcano"), mine))
     assert list(other_schedulers(BY_VOLCANO, spec)) == [("Worker", "mine")]
 

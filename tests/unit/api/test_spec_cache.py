@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dlop import Field, JobSpec
-from dlop.api.job_resource import Reading, Readings
+from dlop import JobSpec, ManifestField
+from dlop.api.job_resource import ParsedSpec, SpecCache
 from tests.unit.job.jobs import PairJob, make, pair_spec
 
-READING = Reading({}, JobSpec(roles=()), ())
+READING = ParsedSpec({}, JobSpec(roles=()), ())
 
 
 class CountedJob(PairJob):
@@ -12,7 +12,7 @@ class CountedJob(PairJob):
 
     reads = 0
 
-    def read_spec(self, spec: Field) -> JobSpec:
+    def read_spec(self, spec: ManifestField) -> JobSpec:
         type(self).reads += 1
         return super().read_spec(spec)
 
@@ -25,7 +25,7 @@ def test_a_spec_is_read_once_and_again_when_it_has_changed() -> None:
 
 
 def test_only_so_many_readings_are_kept_and_the_least_used_go_first() -> None:
-    readings = Readings(most=2)
+    readings = SpecCache(most=2)
     for spec in (b"1", b"2"):
         readings.keep(PairJob, spec, READING)
     assert readings.get(PairJob, b"1") is READING
@@ -35,6 +35,6 @@ def test_only_so_many_readings_are_kept_and_the_least_used_go_first() -> None:
 
 
 def test_two_kinds_do_not_share_a_reading() -> None:
-    readings = Readings()
+    readings = SpecCache()
     readings.keep(PairJob, b"{}", READING)
     assert readings.get(CountedJob, b"{}") is None

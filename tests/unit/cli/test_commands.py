@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dlop.cli.main import COMMANDS, main
-from dlop.deploy.deployment import Deployed, metrics_service
+from dlop.deploy.deployment import DeployOptions, metrics_service
 from dlop.deploy.installation import operator
 from dlop.frameworks.registry import load_registry
 from dlop.kube.types import JsonObject
@@ -162,7 +162,7 @@ def test_rights_that_go_far_are_printed_only_when_asked_for_and_in_roles_of_thei
 
 
 def test_an_operator_of_one_namespace_has_no_rights_outside_of_it_and_roles_grant_nothing_that_is_in_no_namespace() -> None:
-    chosen = Deployed(namespace="lab", watched_namespaces=("lab",), rights=("mpi", "gang"))
+    chosen = DeployOptions(namespace="lab", watched_namespaces=("lab",), rights=("mpi", "gang"))
     found = operator(tuple(load_registry()), chosen)
     assert not [each["metadata"]["name"] for each in found if each["kind"].startswith("ClusterRole")]
     (gang,) = [each for each in found if (each["kind"], each["metadata"]["name"]) == ("Role", "dlop-gang")]
@@ -170,7 +170,7 @@ def test_an_operator_of_one_namespace_has_no_rights_outside_of_it_and_roles_gran
 
 
 def test_prometheus_finds_the_metrics_by_the_annotations_that_it_always_had() -> None:
-    service = metrics_service(Deployed())
+    service = metrics_service(DeployOptions())
     (port,) = service["spec"]["ports"]
     assert service["metadata"]["annotations"] == {
         "prometheus.io/scrape": "true",

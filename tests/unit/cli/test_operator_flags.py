@@ -6,12 +6,14 @@ import pytest
 
 from dlop.cli.deploy import operator_flags, parser
 from dlop.cli.errors import UsageError
-from dlop.deploy.deployment import Deployed, deployment
+from dlop.deploy.deployment import DeployOptions, deployment
 
 
 def test_what_comes_after_the_dashes_is_for_the_operator() -> None:
     options = parser().parse_args(["--image", "dlop:1", "--", "--gang-scheduler-name", "volcano", "--workers=8"])
-    (container,) = deployment(Deployed(flags=operator_flags(options.flags, rights=("gang",))))["spec"]["template"]["spec"]["containers"]
+    (container,) = deployment(DeployOptions(flags=operator_flags(options.flags, rights=("gang",))))["spec"]["template"]["spec"][
+        "containers"
+    ]
     assert container["args"] == ["run", "--gang-scheduler-name", "volcano", "--workers=8"]
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dlop.controller.job_state import Memories
+from dlop.controller.job_state import JobStates
 from dlop.controller.kinds import JobKey
 from dlop.kube.resources import PODS, Resource
 
 ONE, TWO = (JobKey(Resource("example.org", "v1", f"{kind}s", kind.title()), "team", "train") for kind in ("one", "two"))
 
 
-def two_waiting() -> Memories:
-    memories = Memories()
+def two_waiting() -> JobStates:
+    memories = JobStates()
     memories.take_note("uid-1", ONE, PODS, "train-worker-0", {})
     memories.take_note("uid-2", TWO, PODS, "train-worker-0", {})
     return memories

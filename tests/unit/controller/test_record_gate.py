@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from dlop.controller.record_gate import Hindsight
+from dlop.controller.record_gate import RecordGate
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.read_your_writes import ReadYourWrites
 from dlop.kube.resources import PODS, Resource
@@ -35,8 +35,8 @@ async def _never(_: Resource) -> None:
     raise AssertionError("nothing has to be read anew")
 
 
-def made(pods: Pods) -> Hindsight:
-    return Hindsight(ReadYourWrites({PODS: pods}, refresh=_never))
+def made(pods: Pods) -> RecordGate:
+    return RecordGate(ReadYourWrites({PODS: pods}, refresh=_never))
 
 
 def job(version: int, status: str) -> CustomObject:
@@ -102,7 +102,7 @@ async def test_a_cache_that_was_read_anew_is_believed_whatever_its_version_says(
 
     woken = asyncio.Event()
     gate = ReadYourWrites({PODS: Pods(10)}, refresh=refresh, patience_seconds=0.0)
-    hindsight = Hindsight(gate)
+    hindsight = RecordGate(gate)
     running = asyncio.create_task(gate.run())
     try:
         assert not hindsight.ready(job(12, RECORD), wake=woken.set)

@@ -9,7 +9,7 @@ from pathlib import Path
 import readme_tables
 
 import dlop
-from dlop.api.fields import Field
+from dlop.api.fields import ManifestField
 from dlop.api.parsing import read_run_policy
 from dlop.api.spec import CleanPodPolicy, RestartScope
 from dlop.api.spec_models import RunPolicyModel
@@ -54,6 +54,6 @@ def test_the_readme_and_the_definition_tell_every_field_of_the_run_policy_that_i
             return default
 
     asked: set[str] = set()
-    read_run_policy(Field("runPolicy", Noting()), restart_scope=RestartScope.REPLICA, clean_pod_policy=CleanPodPolicy.NONE)
+    read_run_policy(ManifestField("runPolicy", Noting()), restart_scope=RestartScope.REPLICA, clean_pod_policy=CleanPodPolicy.NONE)
     assert asked == {field.alias for field in RunPolicyModel.model_fields.values()}
     assert all(f"| `{name}` |" in README for name in asked)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlop.jobs.list_watch import News, Scope, follow, merged
+from dlop.jobs.list_watch import News, WatchScope, follow, merged
 from dlop.kube.client import Client
 from dlop.kube.errors import ForbiddenError, TransportError
 from dlop.kube.objects import Pod
@@ -32,7 +32,7 @@ STEPS = st.one_of(
 
 
 def followed(server: ToyServer) -> AsyncGenerator[News[Pod], None]:
-    return follow(Client(server), Scope(resource=PODS), Pod, rng=Random(0))
+    return follow(Client(server), WatchScope(resource=PODS), Pod, rng=Random(0))
 
 
 class Mirror:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dlop.jobs.history import KubeEvent
-from dlop.jobs.lookup import FoundJob
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.view import JobView, view_of
 from dlop.kube.objects import Pod, reader
 from dlop.kube.types import JsonObject
@@ -17,11 +17,11 @@ from tests.sim.job_world import CrewJob, crew
 _read_pod = reader(Pod)
 
 
-def found(*, status: JsonObject | None = None, metadata: JsonObject | None = None, **spec: Any) -> FoundJob:
+def found(*, status: JsonObject | None = None, metadata: JsonObject | None = None, **spec: Any) -> JobHandle:
     body = crew("job")
     body["metadata"] |= {"namespace": "ns", "uid": "u", "generation": 2, "creationTimestamp": "2026-01-01T00:00:00Z", **(metadata or {})}
     body["spec"] |= spec
-    return FoundJob.read(CrewJob, msgspec.json.encode({**body, "status": status or {}}))
+    return JobHandle.read(CrewJob, msgspec.json.encode({**body, "status": status or {}}))
 
 
 def pod(name: str, phase: str = "Running", state: JsonObject | None = None, *, status: JsonObject | None = None, **metadata: Any) -> Pod:
@@ -155,7 +155,7 @@ def test_a_replica_that_waits_for_its_next_pod_still_tells_how_it_ended() -> Non
         (found(status=record("Invalid"), replicaSpecs={"Worker": {"replicas": -1}}), "spec.replicaSpecs.Worker.replicas: must be from 0"),
     ],
 )
-def test_what_is_in_the_way_is_told(job: FoundJob, sentence: str) -> None:
+def test_what_is_in_the_way_is_told(job: JobHandle, sentence: str) -> None:
     assert sentence in view_of(job, []).waits_for[0]
 
 

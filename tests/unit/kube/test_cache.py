@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dlop.kube.cache import Cache, Change, version_number
+from dlop.kube.cache import Cache, CacheChange, version_number
 from dlop.kube.objects import ObjectMeta, OwnerReference, PartialObject
 
 
@@ -71,10 +71,10 @@ def test_a_deleted_object_is_gone_from_every_index_and_leaves_nothing_behind(cac
 
 def test_a_change_shows_what_was_and_what_is(cache: Cache[PartialObject]) -> None:
     one, two, final = thing("a", 1), thing("a", 2), thing("a", 3)
-    assert cache.put(one) == Change(None, one)
-    assert cache.put(two) == Change(one, two)
-    assert cache.remove(final) == Change(final, None)
-    assert Change(final, None).object is final
+    assert cache.put(one) == CacheChange(None, one)
+    assert cache.put(two) == CacheChange(one, two)
+    assert cache.remove(final) == CacheChange(final, None)
+    assert CacheChange(final, None).object is final
 
 
 def test_what_is_known_already_is_no_change(cache: Cache[PartialObject]) -> None:
@@ -118,9 +118,9 @@ def test_a_relist_tells_deletions_first_and_says_nothing_of_what_is_unchanged(ca
         replacement.put(each)
     assert cache.get("new", namespace="ns") is None, "the cache is untouched until the swap"
     assert cache.swap(replacement, resource_version=10) == [
-        Change(going, None, unseen=True),
-        Change(changing, changed),
-        Change(None, new),
+        CacheChange(going, None, unseen=True),
+        CacheChange(changing, changed),
+        CacheChange(None, new),
     ]
     assert cache.get("same", namespace="ns") is same, "the known copy is kept"
     assert (cache.resource_version, len(cache)) == (10, 3)
@@ -131,7 +131,7 @@ def test_another_object_of_the_same_name_is_one_update_that_shows_both(cache: Ca
     cache.put(first)
     replacement = cache.replacement()
     replacement.put(second)
-    assert cache.swap(replacement, resource_version=6) == [Change(first, second)]
+    assert cache.swap(replacement, resource_version=6) == [CacheChange(first, second)]
     assert (cache.owned_by("o-1"), cache.owned_by("o-2")) == ([], [second])
 
 
@@ -143,7 +143,7 @@ def test_a_list_may_take_back_what_it_has_said(cache: Cache[PartialObject]) -> N
     replacement.put(thing("b", 4))
     replacement.remove(thing("b", 5))
     replacement.put(thing("known", 1))
-    assert cache.swap(replacement, resource_version=6) == [Change(None, thing("a", 3), initial=True)]
+    assert cache.swap(replacement, resource_version=6) == [CacheChange(None, thing("a", 3), initial=True)]
 
 
 def test_what_a_relist_has_replaced_is_let_go_bit_by_bit(cache: Cache[PartialObject]) -> None:

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from dlop.kube.in_flight import LONGEST_PATIENCE_SECONDS, Places
+from dlop.kube.in_flight import LONGEST_PATIENCE_SECONDS, InFlightLimiter
 from dlop.testing.virtual_time import virtual_time
 
 
 class Line:
     """People who want places, and who of them has got one."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: InFlightLimiter) -> None:
         self.seated: list[str] = []
         self._places = places
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -39,15 +39,15 @@ class Line:
         self.seated.append(name)
 
 
-async def _full(count: int = 1) -> tuple[Places, Line]:
-    places = Places(count)
+async def _full(count: int = 1) -> tuple[InFlightLimiter, Line]:
+    places = InFlightLimiter(count)
     for _ in range(count):
         await places.take()
     return places, Line(places)
 
 
 async def test_there_are_as_many_places_as_were_asked_for() -> None:
-    places = Places(2)
+    places = InFlightLimiter(2)
     await places.take()
     are_free = [places.are_free()]
     await places.take()
@@ -77,7 +77,7 @@ async def test_who_can_wait_comes_in_when_only_a_few_others_are_left() -> None:
 
 
 async def test_those_who_can_wait_leave_most_places_to_others() -> None:
-    places = Places(16)
+    places = InFlightLimiter(16)
     for _ in range(2):
         await places.take(can_wait=True)
     assert not places.are_free(can_wait=True)
@@ -151,7 +151,7 @@ async def test_a_place_given_to_who_has_just_given_up_is_not_lost() -> None:
 @pytest.mark.parametrize("seed", range(20))
 async def test_whatever_happens_no_place_is_lost_and_none_is_given_twice(seed: int) -> None:
     dice, count = Random(seed), 3
-    places, inside = Places(count), 0
+    places, inside = InFlightLimiter(count), 0
 
     async def visit() -> None:
         nonlocal inside

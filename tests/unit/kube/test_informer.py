@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from dlop.kube.cache import Change
+from dlop.kube.cache import CacheChange
 from dlop.kube.client import Client
 from dlop.kube.errors import ForbiddenError
-from dlop.kube.informer import Informer, Pace
+from dlop.kube.informer import Informer, InformerTimings
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
 from dlop.kube.transport import Request, StreamResponse
@@ -114,7 +114,7 @@ async def test_bookmarks_advance_the_version_of_a_quiet_cache() -> None:
 async def test_deletions_missed_while_disconnected_come_as_tombstones_of_the_last_known_state() -> None:
     server = ToyServer()
     gone, kept = server.put("gone"), server.put("kept")
-    changes: list[Change[Pod]] = []
+    changes: list[CacheChange[Pod]] = []
     async with following(server, handlers=[changes.append]) as informer:
         server.faults.append(Fault.REFUSED)
         server.cut(Cut.BROKEN)
@@ -165,7 +165,7 @@ async def test_a_server_that_lags_behind_does_not_take_the_cache_back_in_time() 
 async def test_handlers_know_the_first_list_from_what_happens_later() -> None:
     server = ToyServer()
     server.put("before")
-    changes: list[Change[Pod]] = []
+    changes: list[CacheChange[Pod]] = []
     async with following(server, handlers=[changes.append]):
         server.put("after")
         await settle()
@@ -176,7 +176,7 @@ async def test_handlers_know_the_first_list_from_what_happens_later() -> None:
 async def test_a_late_handler_is_told_of_what_is_there_and_then_of_every_change() -> None:
     server = ToyServer()
     server.put("before")
-    changes: list[Change[Pod]] = []
+    changes: list[CacheChange[Pod]] = []
     async with following(server) as informer:
         informer.add_handler(changes.append)
         server.put("after")
@@ -193,7 +193,7 @@ async def test_a_handler_that_is_added_amid_a_long_first_list_is_told_of_everyth
     early: list[str] = []
     begun = asyncio.Event()
 
-    def first(change: Change[Pod]) -> None:
+    def first(change: CacheChange[Pod]) -> None:
         early.append(change.object.metadata.name)
         begun.set()
 
@@ -212,7 +212,7 @@ async def test_a_handler_sees_the_cache_as_the_change_left_it() -> None:
     seen: list[bool] = []
     async with following(server) as informer:
 
-        def handler(change: Change[Pod]) -> None:
+        def handler(change: CacheChange[Pod]) -> None:
             metadata = change.object.metadata
             seen.append(informer.cache.get(metadata.name, namespace="ns") is change.new)
             seen.append(informer.cache.resource_version >= int(metadata.resource_version))
@@ -242,7 +242,7 @@ async def test_a_failing_handler_hurts_neither_the_others_nor_the_cache() -> Non
     server.put("a")
     told: list[str] = []
 
-    def fail(change: Change[Pod]) -> None:
+    def fail(change: CacheChange[Pod]) -> None:
         raise RuntimeError(f"no idea what to do with {change.object.metadata.name}")
 
     async with following(server, handlers=[fail, lambda change: told.append(change.object.metadata.name)]) as informer:
@@ -269,7 +269,7 @@ async def test_an_object_that_makes_no_sense_is_skipped_and_counted(metadata: An
 @virtual_time
 async def test_a_stream_that_has_gone_quiet_is_cut_and_taken_up_where_it_stopped() -> None:
     server = ToyServer()
-    async with following(server, pace=Pace(quiet_seconds=150)) as informer:
+    async with following(server, pace=InformerTimings(quiet_seconds=150)) as informer:
         server.silence()
         server.put("a")
         await asyncio.sleep(149)

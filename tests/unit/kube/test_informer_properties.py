@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlop.kube.cache import Change, Key, key_of
+from dlop.kube.cache import CacheChange, Key, key_of
 from dlop.kube.client import Client, Limits
 from dlop.kube.informer import Informer
 from dlop.kube.objects import Pod
@@ -41,9 +41,9 @@ class Mirror:
 
     def __init__(self) -> None:
         self.objects: dict[Key, Pod] = {}
-        self.misfits: list[Change[Pod]] = []
+        self.misfits: list[CacheChange[Pod]] = []
 
-    def __call__(self, change: Change[Pod]) -> None:
+    def __call__(self, change: CacheChange[Pod]) -> None:
         key = key_of(change.object)
         known = self.objects.pop(key, None)
         if change.new is not None:

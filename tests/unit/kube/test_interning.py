@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dlop.kube.interning import Shared
+from dlop.kube.interning import Interner
 from dlop.kube.objects import Pod, Service, reader
 
 OWNER = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "job", "uid": "1234", "controller": True}
@@ -24,7 +24,7 @@ def body(name: str, **spec: Any) -> bytes:
 
 
 def test_of_equal_values_the_first_one_is_kept() -> None:
-    shared = Shared()
+    shared = Interner()
     first = text("worker")
     assert shared.one(first) is first
     assert shared.one(text("worker")) is first
@@ -33,7 +33,7 @@ def test_of_equal_values_the_first_one_is_kept() -> None:
 
 
 def test_no_more_values_are_kept_than_asked_for() -> None:
-    shared = Shared(most=3)
+    shared = Interner(most=3)
     for number in range(100):
         assert shared.one(f"value {number}") == f"value {number}"
         assert len(shared) <= 3

@@ -15,10 +15,10 @@ from dlop.kube.client import Client
 from dlop.kube.errors import GoneError
 from dlop.kube.resources import CONFIG_MAPS, SECRETS, Resource
 from dlop.kube.types import JsonObject
-from dlop.kube.watch import EventType, WatchEvent
+from dlop.kube.watch import WatchEvent, WatchEventType
 from dlop.testing.virtual_time import virtual_time
 
-_BOOKMARK = EventType.BOOKMARK
+_BOOKMARK = WatchEventType.BOOKMARK
 
 
 @asynccontextmanager

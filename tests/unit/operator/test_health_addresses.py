@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dlop.operator.health import Page, sites
+from dlop.operator.health import EndpointPath, sites
 from dlop.operator.settings import Settings, SettingsError
 
-ALL = set(Page)
-METRICS = {Page.METRICS}
-PROBES = {Page.HEALTH, Page.READINESS}
+ALL = set(EndpointPath)
+METRICS = {EndpointPath.METRICS}
+PROBES = {EndpointPath.HEALTH, EndpointPath.READINESS}
 
 
-def served(addresses: dict[str, str], *, in_cluster: bool = True) -> list[tuple[str, int, set[Page]]]:
+def served(addresses: dict[str, str], *, in_cluster: bool = True) -> list[tuple[str, int, set[EndpointPath]]]:
     settings = Settings.model_validate(addresses)
     return [(site.host, site.port, set(site.pages)) for site in sites(settings, in_cluster=in_cluster)]
 
@@ -28,7 +28,7 @@ def served(addresses: dict[str, str], *, in_cluster: bool = True) -> list[tuple[
     ],
 )
 def test_by_default_all_is_on_one_port_outside_a_cluster_on_the_loopback(
-    address: str, in_cluster: bool, expected: list[tuple[str, int, set[Page]]]
+    address: str, in_cluster: bool, expected: list[tuple[str, int, set[EndpointPath]]]
 ) -> None:
     assert served({"bind_address": address}, in_cluster=in_cluster) == expected
 
@@ -48,7 +48,7 @@ def test_metrics_and_probes_can_have_a_port_each() -> None:
     ],
 )
 def test_who_gives_one_of_the_two_gets_the_other_where_kubeflow_s_operator_had_it(
-    given: dict[str, str], expected: list[tuple[str, int, set[Page]]]
+    given: dict[str, str], expected: list[tuple[str, int, set[EndpointPath]]]
 ) -> None:
     assert served(given) == expected
 

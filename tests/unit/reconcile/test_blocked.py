@@ -15,8 +15,8 @@ from dlop.kube.objects import Pod
 from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES
 from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import EventType
-from dlop.reconcile.pod_state import Sight, failure_of, look_at
-from dlop.reconcile.snapshot import Foreign, Refusal
+from dlop.reconcile.pod_state import PodState, classify_pod, failure_of
+from dlop.reconcile.snapshot import NameConflict, RejectedWrite
 from tests.unit.reconcile.ring import TRAINER, RingJob, ring
 from tests.unit.reconcile.world import World
 
@@ -89,7 +89,7 @@ def test_a_job_that_another_operator_has_begun_keeps_its_status_while_its_spec_m
 
 
 def test_a_pod_of_somebody_else_is_named_and_left_alone_while_the_others_start() -> None:
-    world = World(ring(), foreign=(Foreign(PODS, "ring-trainer-0", "StatefulSet ring-trainer"),))
+    world = World(ring(), foreign=(NameConflict(PODS, "ring-trainer-0", "StatefulSet ring-trainer"),))
     world.settle()
     assert list(world.pods) == ["ring-trainer-1"]
     message = world.condition("Blocked")["message"]
@@ -102,13 +102,13 @@ def test_a_pod_of_somebody_else_is_named_and_left_alone_while_the_others_start()
 
 
 def test_no_pod_starts_where_a_service_would_lead_to_somebody_else() -> None:
-    world = World(ring(), foreign=(Foreign(SERVICES, "ring-trainer-0", ""),))
+    world = World(ring(), foreign=(NameConflict(SERVICES, "ring-trainer-0", ""),))
     world.settle()
     assert (list(world.services), world.pods) == (["ring-trainer-1"], {})
 
 
 def test_a_foreign_object_whose_name_nobody_needs_is_in_nobodys_way() -> None:
-    world = World(ring(), foreign=(Foreign(PODS, "ring-trainer-9", ""), Foreign(CONFIG_MAPS, "ring-trainer-0", "")))
+    world = World(ring(), foreign=(NameConflict(PODS, "ring-trainer-9", ""), NameConflict(CONFIG_MAPS, "ring-trainer-0", "")))
     world.settle()
     assert len(world.pods) == 2
     assert "blocked" not in world.record
@@ -126,13 +126,13 @@ class TellingJob(RingJob):
 
 
 def test_a_pod_that_is_created_is_told_to_wait_and_one_that_is_refused_to_be_missing() -> None:
-    refused = World(ring(), kind=TellingJob, refusals=(Refusal(PODS, "ring-trainer-0", "Forbidden", "exceeded quota: team"),))
+    refused = World(ring(), kind=TellingJob, refusals=(RejectedWrite(PODS, "ring-trainer-0", "Forbidden", "exceeded quota: team"),))
     assert (refused.plan().status or {})["states"] == ["Missing", "Missing"]
     assert (World(ring(), kind=TellingJob).plan().status or {})["states"] == ["Pending", "Pending"]
 
 
 def test_of_several_refused_creates_the_one_that_is_tried_again_first_is_told() -> None:
-    late, early = (Refusal(PODS, f"ring-trainer-{index}", "Forbidden", "exceeded quota: team") for index in (1, 0))
+    late, early = (RejectedWrite(PODS, f"ring-trainer-{index}", "Forbidden", "exceeded quota: team") for index in (1, 0))
     world = World(ring(), refusals=(late, early))
     world.settle()
     world.refusals = (early,)
@@ -142,16 +142,16 @@ def test_of_several_refused_creates_the_one_that_is_tried_again_first_is_told() 
 
 
 def test_after_an_edit_the_refusal_of_the_new_spec_is_told() -> None:
-    world = World(ring(), refusals=(Refusal(PODS, "ring-trainer-0", "Invalid", "metadata.labels: Invalid value"),))
+    world = World(ring(), refusals=(RejectedWrite(PODS, "ring-trainer-0", "Invalid", "metadata.labels: Invalid value"),))
     world.settle()
-    world.refusals = (Refusal(PODS, "ring-trainer-0", "Invalid", "spec.containers[0].env: Invalid value"),)
+    world.refusals = (RejectedWrite(PODS, "ring-trainer-0", "Invalid", "spec.containers[0].env: Invalid value"),)
     world.set_image(TRAINER, "example.org/train:2")
     world.settle()
     assert "env" in world.condition("Blocked")["message"]
 
 
 def test_a_refused_create_is_told_once_and_asked_for_until_it_is_there() -> None:
-    world = World(ring(), refusals=(Refusal(PODS, "ring-trainer-0", "Forbidden", "exceeded quota: team"),))
+    world = World(ring(), refusals=(RejectedWrite(PODS, "ring-trainer-0", "Forbidden", "exceeded quota: team"),))
     plan = world.plan()
     assert [creation.name for creation in plan.pods] == ["ring-trainer-0", "ring-trainer-1"]
     assert [event.reason for event in plan.events] == ["CreateRefused", "CreatedPods"]
@@ -164,7 +164,7 @@ def test_a_refused_create_is_told_once_and_asked_for_until_it_is_there() -> None
 
 
 def test_a_job_that_can_create_nothing_fails_at_its_start_deadline() -> None:
-    refusal = Refusal(PODS, "ring-trainer-0", "Forbidden", "exceeded quota: team")
+    refusal = RejectedWrite(PODS, "ring-trainer-0", "Forbidden", "exceeded quota: team")
     world = World(ring(startDeadlineSeconds=60), refusals=(refusal,))
     world.status = world.plan().status or {}
     plan = world.plan()
@@ -190,24 +190,24 @@ def ended(code: int, **fields: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("status", "sight"),
     [
-        ({}, Sight.WAITS),
-        ({"phase": "Pending"}, Sight.WAITS),
-        ({"phase": "Running"}, Sight.RUNS),
-        ({"phase": "Unknown"}, Sight.WAITS),
-        ({"phase": "Succeeded"}, Sight.SUCCEEDED),
-        ({"phase": "Failed"}, Sight.FAILED),
-        ({"phase": "Failed", "containerStatuses": [ended(0)]}, Sight.SUCCEEDED),
-        ({"phase": "Failed", "reason": "Evicted", "containerStatuses": [ended(0)]}, Sight.TAKEN_AWAY),
-        ({"phase": "Failed", "reason": "OutOfcpu"}, Sight.TAKEN_AWAY),
-        ({"phase": "Failed", "reason": "DeadlineExceeded"}, Sight.FAILED),
-        ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}, Sight.TAKEN_AWAY),
-        ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "False"}]}, Sight.FAILED),
-        ({"phase": "Running", "containerStatuses": [ended(0)]}, Sight.SUCCEEDED),
-        ({"phase": "Running", "containerStatuses": [ended(3)]}, Sight.FAILED),
+        ({}, PodState.WAITS),
+        ({"phase": "Pending"}, PodState.WAITS),
+        ({"phase": "Running"}, PodState.RUNS),
+        ({"phase": "Unknown"}, PodState.WAITS),
+        ({"phase": "Succeeded"}, PodState.SUCCEEDED),
+        ({"phase": "Failed"}, PodState.FAILED),
+        ({"phase": "Failed", "containerStatuses": [ended(0)]}, PodState.SUCCEEDED),
+        ({"phase": "Failed", "reason": "Evicted", "containerStatuses": [ended(0)]}, PodState.TAKEN_AWAY),
+        ({"phase": "Failed", "reason": "OutOfcpu"}, PodState.TAKEN_AWAY),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, PodState.FAILED),
+        ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}, PodState.TAKEN_AWAY),
+        ({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "False"}]}, PodState.FAILED),
+        ({"phase": "Running", "containerStatuses": [ended(0)]}, PodState.SUCCEEDED),
+        ({"phase": "Running", "containerStatuses": [ended(3)]}, PodState.FAILED),
     ],
 )
-def test_what_a_pod_shows(status: dict[str, object], sight: Sight) -> None:
-    assert look_at(pod(status=status, spec={"restartPolicy": "Never"}), ROLE) is sight
+def test_what_a_pod_shows(status: dict[str, object], sight: PodState) -> None:
+    assert classify_pod(pod(status=status, spec={"restartPolicy": "Never"}), ROLE) is sight
 
 
 def test_a_pod_of_which_nobody_knows_whether_it_runs_does_not_make_the_job_run() -> None:
@@ -234,7 +234,7 @@ def test_a_pod_that_ran_and_of_which_nobody_knows_any_more_is_neither_replaced_n
 
 def test_a_container_that_its_node_restarts_has_not_ended() -> None:
     status = {"phase": "Running", "containerStatuses": [ended(3)]}
-    assert look_at(pod(status=status, spec={"restartPolicy": "OnFailure"}), ROLE) is Sight.RUNS
+    assert classify_pod(pod(status=status, spec={"restartPolicy": "OnFailure"}), ROLE) is PodState.RUNS
 
 
 def test_the_exit_code_told_is_that_of_the_main_container_else_of_another_that_failed() -> None:

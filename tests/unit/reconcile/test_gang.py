@@ -10,7 +10,7 @@ import pytest
 from dlop.api.constants import Reason
 from dlop.api.types import Options
 from dlop.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS
-from dlop.kube.timestamps import written
+from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
 from tests.unit.reconcile.ring import TRAINER, ring
 from tests.unit.reconcile.world import World
@@ -152,7 +152,7 @@ def test_a_group_that_waits_for_a_moment_is_not_worth_a_word_and_one_that_waits_
     world.pass_time(2)
     assert group_events(world) == ["podgroup ring: the scheduler volcano has not let it in: 2/2 tasks unschedulable"]
     assert world.condition("Blocked")["reason"] == Reason.NOT_LET_IN
-    again = {"type": "Unschedulable", "status": "True", "message": "other words", "lastTransitionTime": written(world.now)}
+    again = {"type": "Unschedulable", "status": "True", "message": "other words", "lastTransitionTime": format_time(world.now)}
     say(world, "Pending", conditions=[again])
     writes = dict(world.writes)
     world.pass_time(3600)
@@ -166,7 +166,7 @@ def test_a_scheduler_that_gives_its_reasons_again_and_again_does_not_hide_that_i
     world = volcano_world()
     world.settle()
     for attempt in range(3):
-        refreshed = {"type": "Unschedulable", "status": "True", "message": f"try {attempt}", "lastTransitionTime": written(world.now)}
+        refreshed = {"type": "Unschedulable", "status": "True", "message": f"try {attempt}", "lastTransitionTime": format_time(world.now)}
         say(world, "Pending", conditions=[refreshed])
         world.pass_time(20)
     assert group_events(world) == ["podgroup ring: the scheduler volcano has not let it in: try 1"]
@@ -179,7 +179,7 @@ def test_a_group_that_does_not_go_is_told_with_what_holds_it_and_not_blamed_on_t
     world.pods.clear()
     world.services.clear()
     (group,) = world.others.values()
-    group["metadata"].update(deletionTimestamp=written(world.now), finalizers=["example.org/hold"])
+    group["metadata"].update(deletionTimestamp=format_time(world.now), finalizers=["example.org/hold"])
     world.pass_time(29)
     assert group_events(world) == []
     world.pass_time(2)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dlop.api.child_objects import Creation
+from dlop.api.child_objects import Create
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import CONFIG_MAPS, SERVICES
@@ -130,8 +130,8 @@ def test_of_failures_found_at_once_the_last_one_is_told() -> None:
 
 def test_what_the_kind_needs_besides_is_created_first_and_once() -> None:
     class WithFile(RingJob):
-        def other_objects(self) -> tuple[Creation, ...]:
-            return (Creation(CONFIG_MAPS, {"metadata": self.owned("ring-file")}), Creation(SERVICES, {"metadata": self.owned("ring")}))
+        def other_objects(self) -> tuple[Create, ...]:
+            return (Create(CONFIG_MAPS, {"metadata": self.owned("ring-file")}), Create(SERVICES, {"metadata": self.owned("ring")}))
 
     world = World(ring(), kind=WithFile)
     assert [creation.name for creation in world.plan().others] == ["ring-file", "ring"]

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from dlop.api.record import Blocked, LastFailure, Record, indexes_of, plain, ranges_of, record_in
 from dlop.api.spec import JobSpec, RoleSpec
-from dlop.kube.timestamps import earliest, read, written
-from dlop.reconcile.record_builder import Ledger
+from dlop.kube.timestamps import earliest, format_time, parse_time
+from dlop.reconcile.record_builder import RecordBuilder
 
 
 @given(st.frozensets(st.integers(0, 200)))
@@ -51,14 +51,14 @@ def test_the_attempt_of_a_role_is_that_of_the_job_and_its_own() -> None:
 
 def test_what_the_spec_no_longer_asks_for_is_forgotten_and_what_was_counted_is_not() -> None:
     record = Record(completed={"Worker": "0-5", "Gone": "0"}, started={"Worker": "2-6"}, restarts={"Gone": 4}, counted={"a": 1, "b": 2})
-    closed = Ledger(record, JobSpec(roles=(RoleSpec(name="Worker", replicas=3),))).close(living=["b"])
+    closed = RecordBuilder(record, JobSpec(roles=(RoleSpec(name="Worker", replicas=3),))).close(living=["b"])
     assert (closed.completed, closed.started) == ({"Worker": "0-2"}, {"Worker": "2"})
     assert (closed.restarts, closed.counted) == ({"Gone": 4}, {"b": 2})
 
 
 def test_moments_are_told_to_the_second_and_nonsense_tells_none() -> None:
-    assert written(1_800_000_000.9) == "2027-01-15T08:00:00Z"
-    assert read("2027-01-15T08:00:00Z") == 1_800_000_000
-    assert [read(text) for text in ("soon", "2027-01-15T08:00:00", "", None, 7)] == [None] * 5
+    assert format_time(1_800_000_000.9) == "2027-01-15T08:00:00Z"
+    assert parse_time("2027-01-15T08:00:00Z") == 1_800_000_000
+    assert [parse_time(text) for text in ("soon", "2027-01-15T08:00:00", "", None, 7)] == [None] * 5
     assert earliest(None, 3, 2) == 2
     assert earliest(None) is None

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from dlop.api.child_objects import Creation
+from dlop.api.child_objects import Create
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.api.gang import POD_GROUPS
 from dlop.api.types import Options
@@ -23,10 +23,10 @@ from dlop.embedded.apiserver.patches.patch import merge
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, ObjectMeta, PartialObject, Pod, PodGroup, Service
 from dlop.kube.resources import PODS, SERVICES, Resource
-from dlop.kube.timestamps import read, written
+from dlop.kube.timestamps import format_time, parse_time
 from dlop.kube.types import JsonObject
-from dlop.reconcile.plan import Change, Deletion, Event, Plan
-from dlop.reconcile.snapshot import Foreign, Refusal, Snapshot
+from dlop.reconcile.plan import Delete, Event, Patch, Plan
+from dlop.reconcile.snapshot import NameConflict, RejectedWrite, Snapshot
 from tests.unit.reconcile.ring import RingJob
 
 START = 1_800_000_000.0
@@ -52,8 +52,8 @@ class World:
     pods: dict[str, JsonObject] = field(default_factory=dict)
     services: dict[str, JsonObject] = field(default_factory=dict)
     others: dict[tuple[Resource, str], JsonObject] = field(default_factory=dict)
-    foreign: tuple[Foreign, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    foreign: tuple[NameConflict, ...] = ()
+    refusals: tuple[RejectedWrite, ...] = ()
     lost_nodes: set[str] = field(default_factory=set)
     """Pods whose nodes do not answer any more."""
     events: list[Event] = field(default_factory=list)
@@ -156,7 +156,7 @@ class World:
     def exit(self, name: str, code: int) -> None:
         """The program of a pod ends; its node does what the pod asks of it."""
         pod = self.pods[name]
-        terminated = {"exitCode": code, "finishedAt": written(self.now)}
+        terminated = {"exitCode": code, "finishedAt": format_time(self.now)}
         main = pod["status"]["containerStatuses"][0]
         policy = pod["spec"]["restartPolicy"]
         if policy == "Always" or (policy == "OnFailure" and code != 0):
@@ -174,7 +174,9 @@ class World:
         if code is None:
             status.pop("containerStatuses", None)
         else:
-            status["containerStatuses"] = [{"name": "main", "state": {"terminated": {"exitCode": code, "finishedAt": written(self.now)}}}]
+            status["containerStatuses"] = [
+                {"name": "main", "state": {"terminated": {"exitCode": code, "finishedAt": format_time(self.now)}}}
+            ]
 
     def delete_pod(self, name: str) -> None:
         """Somebody deletes a pod: it has its grace period, unless nothing of it runs any more."""
@@ -182,7 +184,7 @@ class World:
         if self.pods[name]["status"]["phase"] in ("Succeeded", "Failed"):
             del self.pods[name]
         elif "deletionTimestamp" not in metadata:
-            metadata["deletionTimestamp"] = written(self.now + GRACE_SECONDS)
+            metadata["deletionTimestamp"] = format_time(self.now + GRACE_SECONDS)
             metadata["deletionGracePeriodSeconds"] = GRACE_SECONDS
 
     def lose(self, name: str) -> None:
@@ -250,14 +252,14 @@ class World:
 
     # --- writes, with what is never allowed ---
 
-    def _create(self, creation: Creation) -> None:
+    def _create(self, creation: Create) -> None:
         body = copy.deepcopy(creation.body)
         place = {PODS: self.pods, SERVICES: self.services}.get(creation.resource)
         assert self.phase not in ("Succeeded", "Failed"), f"{creation.name} is created after the end"
         assert body["metadata"]["name"] == creation.name
         if place is not None and creation.name in place:
             return  # 409: it is there already
-        body["metadata"].update(uid=f"uid-{next(self._numbers)}", creationTimestamp=written(self.now))
+        body["metadata"].update(uid=f"uid-{next(self._numbers)}", creationTimestamp=format_time(self.now))
         self.writes[f"create {creation.name}"] += 1
         if place is None:
             self.others.setdefault((creation.resource, creation.name), body)
@@ -277,19 +279,19 @@ class World:
         attempts = {pod["metadata"]["labels"][ATTEMPT_LABEL] for other, pod in self.pods.items() if other.startswith(scope)}
         assert attempts == {attempt}, f"{name} is created while an earlier attempt is not gone"
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: Patch) -> None:
         found = self.others.get((change.resource, change.name))
         if found is not None and found["metadata"]["uid"] == change.uid:
             self.writes[f"change {change.name}"] += 1
             self.others[change.resource, change.name] = merge(found, {**change.body, "metadata": {}})
 
-    def _delete_other(self, deletion: Deletion) -> None:
+    def _delete_other(self, deletion: Delete) -> None:
         found = self.others.get((deletion.resource, deletion.name))
         if found is not None and found["metadata"]["uid"] == deletion.uid:
             self.writes[f"delete {deletion.name}"] += 1
             del self.others[deletion.resource, deletion.name]
 
-    def _delete(self, deletion: Deletion) -> None:
+    def _delete(self, deletion: Delete) -> None:
         if deletion.resource not in (PODS, SERVICES):
             self._delete_other(deletion)
             return
@@ -315,7 +317,7 @@ class World:
                 assert after.get(counter, {}).get(role, 0) >= count, f"{counter} of {role} fall"
         assert after.get("attempt", 0) >= before.get("attempt", 0)
         assert self.phase not in ("Succeeded", "Failed"), "the status is changed after the end"
-        assert read(after["startedAt"]) is not None if "startedAt" in after else True
+        assert parse_time(after["startedAt"]) is not None if "startedAt" in after else True
         self.status = msgspec.json.decode(msgspec.json.encode(status))
         self.writes["status"] += 1
 

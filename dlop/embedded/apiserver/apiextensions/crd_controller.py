@@ -14,8 +14,8 @@ from dlop.embedded.apiserver.apiextensions.custom_resource_strategy import Custo
 from dlop.embedded.apiserver.object_queue import Background
 from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
-from dlop.embedded.apiserver.rest.storage import Verbs
-from dlop.embedded.apiserver.store import Change, ChangeType, Key, Store
+from dlop.embedded.apiserver.rest.storage import ResourceStorage
+from dlop.embedded.apiserver.store import ChangeType, Key, Store, StoreEvent
 from dlop.kube.errors import NotFoundError
 from dlop.kube.types import JsonObject
 
@@ -25,7 +25,9 @@ __all__ = ["CRD_TYPE", "CustomResources"]
 class CustomResources:
     """Accepts CRDs, serves what they describe, and cleans up after them."""
 
-    def __init__(self, store: Store, registry: Registry, background: Background, clock: Callable[[], float], *, verbs: Verbs) -> None:
+    def __init__(
+        self, store: Store, registry: Registry, background: Background, clock: Callable[[], float], *, verbs: ResourceStorage
+    ) -> None:
         self._store = store
         self._registry = registry
         self._background = background
@@ -35,7 +37,7 @@ class CustomResources:
         self._noted: set[str] = set()
         store.listeners.append(self._heard)
 
-    def _heard(self, change: Change) -> None:
+    def _heard(self, change: StoreEvent) -> None:
         if change.key.storage == CRD_TYPE.storage:
             self._note(change.key.name)
         elif change.type is ChangeType.DELETED and change.key.storage in self._served:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from dlop.embedded.apiserver.controllers.owner_graph import IGNORED_STORAGES, Owners, is_orphaning, is_waiting_for_dependents, references
 from dlop.embedded.apiserver.metadata_validation import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from dlop.embedded.apiserver.object_queue import Background
-from dlop.embedded.apiserver.query_options import DeleteOptions, Propagation
+from dlop.embedded.apiserver.query_options import DeleteOptions, PropagationPolicy
 from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import ResourceType
-from dlop.embedded.apiserver.rest.storage import Verbs
-from dlop.embedded.apiserver.store import Change, ChangeType, Key, Store, Stored
+from dlop.embedded.apiserver.rest.storage import ResourceStorage
+from dlop.embedded.apiserver.store import ChangeType, Key, Store, StoredObject, StoreEvent
 from dlop.kube.types import JsonObject
 
 
@@ -33,7 +33,7 @@ class _Sorted:
 class GarbageCollector:
     """Deletes what has lost its owners. Has to be there before the first object is stored."""
 
-    def __init__(self, store: Store, registry: Registry, verbs: Verbs, background: Background) -> None:
+    def __init__(self, store: Store, registry: Registry, verbs: ResourceStorage, background: Background) -> None:
         self._store = store
         self._registry = registry
         self._verbs = verbs
@@ -41,7 +41,7 @@ class GarbageCollector:
         self._owners = Owners()
         store.listeners.append(self._observe)
 
-    def _observe(self, change: Change) -> None:
+    def _observe(self, change: StoreEvent) -> None:
         if change.key.storage in IGNORED_STORAGES:
             return
         self._owners.follow(change)
@@ -56,7 +56,7 @@ class GarbageCollector:
         for uid in set(_uids(before)) - set(_uids(after)):
             self._look_at_owner(uid)
 
-    def _observe_marks(self, change: Change) -> None:
+    def _observe_marks(self, change: StoreEvent) -> None:
         """Note the work that begins when an owner is marked for deletion."""
         before = change.before.body if change.before is not None else None
         if is_orphaning(change.after.body) and (before is None or not is_orphaning(before)):
@@ -66,7 +66,7 @@ class GarbageCollector:
                 self._later(self._collect, dependent)
             self._later(self._release, change.key)
 
-    def _observe_deletion(self, change: Change) -> None:
+    def _observe_deletion(self, change: StoreEvent) -> None:
         for dependent in self._owners.dependents(change.after.body["metadata"]["uid"]):
             self._later(self._collect, dependent)
         for reference in references(change.after.body):
@@ -98,7 +98,7 @@ class GarbageCollector:
             return
         propagation = _propagation(stored.body)
         if owners.waiting and self._owners.dependents(uid):
-            propagation = Propagation.FOREGROUND
+            propagation = PropagationPolicy.FOREGROUND
             if any(self._is_waiting(dependent) for dependent in self._owners.dependents(uid)):
                 # Owners in a circle would wait for each other for ever.
                 self._change(type_, key, _without_blocking)
@@ -155,7 +155,7 @@ class GarbageCollector:
             return False
         return any(each["uid"] == owner_uid and each.get("blockOwnerDeletion") for each in references(stored.body))
 
-    def _current(self, key: Key, uid: str) -> Stored | None:
+    def _current(self, key: Key, uid: str) -> StoredObject | None:
         stored = self._store.get(key)
         return stored if stored is not None and stored.body["metadata"]["uid"] == uid else None
 
@@ -171,12 +171,12 @@ def _uids(owner_references: list[JsonObject]) -> list[str]:
     return [reference["uid"] for reference in owner_references]
 
 
-def _propagation(body: JsonObject) -> Propagation:
+def _propagation(body: JsonObject) -> PropagationPolicy:
     """What the object's own finalizers ask for."""
     finalizers = body["metadata"].get("finalizers") or ()
     if ORPHAN_FINALIZER in finalizers:
-        return Propagation.ORPHAN
-    return Propagation.FOREGROUND if FOREGROUND_FINALIZER in finalizers else Propagation.BACKGROUND
+        return PropagationPolicy.ORPHAN
+    return PropagationPolicy.FOREGROUND if FOREGROUND_FINALIZER in finalizers else PropagationPolicy.BACKGROUND
 
 
 def _with_references(body: JsonObject, kept: list[JsonObject]) -> JsonObject:

@@ -13,11 +13,11 @@ from itertools import islice
 from dlop.embedded.apiserver.age import format_time
 from dlop.embedded.apiserver.core.namespaces import CONTENT_FINALIZER, FINALIZE
 from dlop.embedded.apiserver.object_queue import Background
-from dlop.embedded.apiserver.query_options import DeleteOptions, Propagation
+from dlop.embedded.apiserver.query_options import DeleteOptions, PropagationPolicy
 from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import ResourceType
-from dlop.embedded.apiserver.rest.storage import Verbs
-from dlop.embedded.apiserver.store import Change, ChangeType, Key, Store
+from dlop.embedded.apiserver.rest.storage import ResourceStorage
+from dlop.embedded.apiserver.store import ChangeType, Key, Store, StoreEvent
 from dlop.kube.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from dlop.kube.types import JsonObject
 
@@ -37,7 +37,7 @@ _CONDITIONS = (
 class NamespaceController:
     """Looks after all namespaces. Has to be there before the first one is created."""
 
-    def __init__(self, store: Store, registry: Registry, verbs: Verbs, background: Background) -> None:
+    def __init__(self, store: Store, registry: Registry, verbs: ResourceStorage, background: Background) -> None:
         self._store = store
         self._registry = registry
         self._verbs = verbs
@@ -45,7 +45,7 @@ class NamespaceController:
         self._noted: set[str] = set()
         store.listeners.append(self._observe)
 
-    def _observe(self, change: Change) -> None:
+    def _observe(self, change: StoreEvent) -> None:
         key = change.key
         if key.storage == NAMESPACES.plural:
             self._observe_namespace(change)
@@ -57,7 +57,7 @@ class NamespaceController:
             elif key.storage == SERVICE_ACCOUNTS.plural and key.name == DEFAULT_SERVICE_ACCOUNT:
                 self._background.later(lambda: self._provide_account(key.namespace))
 
-    def _observe_namespace(self, change: Change) -> None:
+    def _observe_namespace(self, change: StoreEvent) -> None:
         if change.type is ChangeType.ADDED:
             self._background.later(lambda: self._provide_account(change.key.name))
         elif change.type is ChangeType.MODIFIED and _is_marked(change.after.body) and not _is_marked((change.before or change.after).body):
@@ -112,7 +112,7 @@ class NamespaceController:
         found = ((type_, key) for type_, key, body in self._contents(namespace) if not _is_marked(body))
         unmarked = list(islice(found, _AT_ONCE))
         for type_, key in unmarked:
-            self._verbs.delete(type_, namespace, key.name, DeleteOptions(propagation=Propagation.BACKGROUND))
+            self._verbs.delete(type_, namespace, key.name, DeleteOptions(propagation=PropagationPolicy.BACKGROUND))
         return bool(unmarked)
 
     def _remaining(self, namespace: str) -> Counter[str]:

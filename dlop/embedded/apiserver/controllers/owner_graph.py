@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlop.embedded.apiserver.metadata_validation import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
-from dlop.embedded.apiserver.store import Change, ChangeType, Key
+from dlop.embedded.apiserver.store import ChangeType, Key, StoreEvent
 from dlop.kube.types import JsonObject
 
 # The real collector leaves these alone too: they go by themselves, and there are many.
@@ -51,7 +51,7 @@ class Owners:
         """The objects that name this uid as an owner."""
         return list(self._dependents.get(uid, ()))
 
-    def follow(self, change: Change) -> None:
+    def follow(self, change: StoreEvent) -> None:
         """Take a change of the store into account."""
         uid = change.after.body["metadata"]["uid"]
         if change.type is ChangeType.DELETED:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from dlop.embedded.apiserver.core.go_scalars import ZEROS, MismatchError, ScalarReader, WrongTypeError, go_name, scalar_reader
-from dlop.embedded.apiserver.core.go_types import Field, struct, underlying
+from dlop.embedded.apiserver.core.go_types import GoField, struct, underlying
 from dlop.kube.types import JsonObject
 
 Path = tuple["Path", str | int] | None
@@ -60,7 +60,7 @@ def _base(go_type: str) -> str:
     return underlying(go_type.removeprefix("*"))
 
 
-def _struct_reader(name: str, fields: Mapping[str, Field]) -> Reader:
+def _struct_reader(name: str, fields: Mapping[str, GoField]) -> Reader:
     owner, shown = name.rpartition(".")[2], go_name(name)
     plans = {field: _Plan(spec) for field, spec in fields.items()}
     always = [(field, plan) for field, plan in plans.items() if plan.written_when_absent]
@@ -93,7 +93,7 @@ class _Plan:
 
     __slots__ = ("_go_type", "_reader", "keeps_empty", "scalar", "written_when_absent")
 
-    def __init__(self, spec: Field) -> None:
+    def __init__(self, spec: GoField) -> None:
         self._go_type = spec.go_type
         self._reader: Reader | None = None
         self.scalar = _scalar(spec.go_type)

@@ -31,7 +31,7 @@ _BYTES = "[]byte"
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class GoField:
     """One field of a struct: `go_type` with its `*`, `[]` and `map:` in front."""
 
     go_type: str
@@ -48,7 +48,7 @@ def _texts() -> Mapping[str, str | Mapping[str, str]]:
 
 
 @cache
-def struct(name: str) -> Mapping[str, Field] | None:
+def struct(name: str) -> Mapping[str, GoField] | None:
     """The fields of a struct such as `core.v1.Pod`; None when the name is not a struct."""
     fields = _texts().get(name)
     if not isinstance(fields, dict):
@@ -62,11 +62,11 @@ def underlying(go_type: str) -> str:
     return underlying(named) if isinstance(named, str) else go_type
 
 
-def _field(words: str) -> Field:
+def _field(words: str) -> GoField:
     go_type, *rest = words.split()
     merges = [word for word in rest if word.startswith("merge")]
     merge = MergeList(key=merges[0].partition("=")[2] or None) if merges else None
-    return Field(go_type, "omitempty" in rest, "omitzero" in rest, merge)
+    return GoField(go_type, "omitempty" in rest, "omitzero" in rest, merge)
 
 
 @cache
@@ -103,7 +103,7 @@ def openapi(go_type: str) -> JsonObject:
     return {"type": "object", "properties": {name: _property(spec) for name, spec in fields.items()}}
 
 
-def _property(spec: Field) -> JsonObject:
+def _property(spec: GoField) -> JsonObject:
     schema = openapi(spec.go_type)
     if spec.merge is None:
         return schema

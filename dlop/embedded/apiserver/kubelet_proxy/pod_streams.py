@@ -17,9 +17,9 @@ from dlop.embedded.apiserver.api_errors import (
     not_found,
 )
 from dlop.embedded.apiserver.kubelet_proxy.kubelet_client import Body, Kubelets, Location, kubelet_address
-from dlop.embedded.apiserver.request_info import Asked, Verb
+from dlop.embedded.apiserver.request_info import RequestInfo, Verb
 from dlop.embedded.apiserver.responses import TEXT_HEADERS
-from dlop.embedded.apiserver.rest.storage import Verbs
+from dlop.embedded.apiserver.rest.storage import ResourceStorage
 from dlop.kube.errors import NotFoundError, StatusError
 from dlop.kube.resources import NODES, Resource
 from dlop.kube.transport import Request, Response, StreamResponse
@@ -39,16 +39,16 @@ _MOST_COMPLAINT_BYTES = 50_000
 class PodStreams:
     """Answers them by asking kubelets."""
 
-    def __init__(self, verbs: Verbs, kubelets: Kubelets) -> None:
+    def __init__(self, verbs: ResourceStorage, kubelets: Kubelets) -> None:
         self._verbs = verbs
         self._kubelets = kubelets
 
     @staticmethod
-    def concern(asked: Asked) -> bool:
+    def concern(asked: RequestInfo) -> bool:
         """Whether a request is about one of them."""
         return asked.target.subresource in POD_STREAMS and asked.type.storage == "pods"
 
-    async def answer(self, asked: Asked, request: Request) -> Response | StreamResponse:
+    async def answer(self, asked: RequestInfo, request: Request) -> Response | StreamResponse:
         """The log; for the others, which need a WebSocket, what is wrong.
 
         Raises:
@@ -58,7 +58,7 @@ class PodStreams:
             return await self._log(asked)
         return await self._kubelets.refusal(self.location(asked, request))
 
-    def location(self, asked: Asked, request: Request) -> Location:
+    def location(self, asked: RequestInfo, request: Request) -> Location:
         """Where the stream is that a request asks for.
 
         Raises:
@@ -79,7 +79,7 @@ class PodStreams:
         query += [("command", value) for name, value in request.query if name == "command" and kind == "exec"]
         return self._at(pod, f"/{kind}/{path}/{container}", query)
 
-    async def _log(self, asked: Asked) -> Response | StreamResponse:
+    async def _log(self, asked: RequestInfo) -> Response | StreamResponse:
         if asked.verb is not Verb.GET:
             raise method_not_allowed_here()
         query = _log_query(asked)
@@ -95,7 +95,7 @@ class PodStreams:
             raise _complaint(answer.status, text, asked.target.name)
         return StreamResponse(200, {"content-type": "text/plain"}, Body(answer))
 
-    def _pod(self, asked: Asked) -> JsonObject:
+    def _pod(self, asked: RequestInfo) -> JsonObject:
         return self._verbs.get(asked.type, asked.target.namespace, asked.target.name).body
 
     def _at(self, pod: JsonObject, path: str, query: list[tuple[str, str]]) -> Location:
@@ -127,7 +127,7 @@ def _container(pod: JsonObject, name: str) -> str:
     return str(containers[0]["name"])
 
 
-def _log_query(asked: Asked) -> list[tuple[str, str]]:
+def _log_query(asked: RequestInfo) -> list[tuple[str, str]]:
     """The options of a log request, checked, as the kubelet takes them."""
     numbers = {name: asked.number(name) for name in ("tailLines", "limitBytes", "sinceSeconds") if name in asked.query}
     errors = _log_errors(numbers, has_since_time="sinceTime" in asked.query, has_stream="stream" in asked.query)

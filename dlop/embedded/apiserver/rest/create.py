@@ -12,7 +12,7 @@ from dlop.embedded.apiserver.field_validation import check_kind, read_body, refu
 from dlop.embedded.apiserver.metadata_validation import validate_metadata
 from dlop.embedded.apiserver.query_options import WriteOptions
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
-from dlop.embedded.apiserver.store import Key, Store, Stored
+from dlop.embedded.apiserver.store import Key, Store, StoredObject
 from dlop.kube.resources import NAMESPACES
 from dlop.kube.types import JsonObject
 
@@ -32,7 +32,7 @@ class Creator:
     new_uid: Callable[[], str]
     randomness: random.Random
 
-    def create(self, type: ResourceType, namespace: str, body: JsonObject, options: WriteOptions) -> Stored:
+    def create(self, type: ResourceType, namespace: str, body: JsonObject, options: WriteOptions) -> StoredObject:
         """Store a new object, or with dryRun only say what it would be."""
         refuse = refuse_sent(type, body)
         check_kind(type, body, refuse=refuse)
@@ -67,7 +67,7 @@ class Creator:
             body.pop("status", None)
         return type.rules.prepare_create(body, moment=moment)
 
-    def _stored(self, type: ResourceType, namespace: str, body: JsonObject, options: WriteOptions) -> Stored:
+    def _stored(self, type: ResourceType, namespace: str, body: JsonObject, options: WriteOptions) -> StoredObject:
         key = Key(type.storage, namespace, body["metadata"]["name"])
         existing = self.store.get(key)
         if existing is not None:
@@ -75,7 +75,7 @@ class Creator:
         if type.to_storage is not None:
             body = type.to_storage(body)
         if options.dry_run:
-            return Stored(body, self.store.version)
+            return StoredObject(body, self.store.version)
         return self.store.create(key, body)
 
     def _free_name(self, type: ResourceType, namespace: str, prefix: str) -> str:

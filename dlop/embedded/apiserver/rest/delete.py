@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from dlop.embedded.apiserver.age import format_time, parse_time
 from dlop.embedded.apiserver.api_errors import conflict, not_found
 from dlop.embedded.apiserver.metadata_validation import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
-from dlop.embedded.apiserver.query_options import DeleteOptions, Propagation
+from dlop.embedded.apiserver.query_options import DeleteOptions, PropagationPolicy
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
-from dlop.embedded.apiserver.store import Key, Store, Stored
+from dlop.embedded.apiserver.store import Key, Store, StoredObject
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
 
@@ -24,7 +24,7 @@ from dlop.kube.types import JsonObject
 class Deleted:
     """What a delete did: `stored` is the last state; `gone` says whether it has left the store, else it is marked only."""
 
-    stored: Stored
+    stored: StoredObject
     gone: bool
 
 
@@ -52,9 +52,9 @@ class Deleter:
             current = self._update(key, current, marked, options)
         return Deleted(current if options.dry_run else self.store.delete(key), gone=True)
 
-    def _update(self, key: Key, current: Stored, body: JsonObject, options: DeleteOptions) -> Stored:
+    def _update(self, key: Key, current: StoredObject, body: JsonObject, options: DeleteOptions) -> StoredObject:
         if options.dry_run:
-            return Stored(body, current.version)
+            return StoredObject(body, current.version)
         return current if body == current.body else self.store.update(key, body)
 
     def _marked(self, type: ResourceType, body: JsonObject, grace: int | None, options: DeleteOptions) -> JsonObject:
@@ -85,20 +85,20 @@ def _deletion_time(metadata: JsonObject, grace: int, moment: Moment) -> str:
     return format_time(Moment(parse_time(before) - earlier_grace + grace))
 
 
-def _finalizers(metadata: JsonObject, propagation: Propagation | None) -> list[str]:
+def _finalizers(metadata: JsonObject, propagation: PropagationPolicy | None) -> list[str]:
     """The finalizers with the one that the propagation asks for; without a wish, one that is there stays."""
     finalizers: list[str] = metadata.get("finalizers") or []
     if propagation is None:
         return finalizers
     others = [name for name in finalizers if name not in (ORPHAN_FINALIZER, FOREGROUND_FINALIZER)]
-    if propagation is Propagation.ORPHAN:
+    if propagation is PropagationPolicy.ORPHAN:
         return [*others, ORPHAN_FINALIZER]
-    if propagation is Propagation.FOREGROUND:
+    if propagation is PropagationPolicy.FOREGROUND:
         return [*others, FOREGROUND_FINALIZER]
     return others
 
 
-def _check_preconditions(resource: Resource, name: str, current: Stored, options: DeleteOptions) -> None:
+def _check_preconditions(resource: Resource, name: str, current: StoredObject, options: DeleteOptions) -> None:
     # In these messages the real server names the kind where it else names the resource.
     named = Resource(resource.group, resource.version, resource.kind, resource.kind)
     uid = current.body["metadata"]["uid"]

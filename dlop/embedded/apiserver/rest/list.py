@@ -18,7 +18,7 @@ from dlop.embedded.apiserver.api_errors import bad_request, expired, version_too
 from dlop.embedded.apiserver.query_options import EXACT, ListOptions
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.rest.update import served
-from dlop.embedded.apiserver.store import Change, CompactedError, Key, Stored
+from dlop.embedded.apiserver.store import CompactedError, Key, StoredObject, StoreEvent
 from dlop.kube.errors import GoneError
 
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105
@@ -34,7 +34,7 @@ _CONTINUE_TOO_OLD = (
 )
 
 
-class Place(Protocol):
+class ListScope(Protocol):
     """A reader's place in the history of one storage."""
 
     @property
@@ -42,7 +42,7 @@ class Place(Protocol):
         """The last version taken, or the one to begin after."""
         ...
 
-    def take(self, at_most: int = 1000) -> list[Change]:
+    def take(self, at_most: int = 1000) -> list[StoreEvent]:
         """The next changes, oldest first."""
         ...
 
@@ -72,17 +72,17 @@ class View(Protocol):
         """Versions below this are refused."""
         ...
 
-    def get(self, key: Key) -> Stored | None:
+    def get(self, key: Key) -> StoredObject | None:
         """The object, or None."""
         ...
 
     def list(
         self, storage: str, *, namespace: str = "", version: int | None = None, after: tuple[str, str] | None = None
-    ) -> Iterator[tuple[Key, Stored]]:
+    ) -> Iterator[tuple[Key, StoredObject]]:
         """The objects in key order."""
         ...
 
-    def cursor(self, storage: str, *, since: int) -> Place:
+    def cursor(self, storage: str, *, since: int) -> ListScope:
         """A place in the history right after version `since`."""
         ...
 
@@ -97,7 +97,7 @@ class _Token(msgspec.Struct):
 class Listing:
     """One page: the objects, the version they are from, and how it goes on."""
 
-    items: list[Stored]
+    items: list[StoredObject]
     version: int
     continue_token: str = ""
     remaining: int | None = None
@@ -151,8 +151,10 @@ def _start(view: View, options: ListOptions) -> tuple[int, tuple[str, str] | Non
     return (asked if exact else view.version), None
 
 
-def _page(found: Iterator[tuple[Key, Stored]], version: int, *, limit: int, matches: Callable[[Stored], bool], countable: bool) -> Listing:
-    items: list[Stored] = []
+def _page(
+    found: Iterator[tuple[Key, StoredObject]], version: int, *, limit: int, matches: Callable[[StoredObject], bool], countable: bool
+) -> Listing:
+    items: list[StoredObject] = []
     last = None
     for key, stored in found:
         if limit > 0 and len(items) == limit:

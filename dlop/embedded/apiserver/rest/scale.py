@@ -8,8 +8,8 @@ from typing import Any
 from dlop.embedded.apiserver.api_errors import bad_request, internal_error, version_conflict
 from dlop.embedded.apiserver.query_options import WriteOptions
 from dlop.embedded.apiserver.resource_type import ResourceType, ScalePaths
-from dlop.embedded.apiserver.rest.storage import Verbs, served
-from dlop.embedded.apiserver.store import Stored
+from dlop.embedded.apiserver.rest.storage import ResourceStorage, served
+from dlop.embedded.apiserver.store import StoredObject
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
 
@@ -19,13 +19,13 @@ _NOT_A_SCALE = 'no kind is registered for the type v1.Scale in scheme "pkg/runti
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def get_scale(verbs: Verbs, type: ResourceType, namespace: str, name: str) -> JsonObject:
+def get_scale(verbs: ResourceStorage, type: ResourceType, namespace: str, name: str) -> JsonObject:
     """The Scale of an object."""
     return _scale(type, served(type, verbs.get(type, namespace, name).body))
 
 
 def change_scale(
-    verbs: Verbs,
+    verbs: ResourceStorage,
     type: ResourceType,
     namespace: str,
     name: str,
@@ -37,7 +37,7 @@ def change_scale(
     Raises:
         StatusError: when the new Scale makes no sense, or is one of another version.
     """
-    found: Stored = verbs.get(type, namespace, name)
+    found: StoredObject = verbs.get(type, namespace, name)
     old = _scale(type, served(type, found.body), must_exist=False)
     new = changed(old)
     replicas = _checked_replicas(type, name, old, new)

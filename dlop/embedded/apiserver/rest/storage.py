@@ -2,7 +2,7 @@
 
 Everything here is synchronous and therefore atomic: nothing can happen between a check and the change that relies on
 it. A namespace of "" stands for cluster-scoped objects, and for all namespaces where objects are listed. Bodies that go
-in have the shape of the served version; `Stored` bodies that come out have the stored shape (see `served`).
+in have the shape of the served version; `StoredObject` bodies that come out have the stored shape (see `served`).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from dlop.embedded.apiserver.rest.create import Creator
 from dlop.embedded.apiserver.rest.delete import Deleted, Deleter
 from dlop.embedded.apiserver.rest.list import Listing, View, list_objects
 from dlop.embedded.apiserver.rest.update import Updater, served
-from dlop.embedded.apiserver.store import Key, Store, Stored
+from dlop.embedded.apiserver.store import Key, Store, StoredObject
 from dlop.kube.types import JsonObject
 
-__all__ = ["Deleted", "Verbs", "served"]
+__all__ = ["Deleted", "ResourceStorage", "served"]
 
 _WRITE = WriteOptions()
 _DELETE = DeleteOptions()
 _LIST = ListOptions()
 
 
-class Verbs:
+class ResourceStorage:
     """What can be done to objects. Refusals are `StatusError`s in the real server's words."""
 
     def __init__(
@@ -58,11 +58,11 @@ class Verbs:
         """What time it is."""
         return Moment(self._clock())
 
-    def create(self, type: ResourceType, namespace: str, body: JsonObject, options: WriteOptions = _WRITE) -> Stored:
+    def create(self, type: ResourceType, namespace: str, body: JsonObject, options: WriteOptions = _WRITE) -> StoredObject:
         """Create an object."""
         return self._creator.create(type, namespace, body, options)
 
-    def get(self, type: ResourceType, namespace: str, name: str) -> Stored:
+    def get(self, type: ResourceType, namespace: str, name: str) -> StoredObject:
         """One object."""
         found = self.view.get(Key(type.storage, namespace, name))
         if found is None:
@@ -82,7 +82,7 @@ class Verbs:
         options: WriteOptions = _WRITE,
         *,
         subresource: str | None = None,
-    ) -> Stored:
+    ) -> StoredObject:
         """Replace an object, or with `subresource="status"` its status. Some types are created when they are not there."""
         key = Key(type.storage, namespace, name)
         if subresource is None and self.would_create(type, namespace, name):
@@ -102,7 +102,7 @@ class Verbs:
         options: WriteOptions = _WRITE,
         *,
         subresource: str | None = None,
-    ) -> Stored:
+    ) -> StoredObject:
         """Apply the pure function `changed` to the served body and store the result: a patch, or a controller's own change."""
         return self._updater.change(type, Key(type.storage, namespace, name), changed, options, subresource=subresource)
 

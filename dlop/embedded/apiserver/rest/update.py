@@ -25,7 +25,7 @@ from dlop.embedded.apiserver.metadata_validation import validate_metadata
 from dlop.embedded.apiserver.query_options import WriteOptions
 from dlop.embedded.apiserver.resource_type import Moment, ResourceType
 from dlop.embedded.apiserver.rest.create import check_namespace
-from dlop.embedded.apiserver.store import Key, Store, Stored
+from dlop.embedded.apiserver.store import Key, Store, StoredObject
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
 
@@ -50,7 +50,7 @@ class Updater:
         options: WriteOptions,
         *,
         subresource: str | None,
-    ) -> Stored:
+    ) -> StoredObject:
         """Put a whole new body in the place of the stored one."""
         refuse = refuse_sent(type, body)
         check_kind(type, body, refuse=refuse)
@@ -69,7 +69,7 @@ class Updater:
         options: WriteOptions,
         *,
         subresource: str | None,
-    ) -> Stored:
+    ) -> StoredObject:
         """Apply a pure function to the served body; the body that it gets must stay as it is."""
         current = self._current(type, key)
         body = changed(served(type, current.body))
@@ -78,7 +78,7 @@ class Updater:
         body = self._read(type, key, body, options, refuse=refuse)
         return self._change(type, key, current, body, options, subresource=subresource)
 
-    def _current(self, type: ResourceType, key: Key) -> Stored:
+    def _current(self, type: ResourceType, key: Key) -> StoredObject:
         current = self.store.get(key)
         if current is None:
             raise not_found(type.resource, key.name)
@@ -98,12 +98,12 @@ class Updater:
         self,
         type: ResourceType,
         key: Key,
-        current: Stored,
+        current: StoredObject,
         body: JsonObject,
         options: WriteOptions,
         *,
         subresource: str | None,
-    ) -> Stored:
+    ) -> StoredObject:
         old = served(type, current.body)
         _check_version(type, key, body["metadata"], current.version)
         body = type.rules.isolated(_isolated(type, body, old, subresource=subresource), old, subresource=subresource)
@@ -117,15 +117,15 @@ class Updater:
             return current
         return self._stored(type, key, current, body, options)
 
-    def _stored(self, type: ResourceType, key: Key, current: Stored, body: JsonObject, options: WriteOptions) -> Stored:
+    def _stored(self, type: ResourceType, key: Key, current: StoredObject, body: JsonObject, options: WriteOptions) -> StoredObject:
         if type.to_storage is not None:
             body = type.to_storage(body)
         if options.dry_run:
-            return Stored(body, current.version)
+            return StoredObject(body, current.version)
         if is_released(type, body):
             # The answer shows the last change, but watchers see only that the object is gone, in the state before it.
             self.store.delete(key)
-            return Stored(body, current.version)
+            return StoredObject(body, current.version)
         return self.store.update(key, body)
 
 

@@ -17,11 +17,11 @@ import msgspec
 
 from dlop.embedded.apiserver.api_errors import expired, unreasoned
 from dlop.embedded.apiserver.query_options import ListOptions
-from dlop.embedded.apiserver.request_info import Asked
-from dlop.embedded.apiserver.responses import Presenter
-from dlop.embedded.apiserver.rest.list import Place, View, parse_version
+from dlop.embedded.apiserver.request_info import RequestInfo
+from dlop.embedded.apiserver.responses import ResponseEncoder
+from dlop.embedded.apiserver.rest.list import ListScope, View, parse_version
 from dlop.embedded.apiserver.rest.update import served
-from dlop.embedded.apiserver.store import Change, ChangeType, CompactedError, Stored
+from dlop.embedded.apiserver.store import ChangeType, CompactedError, StoredObject, StoreEvent
 from dlop.kube.errors import GoneError
 
 BOOKMARK_SECONDS = 60.0
@@ -61,7 +61,7 @@ class WatchRequest:
     seconds: float
 
 
-def watch_request(asked: Asked, options: ListOptions, randomness: random.Random) -> WatchRequest:
+def watch_request(asked: RequestInfo, options: ListOptions, randomness: random.Random) -> WatchRequest:
     """What a watch is to send.
 
     Raises:
@@ -80,21 +80,21 @@ def watch_request(asked: Asked, options: ListOptions, randomness: random.Random)
     )
 
 
-def _wants_initial_events(asked: Asked, version: int) -> bool:
+def _wants_initial_events(asked: RequestInfo, version: int) -> bool:
     return asked.flag("sendInitialEvents") if "sendInitialEvents" in asked.query else version == 0
 
 
 class Watch:
     """One running watch. It can be held back, ended and torn from outside."""
 
-    def __init__(self, view: View, asked: Asked, options: ListOptions, request: WatchRequest, presenter: Presenter) -> None:
+    def __init__(self, view: View, asked: RequestInfo, options: ListOptions, request: WatchRequest, presenter: ResponseEncoder) -> None:
         self.asked = asked
         self._view = view
         self._namespace = asked.target.namespace
         self._matches = None if options.selector.is_empty else options.selector.matches
         self._request = request
         self._presenter = presenter
-        self._initial: list[Stored] = []
+        self._initial: list[StoredObject] = []
         self._owes_bookmark = request.since is None and request.bookmarks
         self._has_caught_up = False
         self._held = False
@@ -135,7 +135,7 @@ class Watch:
         if self._torn:
             raise ConnectionDroppedError
 
-    async def _live_lines(self, place: Place) -> AsyncGenerator[bytes, None]:
+    async def _live_lines(self, place: ListScope) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request.seconds
         bookmark_at = _next_bookmark(loop.time(), deadline)
@@ -149,7 +149,7 @@ class Watch:
             else:
                 await _wait(place, until=min(deadline, bookmark_at), held=self._held)
 
-    def _begin(self) -> Place | None:
+    def _begin(self) -> ListScope | None:
         """The place in the history to begin from; None when it is no longer there."""
         storage, since = self.asked.type.storage, self._request.since
         if since is None:
@@ -160,7 +160,7 @@ class Watch:
         except CompactedError:
             return None
 
-    def _next_lines(self, place: Place) -> bytes:
+    def _next_lines(self, place: ListScope) -> bytes:
         if self._initial:
             stored, self._initial = self._initial[:_AT_ONCE], self._initial[_AT_ONCE:]
             return b"".join([self._presenter.event(ChangeType.ADDED, each) for each in stored])
@@ -172,7 +172,7 @@ class Watch:
             lines.append(self._presenter.bookmark(self._position(place), ends_initial_events=True))
         return b"".join(lines)
 
-    def _line(self, change: Change) -> bytes:
+    def _line(self, change: StoreEvent) -> bytes:
         if self._namespace and change.key.namespace != self._namespace:
             return b""
         if self._matches is None:
@@ -183,15 +183,15 @@ class Watch:
             return self._presenter.event(ChangeType.MODIFIED if before else ChangeType.ADDED, change.after)
         return self._presenter.event(ChangeType.DELETED, _last_seen(change)) if before else b""
 
-    def _shows(self, stored: Stored) -> bool:
+    def _shows(self, stored: StoredObject) -> bool:
         return self._matches is None or self._matches(served(self.asked.type, stored.body))
 
-    def _periodic_bookmark(self, place: Place) -> bytes:
+    def _periodic_bookmark(self, place: ListScope) -> bytes:
         if self._held or self._owes_bookmark or not self._request.bookmarks:
             return b""
         return self._presenter.bookmark(self._position(place), ends_initial_events=False)
 
-    def _position(self, place: Place) -> int:
+    def _position(self, place: ListScope) -> int:
         """The version up to which everything has been sent."""
         # With nothing left to take, all that has happened since has happened to other resources.
         return max(place.version, self._view.version) if self._has_caught_up else place.version
@@ -201,7 +201,7 @@ class Watch:
         return _error_line(expired(f"too old resource version: {since} ({floor})"))
 
 
-async def _wait(place: Place, *, until: float, held: bool) -> None:
+async def _wait(place: ListScope, *, until: float, held: bool) -> None:
     try:
         async with asyncio.timeout_at(until):
             await (place.wait_for_wake() if held else place.wait())
@@ -209,13 +209,13 @@ async def _wait(place: Place, *, until: float, held: bool) -> None:
         pass
 
 
-def _last_seen(change: Change) -> Stored:
+def _last_seen(change: StoreEvent) -> StoredObject:
     """An object that is gone from the watcher's sight: its last matching state, under the version at which it went."""
     if change.type is ChangeType.DELETED or change.before is None:
         return change.after
     body = change.before.body
     numbered = {**body, "metadata": {**body["metadata"], "resourceVersion": str(change.version)}}
-    return Stored(numbered, change.version)
+    return StoredObject(numbered, change.version)
 
 
 def _next_bookmark(now: float, deadline: float) -> float:

@@ -32,7 +32,7 @@ _HEADERS = ("accept", "authorization", "content-type")
 
 
 @dataclass(slots=True, kw_only=True)
-class Front:
+class HttpServer:
     """A running HTTP front."""
 
     host: str
@@ -72,14 +72,16 @@ class Front:
         await self._listener.wait_closed()
 
 
-async def serve(server: ApiServer, *, certificates: Certificates | None, port: int = 0, listening: socket.socket | None = None) -> Front:
+async def serve(
+    server: ApiServer, *, certificates: Certificates | None, port: int = 0, listening: socket.socket | None = None
+) -> HttpServer:
     """Serve on the loopback, with TLS when there are certificates; port 0 takes a free one. Or on a socket that listens already."""
     site = web.Server(_Handler(server).handle, handler_cancellation=True, access_log=None)
     context: ssl.SSLContext | None = certificates.context if certificates else None
     place = {"host": HOST, "port": port} if listening is None else {"sock": listening}
     listener = await asyncio.get_running_loop().create_server(site, **place, ssl=context, backlog=1024)
     host, bound = listener.sockets[0].getsockname()
-    return Front(
+    return HttpServer(
         host=host,
         port=bound,
         token=server.token,

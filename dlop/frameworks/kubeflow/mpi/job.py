@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dlop import ContainerProperties, Creation, Field, JobSpec, JobType, Outcome, Progress, Replica, ReplicaState, ReplicaType, RoleSpec
-from dlop.api.cached_property import lazy
+from dlop import (
+    ContainerProperties,
+    Create,
+    JobSpec,
+    JobType,
+    ManifestField,
+    Outcome,
+    Progress,
+    Replica,
+    ReplicaState,
+    ReplicaType,
+    RoleSpec,
+)
+from dlop.api.cached_property import cached_property
 from dlop.api.crd import AGE, LAST_FAILURE, STATE_BY_CONDITIONS
 from dlop.api.names import label_value, object_name
 from dlop.api.spec import RestartPolicy
@@ -37,7 +49,7 @@ class MPIJob(KubeflowJob):
     other_resources = rbac.RESOURCES
     optional_rights = rbac.RIGHTS
 
-    def read_spec(self, spec: Field) -> JobSpec:
+    def read_spec(self, spec: ManifestField) -> JobSpec:
         """The policy for pods may also stand at the top."""
         return schema.with_older_policy(super().read_spec(spec), spec)
 
@@ -88,11 +100,11 @@ class MPIJob(KubeflowJob):
 
     # What there is besides pods.
 
-    def other_objects(self) -> tuple[Creation, ...]:
+    def other_objects(self) -> tuple[Create, ...]:
         """The scripts, and an account for the launcher that may run commands in the workers."""
         return self._belongings.all(self._scripts(running=()), workers=self._workers)
 
-    def changing_objects(self, progress: Progress) -> tuple[Creation, ...]:
+    def changing_objects(self, progress: Progress) -> tuple[Create, ...]:
         """The scripts tell which workers run; the rights are for all that are asked for, and for the account of the launcher."""
         workers = progress.role("Worker")
         running = [each.index for each in workers.replicas if each.state is ReplicaState.RUNNING] if workers is not None else []
@@ -101,19 +113,19 @@ class MPIJob(KubeflowJob):
     def _scripts(self, *, running: Iterable[int]) -> dict[str, str]:
         launcher = self._belongings.launcher if pods.asks_for_gpu(self._template) else ""
         names = [self._workers[index] for index in running]
-        return scripts.scripts(Field("spec", self.raw_spec), workers=self._workers, running=names, launcher=launcher)
+        return scripts.scripts(ManifestField("spec", self.raw_spec), workers=self._workers, running=names, launcher=launcher)
 
-    @lazy
+    @cached_property
     def _belongings(self) -> rbac.Belongings:
         name = self.metadata.name
         launcher = object_name(name, "-launcher")
-        account = Field("template", self._template).get("spec").get("serviceAccountName").text() or launcher
+        account = ManifestField("template", self._template).get("spec").get("serviceAccountName").text() or launcher
         return rbac.Belongings(launcher, object_name(name, "-config"), account, owned=self._owned)
 
     def _owned(self, name: str) -> JsonObject:
         return {**self.owned(name), "labels": {"app": label_value(self.metadata.name)}}
 
-    @lazy
+    @cached_property
     def _workers(self) -> list[str]:
         found = self.spec.role("Worker")
         return [] if found is None else [self.replica_name(found, index) for index in range(found.replicas)]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import pydantic
 
-from dlop import CleanPodPolicy, Field, JobSpec
+from dlop import CleanPodPolicy, JobSpec, ManifestField
 from dlop.api.schema import rule
 from dlop.api.spec_models import CleaningWord, Count
 from dlop.frameworks.kubeflow.schema import KubeflowSpec, rules_of_spec, with_roles
@@ -15,7 +15,7 @@ from dlop.frameworks.kubeflow.schema import KubeflowSpec, rules_of_spec, with_ro
 REPLICA_SPECS = "mpiReplicaSpecs"
 _LAUNCHER = f"self.{REPLICA_SPECS}['Launcher']"
 # It becomes part of a script: nothing but the name of a container may stand there.
-_ContainerName = Annotated[str, pydantic.Field(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=63)]
+_ContainerName = Annotated[str, pydantic.ManifestField(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=63)]
 
 
 class MPIJobModel(KubeflowSpec):
@@ -41,7 +41,7 @@ class MPIJobModel(KubeflowSpec):
     """The container of a worker in which commands run. The first one, when left out."""
 
 
-def with_older_policy(found: JobSpec, spec: Field) -> JobSpec:
+def with_older_policy(found: JobSpec, spec: ManifestField) -> JobSpec:
     """What a spec says, with the policy for pods that stands at its top where the run policy has none."""
     older = spec.get("cleanPodPolicy").choice(CleanPodPolicy, found.run_policy.clean_pod_policy)
     if not spec.get("runPolicy").get("cleanPodPolicy").is_absent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dlop import Field
+from dlop import ManifestField
 
 MOUNT = "/etc/mpi"
 """Where the files are."""
@@ -13,7 +13,7 @@ KUBECTL_MOUNT = "/opt/kube"
 """Where kubectl is brought to."""
 
 
-def scripts(spec: Field, *, workers: Sequence[str], running: Iterable[str], launcher: str) -> dict[str, str]:
+def scripts(spec: ManifestField, *, workers: Sequence[str], running: Iterable[str], launcher: str) -> dict[str, str]:
     """All of them by name, for a job of this spec. `launcher` is empty unless it computes too."""
     slots = spec.get("slotsPerWorker").integer(1)
     return {

@@ -14,7 +14,7 @@ from dlop.embedded.apiserver.apiextensions.crd_controller import CRD_TYPE, Custo
 from dlop.embedded.apiserver.object_queue import Background
 from dlop.embedded.apiserver.registry import Registry
 from dlop.embedded.apiserver.resource_type import ResourceType
-from dlop.embedded.apiserver.rest.storage import Verbs
+from dlop.embedded.apiserver.rest.storage import ResourceStorage
 from dlop.embedded.apiserver.store import ChangeType, Key, Store
 from dlop.kube.errors import InvalidError, MethodNotAllowedError
 from dlop.kube.resources import NAMESPACES
@@ -45,7 +45,7 @@ class World:
         self.registry = Registry()
         self.background = Background()
         uids = itertools.count(1)
-        self.verbs = Verbs(
+        self.verbs = ResourceStorage(
             self.store,
             self.registry,
             self.background,

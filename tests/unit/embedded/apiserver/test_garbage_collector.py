@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from dlop.embedded.apiserver.controllers.owner_graph import Owners
-from dlop.embedded.apiserver.query_options import DeleteOptions, Propagation
+from dlop.embedded.apiserver.query_options import DeleteOptions, PropagationPolicy
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.embedded.apiserver.store import Key, Store
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.resources import CLUSTER_ROLES, CONFIG_MAPS, CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
 from dlop.kube.types import JsonObject
 
-FOREGROUND = DeleteOptions(propagation=Propagation.FOREGROUND)
+FOREGROUND = DeleteOptions(propagation=PropagationPolicy.FOREGROUND)
 
 
 class World:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlop.embedded.apiserver.store import Change, ChangeType, CompactedError, Key, Store
+from dlop.embedded.apiserver.store import ChangeType, CompactedError, Key, Store, StoreEvent
 from dlop.testing.virtual_time import virtual_time
 
 Place = tuple[str, str]
@@ -28,7 +28,7 @@ def state(store: Store, *, version: int | None = None) -> State:
     return {(found.namespace, found.name): stored.version for found, stored in store.list("things", version=version)}
 
 
-def replayed(onto: State, changes: Iterable[Change]) -> State:
+def replayed(onto: State, changes: Iterable[StoreEvent]) -> State:
     result = dict(onto)
     for change in changes:
         place = (change.key.namespace, change.key.name)

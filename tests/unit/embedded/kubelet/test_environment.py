@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlop.embedded.kubelet.environment import ConfigurationProblem, Place, Sources, expanded, field_value, named_sources, variables
+from dlop.embedded.kubelet.environment import ConfigurationProblem, DownwardValues, Sources, expanded, field_value, named_sources, variables
 from dlop.kube.types import JsonObject
 
-_PLACE = Place("10.0.0.1", "10.0.0.7", {"cpu": "8", "memory": "16Gi"})
+_PLACE = DownwardValues("10.0.0.1", "10.0.0.7", {"cpu": "8", "memory": "16Gi"})
 _POD: JsonObject = {
     "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"b": "2", "a": 'say "hi"'}},
     "spec": {"containers": []},

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dlop.embedded.kubelet.environment import ConfigurationProblem, Place, Sources
+from dlop.embedded.kubelet.environment import ConfigurationProblem, DownwardValues, Sources
 from dlop.embedded.kubelet.volumes import (
     EmptyFolder,
     File,
@@ -24,7 +24,7 @@ _POD: JsonObject = {"metadata": {"name": "p", "namespace": "ns", "labels": {"a":
 
 
 def _plan(volume: JsonObject, *, tokens: dict[tuple[str, str], str] | None = None, **sources: dict[str, JsonObject | None]) -> object:
-    return planned(_POD, {"name": "v", **volume}, VolumeInputs(Place("h", "p"), Sources(**sources), tokens or {}))
+    return planned(_POD, {"name": "v", **volume}, VolumeInputs(DownwardValues("h", "p"), Sources(**sources), tokens or {}))
 
 
 def test_a_volume_of_no_kind_is_an_empty_folder() -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from kubernetes_asyncio.client import Configuration
 
-from dlop.kube.config.cluster import Access, Connection
+from dlop.kube.config.cluster import Access, ClusterConfig
 from dlop.kube.config.load import load as load_config
 from dlop.kube.errors import ConfigurationError
 from tests.transport.certificates import Authority
@@ -22,7 +22,7 @@ from tests.transport.kubeconfigs import exec_answer, exec_user, kubeconfig
 SHELL = {"PATH": os.environ["PATH"]}
 
 
-async def load(path: Path | str | None = None, **options: Any) -> Connection:
+async def load(path: Path | str | None = None, **options: Any) -> ClusterConfig:
     options.setdefault("environ", SHELL)
     return await load_config(path, **options)
 
@@ -40,7 +40,7 @@ async def refusal(path: Path | str | None = None, **options: Any) -> str:
     return sentence
 
 
-async def authorization(connection: Connection) -> str | None:
+async def authorization(connection: ClusterConfig) -> str | None:
     return (await connection.credentials.read(refused=False)).authorization
 
 
