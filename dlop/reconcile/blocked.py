@@ -63,7 +63,7 @@ def _obstacles(case: ReconcileContext, progress: Progress) -> Iterator[Blocked]:
         if (foreign.resource, foreign.name) in case.taken:
             owner = f" by {foreign.owner}" if foreign.owner else ""
             text = f"is taken{owner}: delete that object, or give the job another name"
-            yield _block(case, foreign.resource, foreign.name, Reason.NAME_TAKEN, f"the name {text}")
+            yield _block(case, foreign.resource, foreign.name, Reason.NAME_CONFLICT, f"the name {text}")
     yield from left_over(case)
     for refusal in _in_order(case, case.snapshot.refusals):
         yield _refused(case, refusal)
@@ -79,9 +79,9 @@ def _out_of_reach(case: ReconcileContext) -> Blocked:
     listed = ", ".join(resource.qualified_name for resource in unserved or case.unreadable)
     if unserved:
         message = f"the cluster does not serve {listed}, which this job needs: {_way_to_have(case, unserved)}"
-        return Blocked(object="cluster", reason=Reason.NOT_SERVED, message=message, since=format_time(case.now))
+        return Blocked(object="cluster", reason=Reason.CRD_NOT_INSTALLED, message=message, since=format_time(case.now))
     message = f"the operator may not read {listed}, which this job needs: {_way_to_rights(case, case.unreadable)}"
-    return Blocked(object="operator", reason=Reason.MISSING_RIGHTS, message=message, since=format_time(case.now))
+    return Blocked(object="operator", reason=Reason.FORBIDDEN, message=message, since=format_time(case.now))
 
 
 def _way_to_have(case: ReconcileContext, resources: Iterable[Resource]) -> str:
@@ -99,9 +99,9 @@ def _refused(case: ReconcileContext, refusal: RejectedWrite) -> Blocked:
     is_there = case.is_there(refusal.resource, refusal.name)
     text = f"it could not be {'changed' if is_there else 'created'}: {refusal.message}"
     if refusal.resource in (PODS, SERVICES) or not _RIGHTS.search(refusal.message):
-        reason = Reason.CHANGE_REFUSED if is_there else Reason.CREATE_REFUSED
+        reason = Reason.FAILED_UPDATE if is_there else Reason.FAILED_CREATE
         return _block(case, refusal.resource, refusal.name, reason, text)
-    return _block(case, refusal.resource, refusal.name, Reason.MISSING_RIGHTS, f"{text}; {_way_to_rights(case, (refusal.resource,))}")
+    return _block(case, refusal.resource, refusal.name, Reason.FORBIDDEN, f"{text}; {_way_to_rights(case, (refusal.resource,))}")
 
 
 def _in_order(case: ReconcileContext, refusals: tuple[RejectedWrite, ...]) -> list[RejectedWrite]:
@@ -145,7 +145,7 @@ def left_over(case: ReconcileContext) -> Iterator[Blocked]:
         if case.now >= _told_at(each):
             what = f"{each.resource.kind.lower()} {each.name}"
             message = f"{what} of the deleted {each.owner} {why_still_there(each.resource, each.finalizers, is_leaving=each.is_leaving)}"
-            yield Blocked(object=what, reason=Reason.BEING_DELETED, message=message, since=format_time(case.now))
+            yield Blocked(object=what, reason=Reason.TERMINATING, message=message, since=format_time(case.now))
 
 
 def next_terminating_conflict(case: ReconcileContext) -> float | None:

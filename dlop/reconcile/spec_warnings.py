@@ -51,14 +51,14 @@ def _on_restart_policy(job: DLJob, role: RoleSpec) -> Iterator[SpecWarning]:
 def _on_other_schedulers(job: DLJob, gang: Gang) -> Iterator[SpecWarning]:
     for role, named in other_schedulers(gang, job.spec):
         message = f"{named} stays, and {gang.scheduler} does not place these pods: leave it out if it is to"
-        yield SpecWarning(Reason.OTHER_SCHEDULER, f"{_template(job, role)}.spec.schedulerName", message)
+        yield SpecWarning(Reason.SCHEDULER_MISMATCH, f"{_template(job, role)}.spec.schedulerName", message)
 
 
 def _on_min_available(job: DLJob) -> Iterator[SpecWarning]:
     asked, pods = job.spec.run_policy.scheduling.min_available, sum(role.replicas for role in job.spec.roles)
     if asked is not None and asked > pods > 0:
         message = f"is {asked}, and the job has {pods} pods: so many can never be placed together; write at most {pods}, or leave it out"
-        yield SpecWarning(Reason.TOO_FEW_PODS, _MIN_AVAILABLE, message)
+        yield SpecWarning(Reason.MIN_AVAILABLE_TOO_HIGH, _MIN_AVAILABLE, message)
 
 
 def _template(job: DLJob, role: str) -> str:

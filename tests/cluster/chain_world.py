@@ -182,7 +182,7 @@ class World:
 
     def is_refused(self, pair: Pair) -> bool:
         """Whether pods of the twin are refused. They are asked for again, ever more seldom, for ever."""
-        return bool(record_of(self._job(pair, pair.fresh)).get("blocked", {}).get("reason") == "CreateRefused")
+        return bool(record_of(self._job(pair, pair.fresh)).get("blocked", {}).get("reason") == "FailedCreate")
 
     def _resource(self, chain: Chain) -> Resource:
         return chain.kind.framework.job_type.resource

@@ -67,7 +67,7 @@ async def test_an_mpi_job_tells_what_rights_the_operator_lacks_and_runs_when_it_
         async with operating(place, tmp_path, namespace):
             await place.admin.create(JOBS, job(), namespace=namespace)
             blocked = await until(place.admin, namespace, "Blocked")
-            assert blocked["reason"] == "MissingRights"
+            assert blocked["reason"] == "Forbidden"
             assert "rolebindings.rbac.authorization.k8s.io" in blocked["message"]
             assert "add `--with mpi` to the `dlop deploy` line that was used" in blocked["message"]
             assert (await place.admin.list(PODS, namespace=namespace))["items"] == []
@@ -75,5 +75,5 @@ async def test_an_mpi_job_tells_what_rights_the_operator_lacks_and_runs_when_it_
             await apply(place.admin, given([MPIJob.optional_rights], place.chosen.account, [namespace]), say=lambda _: None)
             await until(place.admin, namespace, "Running")
         told = (await place.admin.list(EVENTS, namespace=namespace))["items"]
-        assert [event["note"] for event in told if event["reason"] == "MissingRights"] == [blocked["message"]]
+        assert [event["note"] for event in told if event["reason"] == "Forbidden"] == [blocked["message"]]
         await place.admin.delete(NAMESPACES, namespace)

@@ -286,7 +286,7 @@ async def test_a_change_that_was_refused_and_is_not_needed_any_more_is_forgotten
         await kit.until(view, phase="Running")
         await groups.edit({"spec": {"minMember": 7}})
         await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=5)
-        assert (view.condition("Blocked") or {})["reason"] == "ChangeRefused"
+        assert (view.condition("Blocked") or {})["reason"] == "FailedUpdate"
         await groups.edit({"spec": {"minMember": 2}})
         await kit.until(view, phase="Running", reached=lambda view: view.condition("Blocked") is None, within_seconds=5)
         assert await kit.writes_at_rest() == []

@@ -43,7 +43,7 @@ def blocked(view: ObservedJob) -> bool:
 
 
 def told(view: ObservedJob) -> Iterator[str]:
-    return (message for reason, message in view.events if reason == "MissingRights")
+    return (message for reason, message in view.events if reason == "Forbidden")
 
 
 @virtual_time
@@ -54,7 +54,7 @@ async def test_an_mpi_job_says_which_rights_are_missing_and_how_to_give_them() -
         missing = "serviceaccounts, roles.rbac.authorization.k8s.io, rolebindings.rbac.authorization.k8s.io"
         sentence = f"the operator may not read {missing}, which this job needs: {WAY_OUT}"
         condition = demo.condition("Blocked") or {}
-        assert (condition["reason"], condition["message"]) == ("MissingRights", sentence)
+        assert (condition["reason"], condition["message"]) == ("Forbidden", sentence)
         assert await kit.writes_at_rest() == []
         assert list(told(demo)) == [sentence]
         assert [plural for plural in ("pods", "configmaps") if created(kit, plural)] == []
@@ -84,7 +84,7 @@ async def test_a_right_that_is_missing_only_when_something_is_made_is_told_in_th
     async with without_rights("roles", verb="create") as (kit, faults):
         demo = await kit.submit(mpi_job())
         await kit.until(demo, reached=blocked, within_seconds=10)
-        assert (demo.condition("Blocked") or {})["reason"] == "MissingRights"
+        assert (demo.condition("Blocked") or {})["reason"] == "Forbidden"
         assert message_of(demo, "Blocked").endswith(f"; {WAY_OUT}")
         faults.clear()
         await kit.until(demo, phase="Running", reached=all_run, within_seconds=180)

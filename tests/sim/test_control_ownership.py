@@ -67,7 +67,7 @@ async def test_a_job_deleted_and_made_again_gets_pods_of_its_own_without_a_compl
         for pod in await w.pods():
             assert pod["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
         assert len(await w.pods()) == 3
-        assert "NameTaken" not in await w.reasons()
+        assert "NameConflict" not in await w.reasons()
 
 
 @virtual_time
@@ -89,7 +89,7 @@ async def test_pods_that_a_deleted_job_of_the_same_name_leaves_behind_are_waited
         assert len(await w.pods()) == 3
         await a_while(30)
         reasons = await w.reasons()
-        assert "NameTaken" not in reasons
+        assert "NameConflict" not in reasons
         assert reasons["CreatedPods"] == 2
 
 

@@ -30,7 +30,7 @@ async def test_a_quota_costs_a_few_calls_and_is_told_once() -> None:
         await w.submit(ring(workers=1000))
         await a_while(600)
         assert w.creates("pods") <= 8 + 20
-        assert (await w.reasons())["CreateRefused"] == 1
+        assert (await w.reasons())["FailedCreate"] == 1
         assert "exceeded quota" in str(await w.status())
 
 
@@ -89,7 +89,7 @@ async def test_a_name_that_is_taken_is_told_and_nothing_of_it_is_touched() -> No
         await w.submit(ring())
         await a_while(60)
         assert await w.client.get(PODS, "ring-worker-1", namespace=NAMESPACE) == before
-        assert (await w.reasons())["NameTaken"] == 1
+        assert (await w.reasons())["NameConflict"] == 1
         assert "ring-worker-1" in str((await w.status())["dlop"])
         assert await w.pod_names() == ["ring-worker-0", "ring-worker-1", "ring-worker-2"]
 
@@ -115,7 +115,7 @@ async def test_a_name_that_is_taken_behind_the_cache_s_back_is_looked_up() -> No
         await a_while(1)
         hold.release()
         await a_while(60)
-        assert (await w.reasons())["NameTaken"] == 1
+        assert (await w.reasons())["NameConflict"] == 1
         assert len(await w.pods()) == 3
         assert w.creates("pods") == 3
 

@@ -41,7 +41,7 @@ def waiting_for_group(case: ReconcileContext, progress: Progress) -> Blocked | N
         return None
     what = f"podgroup {gang.name}"
     is_leaving = group.metadata.deletion_timestamp is not None
-    reason = Reason.BEING_DELETED if is_leaving else Reason.NOT_LET_IN
+    reason = Reason.TERMINATING if is_leaving else Reason.GANG_NOT_ADMITTED
     before = case.stored.record.blocked
     if before is not None and (before.object, before.reason) == (what, reason):
         return before

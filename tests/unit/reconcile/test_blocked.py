@@ -94,7 +94,7 @@ def test_a_pod_of_somebody_else_is_named_and_left_alone_while_the_others_start()
     assert list(world.pods) == ["ring-trainer-1"]
     message = world.condition("Blocked")["message"]
     assert all(part in message for part in ("pod ring-trainer-0", "StatefulSet ring-trainer", "another name"))
-    assert [event.reason for event in world.events].count("NameTaken") == 1
+    assert [event.reason for event in world.events].count("NameConflict") == 1
     world.foreign = ()
     world.settle()
     assert len(world.pods) == 2
@@ -138,7 +138,7 @@ def test_of_several_refused_creates_the_one_that_is_tried_again_first_is_told() 
     world.refusals = (early,)
     world.settle()
     assert "ring-trainer-0" in world.condition("Blocked")["message"]
-    assert [event.reason for event in world.events].count("CreateRefused") == 1
+    assert [event.reason for event in world.events].count("FailedCreate") == 1
 
 
 def test_after_an_edit_the_refusal_of_the_new_spec_is_told() -> None:
@@ -154,7 +154,7 @@ def test_a_refused_create_is_told_once_and_asked_for_until_it_is_there() -> None
     world = World(ring(), refusals=(RejectedWrite(PODS, "ring-trainer-0", "Forbidden", "exceeded quota: team"),))
     plan = world.plan()
     assert [creation.name for creation in plan.pods] == ["ring-trainer-0", "ring-trainer-1"]
-    assert [event.reason for event in plan.events] == ["CreateRefused", "CreatedPods"]
+    assert [event.reason for event in plan.events] == ["FailedCreate", "CreatedPods"]
     assert plan.status is not None
     world.status = plan.status
     again = world.plan()

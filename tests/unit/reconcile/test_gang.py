@@ -121,7 +121,7 @@ def test_a_template_with_another_scheduler_is_told_once_and_the_group_is_made_al
     world.settle()
     world.run()
     world.settle()
-    (told,) = [event.message for event in world.events if event.reason == Reason.OTHER_SCHEDULER]
+    (told,) = [event.message for event in world.events if event.reason == Reason.SCHEDULER_MISMATCH]
     path = "spec.replicaSpecs.Trainer.template.spec.schedulerName"
     assert told == f"{path}: mine stays, and volcano does not place these pods: leave it out if it is to"
     assert {pod["spec"]["schedulerName"] for pod in world.pods.values()} == {"mine"}
@@ -130,10 +130,10 @@ def test_a_template_with_another_scheduler_is_told_once_and_the_group_is_made_al
 def test_more_members_than_there_are_pods_are_told_with_the_field_each_time_that_the_spec_is_edited() -> None:
     world = World(ring(trainers=4, schedulingPolicy={"minAvailable": 3}), options=BY_PLUGINS)
     world.settle()
-    assert Reason.TOO_FEW_PODS not in reasons(world)
+    assert Reason.MIN_AVAILABLE_TOO_HIGH not in reasons(world)
     world.scale(TRAINER, 2)
     world.pass_time(3600)
-    (told,) = [event.message for event in world.events if event.reason == Reason.TOO_FEW_PODS]
+    (told,) = [event.message for event in world.events if event.reason == Reason.MIN_AVAILABLE_TOO_HIGH]
     assert told == (
         "spec.runPolicy.schedulingPolicy.minAvailable: is 3, and the job has 2 pods: "
         "so many can never be placed together; write at most 2, or leave it out"
@@ -151,7 +151,7 @@ def test_a_group_that_waits_for_a_moment_is_not_worth_a_word_and_one_that_waits_
     say(world, "Pending", conditions=[{"type": "Unschedulable", "status": "True", "message": "2/2 tasks unschedulable"}])
     world.pass_time(2)
     assert group_events(world) == ["podgroup ring: the scheduler volcano has not let it in: 2/2 tasks unschedulable"]
-    assert world.condition("Blocked")["reason"] == Reason.NOT_LET_IN
+    assert world.condition("Blocked")["reason"] == Reason.GANG_NOT_ADMITTED
     again = {"type": "Unschedulable", "status": "True", "message": "other words", "lastTransitionTime": format_time(world.now)}
     say(world, "Pending", conditions=[again])
     writes = dict(world.writes)
@@ -184,7 +184,7 @@ def test_a_group_that_does_not_go_is_told_with_what_holds_it_and_not_blamed_on_t
     assert group_events(world) == []
     world.pass_time(2)
     assert group_events(world) == ["podgroup ring is still being deleted: finalizers example.org/hold; remove them, or wait"]
-    assert world.condition("Blocked")["reason"] == Reason.BEING_DELETED
+    assert world.condition("Blocked")["reason"] == Reason.TERMINATING
 
 
 def test_no_deadline_for_starting_runs_while_the_scheduler_makes_the_job_wait() -> None:
