@@ -4,7 +4,8 @@ The next pass needs nothing that is not in the spec, the children or this record
 forgotten is written here *before* the pod that it came from is deleted:
 
 - a pod that has been seen to run is claimed (`started`). A claimed pod that is missing or about to go was taken away by
-  somebody else: dlop gives up its claim, in the record, before it deletes anything;
+  somebody else: dlop gives up its claim, in the record, before it deletes anything. A claim is to a pod of one name: when an
+  edit renames the pods of a role (`claimed_as`), its claims are released;
 - a pod that has failed or was taken away is written off (`written_off`) in the same write that counts it, and deleted later.
 """
 
@@ -78,6 +79,8 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Indexes by role that have failed for good and are not run again in this attempt, as ranges."""
     started: dict[str, str] = {}
     """Indexes by role whose pods have been seen to run in this attempt, as ranges: dlop's claims."""
+    claimed_as: dict[str, str] = {}
+    """For each role with claims, the name of its pod of index 0 when they were made. A role that is not here has kept its names."""
     counted: dict[str, int] = {}
     """By pod uid, how many restarts of its containers are in `restarts` already. Forgotten with the pod."""
     written_off: list[str] = []

@@ -15,6 +15,7 @@ from dlop.kube.objects import Pod, PodGroup
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.timestamps import parse_time
 from dlop.reconcile.pod_state import attempt_of, by_replica
+from dlop.reconcile.record_builder import RecordBuilder
 from dlop.reconcile.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -59,6 +60,14 @@ class ReconcileContext:
     def names(self) -> dict[str, ReplicaId]:
         """The name of every pod that the job asks for."""
         return {self.job.replica_name(role, index): ReplicaId(role, index) for role in self.spec.roles for index in range(role.replicas)}
+
+    def record_builder(self) -> RecordBuilder:
+        return RecordBuilder(self.stored.record, self.spec, first_pods=self._first_pods)
+
+    @cached_property
+    def _first_pods(self) -> dict[str, str]:
+        """Pod name of index 0 by role; it changes when an edit renames the pods of the role."""
+        return {role.name: self.job.replica_name(role, 0) for role in self.spec.roles}
 
     @cached_property
     def pods(self) -> dict[str, Pod]:

@@ -14,7 +14,6 @@ from dlop.kube.objects import KubeObject, Pod, Service
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.plan import Delete
-from dlop.reconcile.record_builder import RecordBuilder
 
 
 def outdated_and_written_off(case: ReconcileContext) -> Iterator[Pod]:
@@ -85,8 +84,14 @@ def _deletion(resource: Resource, found: KubeObject, *, grace_seconds: int | Non
 
 
 def surplus_pods(case: ReconcileContext) -> tuple[Pod, ...]:
-    """Pods that the spec does not ask for. They go when the record has given them up: their end is not a disruption."""
-    return case.surplus if case.surplus and _are_given_up(case) else ()
+    """Pods that the spec does not ask for, once the stored record no longer claims them: their deletion is not a disruption.
+
+    Pods that are accounted for are deleted anyway.
+    """
+    if not case.surplus or not _claims_are_released(case):
+        return ()
+    accounted = frozenset(case.stored.record.written_off)
+    return tuple(pod for pod in case.surplus if pod.metadata.uid not in accounted)
 
 
 def surplus_services(case: ReconcileContext) -> Iterator[Service]:
@@ -97,6 +102,6 @@ def surplus_services(case: ReconcileContext) -> Iterator[Service]:
             yield service
 
 
-def _are_given_up(case: ReconcileContext) -> bool:
-    record = case.stored.record
-    return RecordBuilder(record, case.spec).close(living=()).started == record.started
+def _claims_are_released(case: ReconcileContext) -> bool:
+    """Whether the stored record claims only pods that the spec asks for, under the names that it asks for."""
+    return case.record_builder().close(living=()).started == case.stored.record.started

@@ -48,7 +48,7 @@ class _Observer:
 
     def __init__(self, case: ReconcileContext) -> None:
         self._case = case
-        self._ledger = RecordBuilder(case.stored.record, case.spec)
+        self._ledger = case.record_builder()
         if case.is_edited:
             self._ledger.retries.clear()
         self._losses: list[LostReplica] = []
@@ -164,7 +164,7 @@ def with_latest_attempt(case: ReconcileContext) -> JsonObject:
 
 def _caught_up(case: ReconcileContext) -> Record:
     """What was done in earlier attempts no longer counts. What another operator has written of the job goes into the record."""
-    ledger, stored = RecordBuilder(case.stored.record, case.spec), case.stored
+    ledger, stored = case.record_builder(), case.stored
     if case.policy.restart_scope is RestartScope.JOB:
         ledger.attempt += max(case.missed_attempts.values())
         ledger.forget_all()

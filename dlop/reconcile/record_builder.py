@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -13,8 +13,10 @@ from dlop.api.spec import JobSpec
 class RecordBuilder:
     """What one pass changes in a record. Only made and closed within the pass."""
 
-    def __init__(self, record: Record, spec: JobSpec) -> None:
+    def __init__(self, record: Record, spec: JobSpec, *, first_pods: Mapping[str, str]) -> None:
+        """`first_pods` is the pod name of index 0 by role. Claims that were made under another name are released."""
         self._record = record
+        self._first_pods = first_pods
         self._roles = tuple(role.name for role in spec.roles)
         self.attempt = record.attempt
         self.role_attempts = dict(record.role_attempts)
@@ -28,6 +30,9 @@ class RecordBuilder:
         self.completed = _within(record.completed, limits)
         self.failed = _within(record.failed, limits)
         self.started = _within(record.started, limits)
+        for role, name in record.claimed_as.items():
+            if first_pods.get(role, name) != name:
+                self.started[role].clear()
 
     def count_restarts(self, role: str, restarts: int) -> None:
         """Add restarts after failures."""
@@ -71,6 +76,7 @@ class RecordBuilder:
             completed=_as_ranges(self.completed),
             failed=_as_ranges(self.failed),
             started=_as_ranges(self.started),
+            claimed_as={role: self._first_pods[role] for role, indexes in self.started.items() if indexes},
             counted={uid: count for uid, count in self.counted.items() if uid in uids},
             written_off=sorted(self.written_off & uids),
             retries=self.retries,

@@ -153,6 +153,8 @@ _NOTES = """
   these replicas were done before.
 - A pod that has not started is replaced when the spec that it was made from is edited; one that has keeps what it was made of
   until it is started again.
+- An edit that changes the names of pods, like one of `RuntimeId` of an MXJob, replaces them, also those that run. It counts as
+  nothing.
 - A job whose replicas are told how many there are (those of kubeflow.org are, save workers that may come and go) is started
   again as a whole when it is scaled while it runs: else old and new replicas would wait for different numbers of peers. It
   counts as nothing; the `Restarting` condition tells why.

@@ -332,6 +332,23 @@ async def test_a_running_job_goes_on_while_its_spec_is_wrong_and_tells_why() -> 
         await kit.until(running, phase="Running", reached=lambda view: not view.status["reason"])
 
 
+@virtual_time
+async def test_an_edit_of_the_runtime_id_replaces_the_pods_and_counts_nothing() -> None:
+    manifest = linear()
+    manifest["spec"]["runPolicy"] = {"backoffLimit": 0, "disruptionLimit": 0}
+    async with OperatorKit(frameworks=[MXJob]) as kit:
+        kit.script.when("*").run()
+        running = await kit.submit(manifest)
+        await kit.until(running, phase="Running", reached=lambda view: set(view.pod_phases.values()) == {"Running"})
+        await kit.edit(running, {"spec": {"RuntimeId": "r2d2"}})
+        renamed = dict.fromkeys((name.replace("r1d0", "r2d2") for name in (SCHEDULER, SERVER, WORKER)), "Running")
+        await kit.until(running, phase="Running", reached=lambda view: view.pod_phases == renamed)
+        assert await kit.writes_at_rest() == []
+        record = running.status["dlop"]
+        assert {"restarts", "disruptions", "retries", "lastFailure"}.isdisjoint(record)
+        assert record["started"] == {"SCHEDULER": "0", "SERVER": "0", "WORKER": "0"}
+
+
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.RESTARTING])
 def test_the_phase_can_be_read_back(phase: Phase) -> None:
     words = {

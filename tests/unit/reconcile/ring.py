@@ -34,6 +34,23 @@ class OrderedJob(RingJob):
         return role.name == HELPER or helpers is None or all(replica.pod is not None for replica in helpers.replicas)
 
 
+class NamedJob(RingJob):
+    """The pod names of each role contain a field of the spec. The labels do not: a pod of an earlier name stays that of its replica."""
+
+    def part_of_name(self, role: RoleSpec) -> str:
+        return str(self.raw_spec["names"][role.name])
+
+    def replica_name(self, role: RoleSpec, index: int) -> str:
+        return f"ring-{role.name.lower()}-{self.part_of_name(role)}-{index}"
+
+
+class RenamedJob(NamedJob):
+    """The labels contain the field too: an edit of it replaces all pods of the role."""
+
+    def role_labels(self, role: RoleSpec) -> Mapping[str, str]:
+        return {**super().role_labels(role), "example.org/part": self.part_of_name(role)}
+
+
 def role(replicas: int, policy: str = "OnFailure") -> JsonObject:
     containers = [{"name": "main", "image": "example.org/train:1"}]
     return {"replicas": replicas, "restartPolicy": policy, "template": {"spec": {"containers": containers}}}
@@ -43,3 +60,8 @@ def ring(*, trainers: int = 2, helpers: int = 0, policy: str = "OnFailure", **ru
     """A spec."""
     roles = {TRAINER: role(trainers, policy)} | ({HELPER: role(helpers, policy)} if helpers else {})
     return {"replicaSpecs": roles, "runPolicy": run_policy}
+
+
+def named_ring(**run_policy: object) -> JsonObject:
+    """A spec for a `NamedJob`: two trainers and two helpers."""
+    return {**ring(helpers=2, **run_policy), "names": {TRAINER: "n0", HELPER: "n0"}}  # type: ignore[arg-type]

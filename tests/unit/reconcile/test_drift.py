@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from dlop.api.constants import ATTEMPT_LABEL, RENDERED_ANNOTATION
+from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
 from dlop.replica import Replica
-from tests.unit.reconcile.ring import HELPER, TRAINER, RingJob, ring
+from tests.unit.reconcile.ring import HELPER, TRAINER, NamedJob, RenamedJob, RingJob, named_ring, ring
 from tests.unit.reconcile.world import World
 
 WRONG, RIGHT = "example.org/train:1", "example.org/train:2"
@@ -201,3 +202,99 @@ def test_a_role_that_is_taken_out_of_a_job_that_is_suspended_leaves_no_services(
     world.edit(edit)
     world.settle()
     assert (world.phase, world.pods, world.services) == ("Suspended", {}, {})
+
+
+# --- edits that rename pods -------------------------------------------------------------------------------------------
+
+
+def running_under_names(kind: type[NamedJob] = RenamedJob, **run_policy: object) -> World:
+    world = World(named_ring(**run_policy), kind=kind)
+    world.settle()
+    world.run()
+    world.settle()
+    return world
+
+
+def rename(world: World, role: str, name: str) -> None:
+    world.edit(lambda spec: spec["names"].update({role: name}))
+
+
+@pytest.mark.parametrize("scope", ["Replica", "Role", "Job"])
+def test_a_rename_replaces_the_pods_of_the_role_and_nothing_counts_it(scope: str) -> None:
+    world = running_under_names(restartScope=scope, backoffLimit=0, disruptionLimit=0)
+    helpers = {name: uid for name, uid in world.uids().items() if "helper" in name}
+    rename(world, TRAINER, "n1")
+    world.settle()
+    world.run()
+    world.settle()
+    assert world.pods.keys() == {"ring-trainer-n1-0", "ring-trainer-n1-1", *helpers}
+    assert helpers.items() <= world.uids().items()
+    assert (world.phase, world.record["started"]) == ("Running", {TRAINER: "0-1", HELPER: "0-1"})
+    assert world.record["claimedAs"] == {TRAINER: "ring-trainer-n1-0", HELPER: "ring-helper-n0-0"}
+    assert {"restarts", "disruptions", "attempt", "roleAttempts", "retries"}.isdisjoint(world.record)
+
+
+def test_the_claims_are_released_in_the_record_before_the_old_pods_are_deleted() -> None:
+    world = running_under_names()
+    rename(world, TRAINER, "n1")
+    world.carry_out(world.plan())
+    assert (world.record["started"], world.record["claimedAs"]) == ({HELPER: "0-1"}, {HELPER: "ring-helper-n0-0"})
+    assert not any("deletionTimestamp" in pod["metadata"] for pod in world.pods.values())
+    world.carry_out(world.plan())
+    leaving = {name for name, pod in world.pods.items() if "deletionTimestamp" in pod["metadata"]}
+    assert leaving == {"ring-trainer-n0-0", "ring-trainer-n0-1"}
+
+
+@pytest.mark.parametrize("scope", ["Replica", "Role", "Job"])
+@pytest.mark.parametrize("writes", range(16))
+def test_a_rename_that_is_taken_back_after_any_write_counts_nothing(scope: str, writes: int) -> None:
+    world = running_under_names(restartScope=scope)
+    rename(world, TRAINER, "n1")
+    while writes > 0:
+        plan = world.plan()
+        world.carry_out(plan, writes=writes)
+        writes -= max(1, len(world.effects(plan)))
+    rename(world, TRAINER, "n0")
+    world.settle()
+    world.run()
+    world.settle()
+    assert world.pods.keys() == world.wanted()
+    assert {"restarts", "disruptions", "attempt", "roleAttempts", "retries"}.isdisjoint(world.record)
+
+
+def test_a_replica_that_is_completed_stays_completed_under_its_new_name() -> None:
+    world = running_under_names(policy="Never")
+    world.exit("ring-trainer-n0-0", 0)
+    world.settle()
+    rename(world, TRAINER, "n1")
+    world.settle()
+    assert "ring-trainer-n1-1" in world.pods
+    assert "ring-trainer-n1-0" not in world.pods
+    assert world.record["completed"] == {TRAINER: "0"}
+
+
+def test_pods_that_are_known_by_their_labels_stay_and_are_claimed_under_the_new_name() -> None:
+    world = running_under_names(NamedJob)
+    before = world.uids()
+    rename(world, TRAINER, "n1")
+    world.settle()
+    assert world.uids() == before
+    assert (world.record["started"][TRAINER], world.record["claimedAs"][TRAINER]) == ("0-1", "ring-trainer-n1-0")
+    world.lose("ring-trainer-n0-0")
+    world.settle()
+    assert world.record["disruptions"] == {TRAINER: 1}
+
+
+def test_a_pod_that_is_written_off_and_not_asked_for_any_more_is_deleted_once() -> None:
+    world = running_under_names(policy="ExitCode")
+    world.fail("ring-trainer-n0-0", code=137)
+    world.carry_out(world.plan())
+    world.set_run_policy(suspend=True)
+    world.carry_out(world.plan())
+    rename(world, TRAINER, "n1")
+    world.set_run_policy(suspend=False)
+    deleted = [deletion.name for deletion in world.plan().deletions if deletion.resource == PODS]
+    assert sorted(deleted) == ["ring-trainer-n0-0", "ring-trainer-n0-1"]
+    world.settle()
+    assert world.pods.keys() == world.wanted()
+    assert world.record["restarts"] == {TRAINER: 1}

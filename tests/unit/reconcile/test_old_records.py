@@ -78,3 +78,17 @@ def test_a_label_that_is_no_attempt_is_that_of_a_pod_before_there_were_any() -> 
     world.settle()
     assert world.record["attempt"] == 2
     assert {pod["metadata"]["labels"][ATTEMPT_LABEL] for pod in world.pods.values()} == {"2"}
+
+
+def test_a_record_that_does_not_say_under_which_names_it_claims_keeps_its_claims() -> None:
+    """Records of earlier versions do not."""
+    world, _ = in_its_second_attempt("Job")
+    claims, names, uids = world.record["started"], world.record["claimedAs"], world.uids()
+    del world.record["claimedAs"]
+    world.settle()
+    assert (world.record["started"], world.record["claimedAs"], world.uids()) == (claims, names, uids)
+    assert "disruptions" not in world.record
+    del world.record["claimedAs"]
+    world.lose("ring-helper-0")
+    world.settle()
+    assert world.record["disruptions"] == {HELPER: 1}

@@ -51,9 +51,23 @@ def test_the_attempt_of_a_role_is_that_of_the_job_and_its_own() -> None:
 
 def test_what_the_spec_no_longer_asks_for_is_forgotten_and_what_was_counted_is_not() -> None:
     record = Record(completed={"Worker": "0-5", "Gone": "0"}, started={"Worker": "2-6"}, restarts={"Gone": 4}, counted={"a": 1, "b": 2})
-    closed = RecordBuilder(record, JobSpec(roles=(RoleSpec(name="Worker", replicas=3),))).close(living=["b"])
+    spec = JobSpec(roles=(RoleSpec(name="Worker", replicas=3),))
+    closed = RecordBuilder(record, spec, first_pods={"Worker": "train-worker-0"}).close(living=["b"])
     assert (closed.completed, closed.started) == ({"Worker": "0-2"}, {"Worker": "2"})
     assert (closed.restarts, closed.counted) == ({"Gone": 4}, {"b": 2})
+
+
+def test_claims_to_pods_of_other_names_are_released() -> None:
+    record = Record(
+        started={"Kept": "0", "Renamed": "0-1", "Old": "1", "Gone": "0"},
+        completed={"Renamed": "2"},
+        claimed_as={"Kept": "kept-0", "Renamed": "first-0", "Gone": "gone-0"},
+    )
+    spec = JobSpec(roles=tuple(RoleSpec(name=name, replicas=3) for name in ("Kept", "Renamed", "Old")))
+    closed = RecordBuilder(record, spec, first_pods={"Kept": "kept-0", "Renamed": "second-0", "Old": "old-0"}).close(living=[])
+    assert closed.started == {"Kept": "0", "Old": "1"}
+    assert closed.claimed_as == {"Kept": "kept-0", "Old": "old-0"}
+    assert closed.completed == {"Renamed": "2"}
 
 
 def test_moments_are_told_to_the_second_and_nonsense_tells_none() -> None:
