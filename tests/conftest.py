@@ -1,85 +1,156 @@
-"""For every test: the real cluster, and what happens where there is none.
+"""Fixtures and hooks for all tests: the real cluster, and the selection of tests.
 
-A test that needs the real control plane and does not find its programs is skipped, and one loud line at the end of the
-run says so. With `DLOP_REQUIRE_CLUSTER=1` it fails.
+A test that needs the real control plane is skipped if its programs are missing, and a line at the end of the run reports it. With
+`DLOP_REQUIRE_CLUSTER=1` it fails.
 
-Tests of frameworks with huge packages are left out, which another line says, unless `-m` asks for them.
+Tests of frameworks with large packages, and tests of test tools, are deselected unless `-m` selects them. Another line reports it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Generator
+from typing import Any
 
 import hypothesis
 import pytest
 from kubernetes_build import AssetsError
 from real_cluster import RealCluster
 
-# A limit in real time for each example fails on a busy machine and says nothing about the code.
-# In CI the examples are the same each time: there the change is judged, and new examples are looked for elsewhere.
-hypothesis.settings.register_profile("dlop", deadline=None, derandomize=bool(os.environ.get("CI")))
-hypothesis.settings.load_profile("dlop")
+from tests import machine
+from tests.schedule import Schedule, sort_key
+from tests.shared_clusters import Clusters, ClusterSpec, LocalClusters, RemoteClusters, serve_clusters
+from tests.thorough import THOROUGH, examples
 
-_WITHOUT_CLUSTER = pytest.StashKey[list[str]]()
-_FRAMEWORKS = "frameworks"
-_LEFT_OUT = pytest.StashKey[list[pytest.Item]]()
+# No deadline per example, because it would fail on a busy machine. In CI the examples are the same in each run, so that a failure
+# is caused by the change under test.
+hypothesis.settings.register_profile("thorough", deadline=None, derandomize=bool(os.environ.get("CI")))
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("thorough"), max_examples=examples(100))
+hypothesis.settings.load_profile("thorough" if THOROUGH else "quick")
+
+_DESELECTED_MARKERS = {
+    "frameworks": "tests of frameworks with large packages were deselected: `hack/test --frameworks` runs them",
+    "selftest": "tests of benchmarks and test tools were deselected: `hack/test --thorough` runs them",
+}
+"""Markers of tests that are deselected by default, and the text of the summary line after their number."""
+_WITHOUT_CLUSTER = "without_cluster"
+_DESELECTED = pytest.StashKey[Counter[str]]()
+_CLUSTERS = pytest.StashKey[Clusters]()
+_ADDRESS = pytest.StashKey[str]()
+_EXIT_STACK = pytest.StashKey[contextlib.ExitStack]()
 
 
 @pytest.fixture(scope="session")
-def real_cluster() -> Iterator[RealCluster]:
-    """One real cluster with its controllers, shared by all tests of a run: use a namespace of your own."""
-    with RealCluster.started(controllers=True) as cluster:
-        yield cluster
+def clusters(request: pytest.FixtureRequest) -> Clusters:
+    return request.config.stash[_CLUSTERS]
+
+
+@pytest.fixture(scope="session")
+def real_cluster(clusters: Clusters) -> RealCluster:
+    """A real control plane with controllers, shared by all tests of a run. Use a separate namespace."""
+    return clusters.get(ClusterSpec())
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Else pytest-asyncio, asking for the loop that was there before its own, makes one and leaves it open.
+    # Otherwise pytest-asyncio creates an event loop and does not close it.
     asyncio.set_event_loop(None)
-    config.stash[_WITHOUT_CLUSTER] = []
-    config.stash[_LEFT_OUT] = []
-    config.addinivalue_line("markers", f"{_FRAMEWORKS}: needs huge packages; run by `hack/test --frameworks`")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if _FRAMEWORKS in config.option.markexpr:
+    config.stash[_DESELECTED] = Counter()
+    config.addinivalue_line("markers", "frameworks: needs large packages; run by `hack/test --frameworks`")
+    config.addinivalue_line("markers", "selftest: tests a benchmark or a test tool; run by `hack/test --thorough`")
+    config.addinivalue_line("markers", f"{machine.MARKER}: uses sockets or other programs; deselected by `hack/test fast`")
+    config.stash[_EXIT_STACK] = stack = contextlib.ExitStack()
+    worker_input: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker_input is not None:
+        config.stash[_CLUSTERS] = RemoteClusters(worker_input[_ADDRESS_KEY])
         return
-    left_out = [item for item in items if item.get_closest_marker(_FRAMEWORKS)]
-    if left_out:
-        config.stash[_LEFT_OUT] += left_out
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker(_FRAMEWORKS)]
+    config.stash[_CLUSTERS] = own = LocalClusters()
+    stack.callback(own.close)
+    if config.getoption("numprocesses", None):
+        config.stash[_ADDRESS] = stack.enter_context(serve_clusters(own))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_EXIT_STACK].close()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for marker in _DESELECTED_MARKERS:
+        if marker in config.option.markexpr or (marker == "selftest" and THOROUGH):
+            continue
+        deselected = [item for item in items if item.get_closest_marker(marker)]
+        if deselected:
+            config.stash[_DESELECTED][marker] += len(deselected)
+            config.hook.pytest_deselected(items=deselected)
+            items[:] = [item for item in items if not item.get_closest_marker(marker)]
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: sort_key(item.nodeid))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    return (yield from _skipping_without_cluster(item))
+    return (yield from _skip_without_cluster(item))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    return (yield from _skipping_without_cluster(item))
+    with machine.forbid_unmarked_use(item):
+        return (yield from _skip_without_cluster(item))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Generator[None, None, None]:
-    # Below everything else that pytest has to say: the last lines are those that are read.
+    # Print these lines last, so that they are noticed.
     yield
-    reasons = config.stash[_WITHOUT_CLUSTER]
+    skipped = [dict(report.user_properties) for report in terminalreporter.stats.get("skipped", ())]
+    reasons = [properties[_WITHOUT_CLUSTER] for properties in skipped if _WITHOUT_CLUSTER in properties]
     if reasons:
         line = f"THE REAL API SERVER WAS NOT TESTED: {len(reasons)} tests skipped, {reasons[0]}"
         terminalreporter.write_line(line, red=True, bold=True)
-    if left_out := config.stash[_LEFT_OUT]:
-        line = f"{len(left_out)} tests of frameworks with huge packages were left out: `hack/test --frameworks` runs them"
-        terminalreporter.write_line(line, yellow=True)
+    for marker, number in config.stash[_DESELECTED].items():
+        terminalreporter.write_line(f"{number} {_DESELECTED_MARKERS[marker]}", yellow=True)
 
 
-def _skipping_without_cluster(item: pytest.Item) -> Generator[None, None, None]:
+def _skip_without_cluster(item: pytest.Item) -> Generator[None, None, None]:
     try:
         return (yield)
     except AssetsError as error:
         if os.environ.get("DLOP_REQUIRE_CLUSTER") == "1":
             raise
-        item.config.stash[_WITHOUT_CLUSTER].append(str(error))
+        item.user_properties.append((_WITHOUT_CLUSTER, str(error)))
         pytest.skip(str(error))
+
+
+# --- communication between the main process and the workers -------------------------------------------------------------
+
+_ADDRESS_KEY = "dlop_clusters"
+_DESELECTED_KEY = "dlop_left_out"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput[_ADDRESS_KEY] = node.config.stash[_ADDRESS]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Schedule | None:
+    """Use `tests/schedule.py`, unless the command line selects another distribution mode."""
+    return Schedule(config, log) if config.getoption("dist") == "load" else None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        deselected: Counter[str] = session.config.stash[_DESELECTED]
+        output[_DESELECTED_KEY] = dict(deselected)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    # All workers collect the same tests and report the same numbers. A crashed worker reports none.
+    numbers: dict[str, int] = getattr(node, "workeroutput", {}).get(_DESELECTED_KEY, {})
+    deselected: Counter[str] = node.config.stash[_DESELECTED]
+    deselected.update({marker: number - deselected[marker] for marker, number in numbers.items()})

@@ -1,13 +1,13 @@
-"""A real control plane on loopback: etcd, one or more kube-apiservers on it and, if asked for, kube-controller-manager.
+"""A real control plane on loopback: etcd, one or more kube-apiservers and, optionally, kube-controller-manager.
 
 For tests:
 
     with RealCluster.started(controllers=True) as cluster:
         cluster.url, cluster.token, cluster.ca_path, cluster.kubeconfig_path
 
-A cluster lives in one folder: its keys, its data, its logs and `state.json`, which says what runs. Everything listens
-on 127.0.0.1 on free ports. `started` leaves nothing behind, even if the test process is killed; `hack/cluster` keeps
-clusters between commands and finds them again by their folder. Only the standard library is used.
+A cluster has one directory with its keys, data, logs and `state.json`, the list of its programs. All programs listen on free
+ports of 127.0.0.1. `started` stops all programs, even if the test process is killed. `hack/cluster` keeps clusters between
+commands and finds them by their directory. This module uses only the standard library.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import random
 import shutil
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -33,22 +31,21 @@ import control_plane_commands as commands
 import processes
 from client_certificate import write_client_certificate
 from kubernetes_build import ensure_assets, require_assets
+from ports import NoFreePortError, ReservedPorts
 
 READY_WITHIN_SECONDS = 90.0
 
-_LOOK_EVERY_SECONDS = 0.05
+_POLL_INTERVAL_SECONDS = 0.05
 _LOG_TAIL_LINES = 20
-# Below the ports that systems give to outgoing connections, so that nobody takes one between our choice and its use.
-_FIRST_PORT, _LAST_PORT = 20_000, 32_000
 
 
 class ClusterError(Exception):
-    """A control plane did not come up or did not answer; the message says which program, and how its log ends."""
+    """A program did not start or respond; the message contains the end of its log."""
 
 
 @dataclass
 class Program:
-    """One program of the cluster: how it is started, and the process that it is now."""
+    """One program of the cluster: its command line and current process."""
 
     name: str
     command: list[str]
@@ -57,17 +54,19 @@ class Program:
 
 
 class RealCluster:
-    """The programs of one cluster and the way to talk to them. API servers are counted from 0."""
+    """The programs of one cluster, and the credentials to reach it. API servers are numbered from 0."""
 
     def __init__(self, folder: Path, *, programs: Sequence[Program] = (), group: int | None = None) -> None:
         self.folder = folder
         self.programs: dict[str, Program] = {program.name: program for program in programs}
         self._group = group
-        # Every command line names a file in the folder; the slash tells the cluster `a` from the cluster `ab`.
+        # Every command line contains a path in the directory. The slash distinguishes the cluster `a` from the cluster `ab`.
         self._marker = f"{folder}/"
         self._children: dict[int, subprocess.Popen[bytes]] = {}
+        # Reserved while this process uses the cluster. Afterwards the programs themselves occupy the ports.
+        self._ports = ReservedPorts()
 
-    # --- a life ------------------------------------------------------------------------------------------------------
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
 
     @classmethod
     @contextlib.contextmanager
@@ -80,12 +79,12 @@ class RealCluster:
         users: tuple[str, ...] = ("alice", "bob"),
         ready_within_seconds: float = READY_WITHIN_SECONDS,
     ) -> Iterator[RealCluster]:
-        """A cluster for the time of a `with` block. `extra_flags` go to every API server; `users` have a token and no rights.
+        """A cluster for the duration of a `with` block. `extra_flags` apply to every API server; `users` have a token but no permissions.
 
-        Nothing is built here: a test's time limit is not made for that.
+        Missing programs are not built, because a build takes longer than the timeout of a test.
 
         Raises:
-            AssetsError: the programs are not there yet.
+            AssetsError: a program is missing.
             ClusterError: the cluster did not become ready in time.
         """
         require_assets(_programs(controllers=controllers))
@@ -98,13 +97,14 @@ class RealCluster:
             yield cluster
         finally:
             cluster.stop()
+            cluster._ports.release()
             watchdog.close()
             shutil.rmtree(folder, ignore_errors=True)
 
     def create(
         self, *, controllers: bool, api_servers: int = 1, extra_flags: Sequence[str] = (), users: tuple[str, ...] = ("alice", "bob")
     ) -> None:
-        """Write the keys of a new cluster and start its programs; see `wait_until_ready`."""
+        """Write the keys of a new cluster and start its programs. Does not wait; see `wait_until_ready`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         credentials.write_signing_key(self.folder / commands.SIGNING_KEY)
         credentials.write_tokens(self.folder / commands.TOKENS, users=users)
@@ -112,18 +112,18 @@ class RealCluster:
             self.folder / commands.KUBELET_CLIENT_CERTIFICATE, self.folder / commands.KUBELET_CLIENT_KEY, name="kube-apiserver"
         )
         assets = ensure_assets(_programs(controllers=controllers))
-        port = free_port()
-        self._add("etcd", port, commands.etcd(assets["etcd"], self.folder, port=port, peer_port=free_port()))
+        port = self._reserve_port()
+        self._add("etcd", port, commands.etcd(assets["etcd"], self.folder, port=port, peer_port=self._reserve_port()))
         for _ in range(api_servers):
             self._add_api_server(extra_flags)
         if controllers:
             self.add_controllers()
 
     def wait_until_ready(self, *, within_seconds: float = READY_WITHIN_SECONDS) -> None:
-        """Wait until every API server is ready, the namespaces of a new cluster exist, and the controllers work.
+        """Wait until every API server is ready, the namespace `default` exists, and the controllers are running.
 
         Raises:
-            ClusterError: a program ended, or time is up; with the tail of its log.
+            ClusterError: a program exited, or the timeout expired.
         """
         deadline = time.monotonic() + within_seconds
         for index in range(self.api_server_count):
@@ -131,55 +131,51 @@ class RealCluster:
         self._wait("kube-apiserver-0", "/api/v1/namespaces/default", server=0, deadline=deadline)
         self.write_kubeconfig(self.kubeconfig_path)
         if "kube-controller-manager" in self.programs:
-            # This account is made by a controller: when it is there, the controllers are at work.
+            # A controller creates this account.
             account = "/api/v1/namespaces/default/serviceaccounts/default"
             self._wait("kube-controller-manager", account, server=0, deadline=deadline)
 
     def stop(self) -> None:
-        """End every program. What they wrote stays in the folder."""
-        # Those who talk to etcd go first: without it they would wait and complain.
+        """Kill all programs. Their files remain in the directory."""
+        # Stop the clients of etcd first, because they would log errors without it.
         for name in reversed(self.programs):
             self.kill(name)
 
-    # --- how to reach it ---------------------------------------------------------------------------------------------
+    # --- addresses and credentials -----------------------------------------------------------------------------------
 
     @property
     def api_server_count(self) -> int:
-        """How many API servers this cluster has, dead ones included."""
+        """The number of API servers, including stopped ones."""
         return sum(name.startswith("kube-apiserver-") for name in self.programs)
 
     @property
     def url(self) -> str:
-        """The address of the first API server."""
         return self.url_of(0)
 
     def url_of(self, index: int) -> str:
-        """The address of one API server."""
         return f"https://127.0.0.1:{self.programs[f'kube-apiserver-{index}'].port}"
 
     @property
     def etcd_url(self) -> str:
-        """The address of etcd."""
         return f"http://127.0.0.1:{self.programs['etcd'].port}"
 
     @property
     def tokens(self) -> Mapping[str, str]:
-        """The bearer tokens by user: `admin` may do everything, the others nothing until a RoleBinding says so."""
+        """The bearer tokens by user. `admin` has all permissions, the others have none without a RoleBinding."""
         return credentials.read_tokens(self.folder / commands.TOKENS)
 
     @property
     def token(self) -> str:
-        """The admin's bearer token."""
         return self.tokens[credentials.ADMIN]
 
     @property
     def ca_path(self) -> Path:
-        """The certificate that every API server of this cluster is checked against."""
+        """The CA certificate of every API server of this cluster."""
         return self.folder / commands.CERTIFICATES / "apiserver.crt"
 
     @property
     def kubelet_client_certificate(self) -> Path:
-        """What every API server of this cluster shows to nodes, and the authority that it is from."""
+        """The self-signed client certificate that every API server presents to nodes."""
         return self.folder / commands.KUBELET_CLIENT_CERTIFICATE
 
     @property
@@ -193,34 +189,34 @@ class RealCluster:
         credentials.write_kubeconfig(path, url=self.url_of(server), ca_pem=ca_pem, user=user, token=self.tokens[user])
         return path
 
-    # --- more of it, less of it --------------------------------------------------------------------------------------
+    # --- starting and killing single programs ------------------------------------------------------------------------
 
     def add_api_server(self, *, extra_flags: Sequence[str] = (), within_seconds: float = READY_WITHIN_SECONDS) -> int:
-        """Start one more API server on the same etcd, wait until it is ready, and return its number."""
+        """Start another API server on the same etcd, wait until it is ready, and return its number."""
         index = self._add_api_server(extra_flags)
         self._wait(f"kube-apiserver-{index}", "/readyz", server=index, deadline=time.monotonic() + within_seconds)
         return index
 
     def add_controllers(self) -> None:
-        """Start kube-controller-manager next to the first API server."""
-        port = free_port()
+        """Start kube-controller-manager, connected to the first API server."""
+        port = self._reserve_port()
         binary = ensure_assets(("kube-controller-manager",))["kube-controller-manager"]
-        # Its kubeconfig needs the certificate that the API server makes when it starts.
+        # The kubeconfig contains the certificate that the API server generates at its start.
         self._wait("kube-apiserver-0", "/readyz", server=0, deadline=time.monotonic() + READY_WITHIN_SECONDS)
         kubeconfig = self.write_kubeconfig(self.kubeconfig_path)
         self._add("kube-controller-manager", port, commands.controller_manager(binary, self.folder, kubeconfig, port=port))
 
     def kill_api_server(self, index: int) -> None:
-        """End an API server as a crash does: kill -9, no goodbye to anybody."""
+        """Kill an API server with SIGKILL, as in a crash."""
         self.kill(f"kube-apiserver-{index}")
 
     def restart_api_server(self, index: int, *, within_seconds: float = READY_WITHIN_SECONDS) -> None:
-        """Start a killed API server again, on its old port, and wait until it is ready."""
+        """Restart an API server on the same port and wait until it is ready."""
         self.restart(f"kube-apiserver-{index}")
         self._wait(f"kube-apiserver-{index}", "/readyz", server=index, deadline=time.monotonic() + within_seconds)
 
     def kill(self, name: str) -> None:
-        """End one program (`etcd`, `kube-apiserver-0`, ...) as a crash does."""
+        """Kill one program (`etcd`, `kube-apiserver-0`, ...) with SIGKILL."""
         pid = self.programs[name].pid
         child = self._children.pop(pid, None)
         if child is None:
@@ -230,30 +226,29 @@ class RealCluster:
             child.wait()
 
     def restart(self, name: str) -> None:
-        """Start one program again with the flags and the port that it had."""
+        """Restart one program with the same flags and port."""
         self.kill(name)
         self._start(self.programs[name])
 
     def is_running(self, name: str) -> bool:
-        """Whether a program of this cluster is alive now."""
         pid = self.programs[name].pid
         child = self._children.get(pid)
         return processes.is_running(pid, marker=self._marker) if child is None else child.poll() is None
 
     def compact(self) -> None:
-        """Make etcd forget its history up to now: older versions and list pages are answered with 410 by the API server."""
-        everything = base64.b64encode(b"\0").decode()
-        answer = self._etcd("/v3/kv/range", {"key": everything, "range_end": everything, "limit": 1, "keys_only": True})
-        self._etcd("/v3/kv/compaction", {"revision": answer["header"]["revision"], "physical": True})
+        """Compact etcd at the current revision, so that the API server answers older resource versions and continue tokens with 410."""
+        any_key = base64.b64encode(b"\0").decode()
+        response = self._etcd("/v3/kv/range", {"key": any_key, "range_end": any_key, "limit": 1, "keys_only": True})
+        self._etcd("/v3/kv/compaction", {"revision": response["header"]["revision"], "physical": True})
 
     # --- programs ----------------------------------------------------------------------------------------------------
 
     def _add_api_server(self, extra_flags: Sequence[str]) -> int:
         index = self.api_server_count
-        port = free_port()
+        port = self._reserve_port()
         binary = ensure_assets(("kube-apiserver",))["kube-apiserver"]
         if index > 0 and not self.kubeconfig_path.exists():
-            # All servers share one certificate, which the first one makes.
+            # All servers share one certificate, which the first server generates.
             self._wait("kube-apiserver-0", "/readyz", server=0, deadline=time.monotonic() + READY_WITHIN_SECONDS)
         command = commands.api_server(binary, self.folder, etcd_url=self.etcd_url, port=port, extra_flags=extra_flags)
         self._add(f"kube-apiserver-{index}", port, command)
@@ -264,58 +259,64 @@ class RealCluster:
         self._start(self.programs[name])
 
     def _start(self, program: Program) -> None:
-        child = processes.start(program.command, log_path=self._log(program.name), group=self._group)
+        child = processes.start(program.command, log_path=self._log_path(program.name), group=self._group)
         self._children[child.pid] = child
         program.pid = child.pid
         self.save()
 
-    def _log(self, name: str) -> Path:
+    def _reserve_port(self) -> int:
+        try:
+            return self._ports.reserve()
+        except NoFreePortError as error:
+            raise ClusterError(str(error)) from error
+
+    def _log_path(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
-    # --- waiting and asking ------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def _wait(self, waited_for: str, path: str, *, server: int, deadline: float) -> None:
-        while not self._answers(path, server=server):
+        while not self._responds(path, server=server):
             for name in ("etcd", f"kube-apiserver-{server}", waited_for):
                 if not self.is_running(name):
-                    raise ClusterError(f"{name} ended while {waited_for} was starting; its log ends with:\n{self._tail(name)}")
+                    raise ClusterError(f"{name} exited while {waited_for} was starting; its log ends with:\n{self._log_tail(name)}")
             if time.monotonic() > deadline:
-                raise ClusterError(f"{waited_for} did not become ready in time; its log ends with:\n{self._tail(waited_for)}")
-            time.sleep(_LOOK_EVERY_SECONDS)
+                raise ClusterError(f"{waited_for} did not become ready in time; its log ends with:\n{self._log_tail(waited_for)}")
+            time.sleep(_POLL_INTERVAL_SECONDS)
 
-    def _answers(self, path: str, *, server: int) -> bool:
+    def _responds(self, path: str, *, server: int) -> bool:
         try:
-            trust = ssl.create_default_context(cafile=self.ca_path)
+            tls = ssl.create_default_context(cafile=self.ca_path)
             request = urllib.request.Request(self.url_of(server) + path, headers={"Authorization": f"Bearer {self.token}"})
-            with _no_proxy(trust).open(request, timeout=5.0) as answer:
-                return bool(answer.status == 200)
+            with _opener(tls).open(request, timeout=5.0) as response:
+                return bool(response.status == 200)
         except OSError:
-            # No certificate yet, no server yet, or one that says that it is not ready.
+            # The certificate does not exist yet, or the server does not listen or is not ready.
             return False
 
     def _etcd(self, path: str, body: Mapping[str, object]) -> dict[str, dict[str, str]]:
         request = urllib.request.Request(self.etcd_url + path, data=json.dumps(body).encode(), method="POST")
         try:
-            with _no_proxy(None).open(request, timeout=10.0) as answer:
-                decoded: dict[str, dict[str, str]] = json.load(answer)
+            with _opener(None).open(request, timeout=10.0) as response:
+                decoded: dict[str, dict[str, str]] = json.load(response)
                 return decoded
         except urllib.error.HTTPError as error:
-            raise ClusterError(f"etcd refused {path}: {error.read().decode(errors='replace')}") from error
+            raise ClusterError(f"etcd rejected {path}: {error.read().decode(errors='replace')}") from error
 
-    def _tail(self, name: str) -> str:
-        lines = self._log(name).read_text(errors="replace").splitlines()
+    def _log_tail(self, name: str) -> str:
+        lines = self._log_path(name).read_text(errors="replace").splitlines()
         return "\n".join(lines[-_LOG_TAIL_LINES:])
 
-    # --- between commands --------------------------------------------------------------------------------------------
+    # --- persistence -------------------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Write down what runs, so that another process can find and end it."""
+        """Write `state.json`, so that another process can find and stop the programs."""
         content = json.dumps([asdict(program) for program in self.programs.values()], indent=2)
         credentials.write_secret(self.folder / "state.json", content)
 
     @classmethod
     def load(cls, folder: Path) -> RealCluster:
-        """The cluster that was written down in a folder; without programs if none was."""
+        """The cluster of a directory; without programs if the directory has no `state.json`."""
         try:
             rows = json.loads((folder / "state.json").read_text())
         except FileNotFoundError:
@@ -323,21 +324,13 @@ class RealCluster:
         return cls(folder, programs=[Program(**row) for row in rows])
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    for port in random.sample(range(_FIRST_PORT, _LAST_PORT), 200):
-        with socket.socket() as listener, contextlib.suppress(OSError):
-            listener.bind(("127.0.0.1", port))
-            return port
-    raise ClusterError("no free port on 127.0.0.1")
-
-
 def _programs(*, controllers: bool) -> tuple[str, ...]:
     return ("etcd", "kube-apiserver", "kube-controller-manager") if controllers else ("etcd", "kube-apiserver")
 
 
-def _no_proxy(trust: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
+def _opener(tls: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
+    """An opener that ignores proxy settings."""
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
-    if trust is not None:
-        handlers.append(urllib.request.HTTPSHandler(context=trust))
+    if tls is not None:
+        handlers.append(urllib.request.HTTPSHandler(context=tls))
     return urllib.request.build_opener(*handlers)
