@@ -1,6 +1,6 @@
-"""Writes the tables of the README that are made from the code: kinds, commands, settings, policies, what a framework may say and finds.
+"""Writes the tables of the documentation pages that are generated from the code.
 
-Called as a program. With `--check` it writes nothing, and fails when a table is out of date.
+Run as a program. With `--check` it writes nothing and fails if a table is out of date.
 """
 
 from __future__ import annotations
@@ -13,18 +13,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from restart_matrix import truth_table_markdown
+from restart_matrix import restart_matrix_markdown
 
 from dlop.api.job_resource import StoredJob
 from dlop.api.spec_models import RunPolicyModel
 from dlop.cli.command_list import COMMANDS
-from dlop.compat.kubeflow.flags import FLAGS, VARIABLES
+from dlop.compat.kubeflow.flags import LEGACY_FLAGS, LEGACY_VARIABLES
 from dlop.frameworks.registry import load_registry
 from dlop.job import DLJob
-from dlop.operator.settings import table
+from dlop.operator.settings import list_settings
 
-ATTRIBUTES = "What a framework may say otherwise: attributes"
-README = Path(__file__).resolve().parents[2] / "README.md"
+ATTRIBUTES = "Overrides: attributes"
+OVERRIDES, HELPERS = "Overrides", "Helpers"
+"""The section comments of `DLJob` that begin like this."""
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {
+    "README.md": ("kinds",),
+    "manifests/README.md": ("settings",),
+    "manifests/kubeflow/README.md": ("legacy flags",),
+    "dlop/cli/README.md": ("commands",),
+    "dlop/reconcile/README.md": ("run policy", "restart matrix"),
+    "dlop/frameworks/README.md": ("framework overrides", "framework helpers"),
+}
+"""The tables of each page."""
 
 
 def kinds_markdown() -> str:
@@ -36,23 +47,23 @@ def kinds_markdown() -> str:
 def _kind_row(kind: type[DLJob]) -> str:
     roles, container = ", ".join(role.name for role in kind.replica_types), kind.container_properties
     named = f"`{container.name}`" if container.name else "the first"
-    meaning = " ".join((kind.__doc__ or "").split())
-    return f"| `{kind.job_type.api_version}` {kind.job_type.kind} | {roles} | {named} | {container.port or ''} | {meaning} |"
+    description = " ".join((kind.__doc__ or "").split())
+    return f"| `{kind.job_type.api_version}` {kind.job_type.kind} | {roles} | {named} | {container.port or ''} | {description} |"
 
 
 def settings_markdown() -> str:
     """One row a setting."""
-    rows = [f"| `{row.flag}` | `{row.variable}` | {row.default or ''} | {row.meaning} |" for row in table()]
+    rows = [f"| `{row.flag}` | `{row.variable}` | {row.default or ''} | {row.description} |" for row in list_settings()]
     return "\n".join(["| flag | variable | default | meaning |", "|---|---|---|---|", *rows])
 
 
-def old_flags_markdown() -> str:
-    """What becomes of the flags and variables of Kubeflow's operator: one row for those that share an answer."""
+def legacy_flags_markdown() -> str:
+    """How flags and variables of Kubeflow's operator are translated; those with the same translation share a row."""
     answers: dict[str, list[str]] = {}
-    for flag in FLAGS:
-        answers.setdefault(f"is refused: it {flag.meaning}" if flag.is_refused else flag.meaning, []).append(f"`{flag.flag}`")
-    for variable in VARIABLES:
-        answers.setdefault(variable.meaning, []).append(f"`{variable.name}`")
+    for flag in LEGACY_FLAGS:
+        answers.setdefault(f"Rejected: {flag.description}." if flag.is_rejected else flag.description, []).append(f"`{flag.flag}`")
+    for variable in LEGACY_VARIABLES:
+        answers.setdefault(variable.description, []).append(f"`{variable.name}`")
     rows = [f"| {', '.join(names)} | {_with_marked_flags(answer)} |" for answer, names in answers.items()]
     return "\n".join(["| flag or variable | here |", "|---|---|", *rows])
 
@@ -75,7 +86,7 @@ def run_policy_markdown() -> str:
 
 def framework_markdown(section: str) -> str:
     """One row for each thing in those parts of `DLJob` whose headings begin like this."""
-    rows = [f"| `{name}` | {meaning} |" for heading, name, meaning in members() if heading.startswith(section)]
+    rows = [f"| `{name}` | {description} |" for heading, name, description in members() if heading.startswith(section)]
     return "\n".join(["| of `DLJob` | meaning |", "|---|---|", *rows])
 
 
@@ -87,7 +98,11 @@ def members() -> Iterator[tuple[str, str, str]]:
 
 def _members(kind: type[Any]) -> Iterator[tuple[str, str, str]]:
     source = inspect.getsource(kind)
-    headings = {number: line.strip("# ") for number, line in enumerate(source.splitlines(), 1) if line.startswith("    # What ")}
+    headings = {
+        number: line.strip("# ")
+        for number, line in enumerate(source.splitlines(), 1)
+        if line.startswith(("    # Overrides", "    # Helpers", "    # Internal"))
+    }
     (found,) = ast.parse(source).body
     assert isinstance(found, ast.ClassDef)
     for node, after in zip(found.body, [*found.body[1:], ast.Pass()], strict=True):
@@ -104,35 +119,41 @@ def _first_sentence(text: str) -> str:
     return " ".join(text.split()).partition(". ")[0].removesuffix(".").replace("|", "\\|")
 
 
-def with_tables(page: str) -> str:
-    """The page with its tables as they are now."""
-    tables = {
+def tables() -> dict[str, str]:
+    """All tables by name."""
+    return {
         "kinds": kinds_markdown(),
         "commands": commands_markdown(),
         "settings": settings_markdown(),
-        "old flags": old_flags_markdown(),
+        "legacy flags": legacy_flags_markdown(),
         "run policy": run_policy_markdown(),
-        "truth table": truth_table_markdown(),
-        "what a framework says": framework_markdown("What a framework m"),
-        "what a framework finds": framework_markdown("What a framework finds"),
+        "restart matrix": restart_matrix_markdown(),
+        "framework overrides": framework_markdown(OVERRIDES),
+        "framework helpers": framework_markdown(HELPERS),
     }
-    for name, text in tables.items():
-        begin, end = f"<!-- {name}: made by hack/generate -->\n", "\n<!-- end -->"
-        before, found, rest = page.partition(begin)
-        if not found:
-            raise SystemExit(f"README.md has no place for the {name}")
-        page = before + begin + text.strip() + end + rest.partition(end)[2]
-    return page
+
+
+def with_tables(page: str, names: tuple[str, ...], texts: dict[str, str]) -> str:
+    """A page with its tables up to date."""
+    text = (ROOT / page).read_text()
+    for name in names:
+        begin, end = f"<!-- {name}: generated by hack/generate -->\n", "<!-- end -->"
+        before, marker, rest = text.partition(begin)
+        if not marker:
+            raise SystemExit(f"{page} has no marker for the table {name!r}")
+        text = before + begin + texts[name].strip() + "\n" + end + rest.partition(end)[2]
+    return text
 
 
 def main() -> None:
     """Write the tables, or check them."""
-    page = README.read_text()
-    made = with_tables(page)
-    if "--check" not in sys.argv[1:]:
-        README.write_text(made)
-    elif made != page:
-        raise SystemExit("the tables of README.md are out of date: run hack/generate")
+    texts = tables()
+    for page, names in PAGES.items():
+        text = with_tables(page, names, texts)
+        if "--check" not in sys.argv[1:]:
+            (ROOT / page).write_text(text)
+        elif text != (ROOT / page).read_text():
+            raise SystemExit(f"the tables of {page} are out of date: run hack/generate")
 
 
 if __name__ == "__main__":
