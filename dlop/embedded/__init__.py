@@ -1,1 +1,1 @@
-"""The embedded cluster: an API server and what runs beside it, in one process and on loopback only."""
+"""An embedded cluster: API server, controllers, scheduler and kubelet in one process, on the loopback only."""

@@ -1,1 +1,1 @@
-"""Kubernetes plumbing: client, informers, work queue, expectations and lease. It knows nothing of training jobs."""
+"""Kubernetes client library: client, informers, work queue, expectations and leader election. It knows nothing of training jobs."""

@@ -1,17 +1,17 @@
-"""How long to wait after a failure: longer each time, never the same for everyone, and short again once things go well."""
+"""Exponential back-off with jitter."""
 
 from __future__ import annotations
 
 from random import Random
 
-# A server that asks for more patience than this has lost its mind, or a proxy has.
+# A longer Retry-After is a mistake of the server or of a proxy.
 MAX_RETRY_AFTER_SECONDS = 300.0
 
 
-class Backoff:
-    """Delays that double up to a cap, each stretched by up to as much again, at random, as client-go's are.
+class ExponentialBackoff:
+    """Delays that double up to a cap, each multiplied by a random factor between 1 and 2, as in client-go.
 
-    The stretching keeps a fleet of clients from coming back at the same moment.
+    The jitter keeps a fleet of clients from retrying at the same time.
     """
 
     def __init__(self, *, rng: Random, first_seconds: float, cap_seconds: float, reset_after_seconds: float) -> None:
@@ -23,11 +23,14 @@ class Backoff:
         self._last_failure: float | None = None
 
     def reset(self) -> None:
-        """Begin anew: the next failure has nothing to do with the last one."""
+        """Start the next failure with the first delay again."""
         self._next_seconds = self._first_seconds
 
     def delay_seconds(self, *, now: float, retry_after_seconds: float | None = None) -> float:
-        """How long to wait after a failure at the moment `now`; a long time without one makes it a first one."""
+        """The delay after a failure at `now`. Resets first if the last failure is more than `reset_after_seconds` ago.
+
+        The delay is at least `retry_after_seconds`, which is capped at MAX_RETRY_AFTER_SECONDS.
+        """
         if self._last_failure is not None and now - self._last_failure > self._reset_after_seconds:
             self.reset()
         delay = self._next_seconds * (1.0 + self._rng.random())

@@ -1,8 +1,8 @@
-"""The objects of one resource as the server last told them, found by name, by owner or by label.
+"""Cache of the objects of one resource, indexed by name, owner and label.
 
 Only an informer changes a cache, and it never awaits between a change and its handlers, so a reader always sees a
-state that the server once had. The cache knows which version of the server's store it shows: `resource_version`.
-A relist is prepared aside (`Replacement`) and swapped in at once.
+state that the server once had. `resource_version` is the version of that state. A relist is prepared separately
+(`Replacement`) and swapped in at once.
 """
 
 from __future__ import annotations
@@ -18,92 +18,84 @@ import msgspec
 from dlop.kube.objects import KubeObject, T
 
 Key = tuple[str, str]
-"""Where an object is found: namespace and name. The namespace of a cluster-wide object is empty.
+"""Namespace and name. The namespace of a cluster-scoped object is empty.
 
-A plain tuple, because the garbage collector soon stops looking at those; at named ones it looks again and again.
+A plain tuple, because the garbage collector stops tracking plain tuples of strings, but not named ones.
 """
 
 
 class CacheChange(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """What happened to one object, as handlers see it.
+    """A change of one object, as passed to handlers.
 
-    `old` alone is a deletion, `new` alone an addition. Both are an update; if their uids differ, the one object was
-    deleted and another of its name created, unseen, in between.
+    An addition has only `new`, a deletion only `old`, an update both. After a deletion that a relist found, `old` is the
+    last known state. If the uids of an update differ, the object was deleted and recreated between two lists.
     """
 
     old: T | None
     new: T | None
     initial: bool = False
-    """Part of the first list: nothing happened just now, it was there before anyone looked."""
-    unseen: bool = False
-    """A deletion found out by a relist: `old` is the last known state, not the final one."""
+    """Whether the object is part of the first list and existed before the informer started."""
 
     @property
     def object(self) -> T:
         """The newest known state."""
-        found = self.new if self.new is not None else self.old
-        assert found is not None  # noqa: S101 - a change is about something
-        return found
+        newest = self.new if self.new is not None else self.old
+        assert newest is not None  # noqa: S101 - a change has at least one state
+        return newest
 
 
-def version_number(resource_version: str) -> int:
-    """A resourceVersion as the number that it is; they rise with every change. What is no number counts as zero."""
+def parse_resource_version(resource_version: str) -> int:
+    """A resourceVersion as an integer; 0 if it is not a number. Versions rise with every change."""
     try:
         return int(resource_version)
     except ValueError:
         return 0
 
 
-def key_of(found: KubeObject) -> Key:
-    """Where an object is found."""
-    metadata = found.metadata
+def object_key(obj: KubeObject) -> Key:
+    metadata = obj.metadata
     return metadata.namespace, metadata.name
 
 
 class Index(Generic[T]):
-    """Which keys share a value. Keys stay in the order in which they came, so that reads are repeatable."""
+    """Keys by value. Keys keep their insertion order, so that reads are repeatable."""
 
     def __init__(self, value_of: Callable[[T], Hashable | None]) -> None:
         self._value_of = value_of
         self._keys: dict[Hashable, dict[Key, None]] = {}
 
     def keys(self, value: Hashable) -> Iterable[Key]:
-        """The keys of the objects that have this value."""
         return self._keys.get(value, ())
 
     def update(self, key: Key, *, old: T | None, new: T | None) -> None:
-        """Note what has become of the object at `key`."""
-        before = None if old is None else self._value_of(old)
-        after = None if new is None else self._value_of(new)
-        if before == after:
+        old_value = None if old is None else self._value_of(old)
+        new_value = None if new is None else self._value_of(new)
+        if old_value == new_value:
             return
-        if before is not None:
-            keys = self._keys[before]
+        if old_value is not None:
+            keys = self._keys[old_value]
             del keys[key]
-            if not keys:  # a value that nobody has any more must not stay behind: owners come and go for ever
-                del self._keys[before]
-        if after is not None:
-            self._keys.setdefault(after, {})[key] = None
-
-    def __len__(self) -> int:
-        return len(self._keys)
+            if not keys:  # otherwise the index would grow with every owner that ever existed
+                del self._keys[old_value]
+        if new_value is not None:
+            self._keys.setdefault(new_value, {})[key] = None
 
 
-def _owner_uid(found: KubeObject) -> str | None:
-    owner = found.metadata.controller
+def _owner_uid(obj: KubeObject) -> str | None:
+    owner = obj.metadata.controller
     return None if owner is None else owner.uid
 
 
 def _label_value(label: str) -> Callable[[KubeObject], Hashable | None]:
-    def value_of(found: KubeObject) -> tuple[str, str] | None:
-        value = found.metadata.labels.get(label)
-        return None if value is None else (found.metadata.namespace, value)
+    def value_of(obj: KubeObject) -> tuple[str, str] | None:
+        value = obj.metadata.labels.get(label)
+        return None if value is None else (obj.metadata.namespace, value)
 
     return value_of
 
 
 class _Contents(Generic[T]):
-    """Objects and their indexes, always in step."""
+    """Objects and their indexes, updated together."""
 
     def __init__(self, labels: Iterable[str]) -> None:
         self.objects: dict[Key, T] = {}
@@ -111,11 +103,11 @@ class _Contents(Generic[T]):
         self.by_label: dict[str, Index[T]] = {label: Index(_label_value(label)) for label in labels}
         self._indexes = (self.by_owner, *self.by_label.values())
 
-    def put(self, key: Key, found: T) -> None:
+    def put(self, key: Key, obj: T) -> None:
         old = self.objects.get(key)
-        self.objects[key] = found
+        self.objects[key] = obj
         for index in self._indexes:
-            index.update(key, old=old, new=found)
+            index.update(key, old=old, new=obj)
 
     def remove(self, key: Key) -> T | None:
         old = self.objects.pop(key, None)
@@ -126,7 +118,7 @@ class _Contents(Generic[T]):
 
 
 class Cache(Generic[T]):
-    """The objects of one resource. `labels` names the labels that objects can be found by."""
+    """The objects of one resource. `labels` are the label keys to index."""
 
     def __init__(self, *, labels: Iterable[str] = ()) -> None:
         self._labels = tuple(labels)
@@ -139,25 +131,23 @@ class Cache(Generic[T]):
 
     @property
     def resource_version(self) -> int:
-        """The version of the server's store that is shown here; 0 before the first list."""
+        """The resource version that the cache shows; 0 before the first list."""
         return self._version
 
     def get(self, name: str, *, namespace: str = "") -> T | None:
-        """The object of that name, if there is one."""
         return self._contents.objects.get((namespace, name))
 
     def owned_by(self, uid: str) -> list[T]:
-        """The objects whose controller has this uid."""
+        """The objects whose controller owner reference has this uid."""
         objects = self._contents.objects
         return [objects[key] for key in self._contents.by_owner.keys(uid)]
 
-    def labelled(self, label: str, value: str, *, namespace: str = "") -> list[T]:
-        """The objects of a namespace whose label has this value. The cache must have been told of the label."""
+    def by_label(self, label: str, value: str, *, namespace: str = "") -> list[T]:
+        """The objects of a namespace with this label value. KeyError if the label is not indexed."""
         objects = self._contents.objects
         return [objects[key] for key in self._contents.by_label[label].keys((namespace, value))]
 
     def keys(self) -> Iterable[Key]:
-        """Where objects are."""
         return self._contents.objects.keys()
 
     def __iter__(self) -> Iterator[T]:
@@ -166,13 +156,8 @@ class Cache(Generic[T]):
     def __len__(self) -> int:
         return len(self._contents.objects)
 
-    def index_sizes(self) -> dict[str, int]:
-        """How many values each index holds: the owners under an empty name, the labels under their own."""
-        sizes = {label: len(index) for label, index in self._contents.by_label.items()}
-        return {"": len(self._contents.by_owner), **sizes}
-
-    def reached(self, resource_version: int) -> asyncio.Future[None]:
-        """Done as soon as the cache shows this version of the server's store, or a later one.
+    def wait_for_version(self, resource_version: int) -> asyncio.Future[None]:
+        """A future that is done as soon as the cache shows this resource version or a later one.
 
         Its callbacks run after the handlers of the change that brought the cache there.
         """
@@ -185,48 +170,48 @@ class Cache(Generic[T]):
 
     # --- changing (for the informer only) ----------------------------------------------------------------------------
 
-    def put(self, found: T) -> CacheChange[T] | None:
-        """Take in one object of a watch event. None when that state, or a newer one, is here already."""
-        key = key_of(found)
+    def put(self, obj: T) -> CacheChange[T] | None:
+        """Store the object of an ADDED or MODIFIED event. None if the cache has this state or a newer one."""
+        key = object_key(obj)
         old = self._contents.objects.get(key)
-        if old is not None and not _supersedes(found, old):
+        if old is not None and not _supersedes(obj, old):
             return None
-        self._contents.put(key, found)
-        self.advance(version_number(found.metadata.resource_version))
-        return CacheChange(old, found)
+        self._contents.put(key, obj)
+        self.advance(parse_resource_version(obj.metadata.resource_version))
+        return CacheChange(old, obj)
 
     def remove(self, final: T) -> CacheChange[T] | None:
-        """Take out the object of a DELETED event. None when it is not here, or when a newer one of its name is."""
-        key = key_of(final)
+        """Remove the object of a DELETED event. None if it is not cached, or if a newer object of its name is."""
+        key = object_key(final)
         old = self._contents.objects.get(key)
         if old is None or _supersedes(old, final):
-            self.advance(version_number(final.metadata.resource_version))
+            self.advance(parse_resource_version(final.metadata.resource_version))
             return None
         self._contents.remove(key)
-        self.advance(version_number(final.metadata.resource_version))
+        self.advance(parse_resource_version(final.metadata.resource_version))
         return CacheChange(final, None)
 
     def advance(self, resource_version: int) -> None:
-        """Note that the server's store has moved on. Versions only rise; an older one says nothing new."""
+        """Raise the version that the cache shows. An older version is ignored."""
         if resource_version > self._version:
             self._version = resource_version
-            self._wake()
+            self._wake_waiters()
 
     def replacement(self, *, initial: bool = False) -> Replacement[T]:
-        """An empty set of contents, to be filled from a list (the first one, if `initial`) and swapped in."""
+        """Empty contents to fill from a list and to pass to `swap`. `initial` marks the first list."""
         return Replacement(self._contents, _Contents(self._labels), initial=initial)
 
     def swap(self, replacement: Replacement[T], *, resource_version: int) -> list[CacheChange[T]]:
-        """Show the replacement from now on: deletions first, then what is new or has changed.
+        """Replace the contents. Returns the changes, deletions first.
 
-        This alone may take the version back: when the server itself was restored from a backup.
+        This is the only way to lower the version, for a server that was restored from a backup.
         """
         self._contents = replacement.contents
         self._version = resource_version
-        self._wake()
+        self._wake_waiters()
         return replacement.changes()
 
-    def _wake(self) -> None:
+    def _wake_waiters(self) -> None:
         while self._waiters and self._waiters[0][0] <= self._version:
             _, _, future = heapq.heappop(self._waiters)
             if not future.done():
@@ -234,56 +219,56 @@ class Cache(Generic[T]):
 
 
 class Replacement(Generic[T]):
-    """New contents in the making, compared with the present ones as they grow.
+    """New contents of a cache, compared with the current ones while they are filled.
 
-    The present contents do not change meanwhile. Of an object that is unchanged the present copy is kept, so that a
-    relist of what is known already leaves no memory behind.
+    The current contents do not change meanwhile. Unchanged objects keep their current instance, so that a relist
+    without changes allocates nothing that lasts.
     """
 
-    def __init__(self, present: _Contents[T], contents: _Contents[T], *, initial: bool) -> None:
+    def __init__(self, current: _Contents[T], contents: _Contents[T], *, initial: bool) -> None:
         self.contents = contents
-        self._present = present.objects
-        self._unchecked = iter(present.objects.items())
+        self._current = current.objects
+        self._unchecked = iter(current.objects.items())
         self._initial = initial
         self._deletions: list[CacheChange[T]] = []
         self._changes: dict[Key, CacheChange[T]] = {}
 
-    def put(self, found: T) -> None:
+    def put(self, obj: T) -> None:
         """Add an object, or a newer state of it."""
-        key = key_of(found)
-        old = self._present.get(key)
-        if old is not None and _same_state(found, old):
-            found = old
+        key = object_key(obj)
+        old = self._current.get(key)
+        if old is not None and _same_state(obj, old):
+            obj = old
             self._changes.pop(key, None)
         else:
-            self._changes[key] = CacheChange(old, found, self._initial)
-        self.contents.put(key, found)
+            self._changes[key] = CacheChange(old, obj, self._initial)
+        self.contents.put(key, obj)
 
     def remove(self, final: T) -> None:
-        """Take an object out again."""
-        key = key_of(final)
+        """Remove an object that was deleted during a streaming list."""
+        key = object_key(final)
         self._changes.pop(key, None)
         self.contents.remove(key)
 
     def find_deletions(self) -> Iterator[None]:
-        """Once all objects are in, look for those that are no more, one at a time: a long search need not be done at once."""
+        """Find deleted objects after the last `put`. Yields after each object, so that the caller can yield to the loop."""
         for key, old in self._unchecked:
             if key not in self.contents.objects:
-                self._deletions.append(CacheChange(old, None, unseen=True))
+                self._deletions.append(CacheChange(old, None))
             yield
 
     def changes(self) -> list[CacheChange[T]]:
-        """What differs from the present contents: deletions first."""
+        """Differences from the current contents, deletions first."""
         for _ in self.find_deletions():
             pass
         return self._deletions + list(self._changes.values())
 
-    def let_go(self) -> Iterator[None]:
-        """Give up what was shown before, one object at a time: to free ten thousand pods at once would hold up the loop."""
-        piles: tuple[dict[Key, Any], ...] = (self._changes, self._present)
-        for pile in piles:
-            while pile:
-                pile.popitem()
+    def release(self) -> Iterator[None]:
+        """Free the old contents after the swap. Yields after each object: freeing ten thousand at once blocks the loop."""
+        dicts: tuple[dict[Key, Any], ...] = (self._changes, self._current)
+        for objects in dicts:
+            while objects:
+                objects.popitem()
                 yield
 
 
@@ -291,6 +276,6 @@ def _same_state(one: KubeObject, other: KubeObject) -> bool:
     return one.metadata.resource_version == other.metadata.resource_version and one.metadata.uid == other.metadata.uid
 
 
-def _supersedes(found: KubeObject, old: KubeObject) -> bool:
-    """Whether a state is newer than another. A server that lags behind may repeat what is known already."""
-    return version_number(found.metadata.resource_version) > version_number(old.metadata.resource_version)
+def _supersedes(obj: KubeObject, old: KubeObject) -> bool:
+    """Whether `obj` is newer than `old`. An API server that lags behind etcd may repeat older states."""
+    return parse_resource_version(obj.metadata.resource_version) > parse_resource_version(old.metadata.resource_version)

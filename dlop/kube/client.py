@@ -1,6 +1,6 @@
-"""The verbs of the Kubernetes API over a transport: JSON in, JSON out, typed errors.
+"""Client for the verbs of the Kubernetes API: JSON in, JSON out, typed errors.
 
-How a call is bounded, retried and guarded is told in `dlop.kube.request_pipeline`.
+See `dlop.kube.request_pipeline` for limits, retries and the leadership guard.
 """
 
 from __future__ import annotations
@@ -16,36 +16,35 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dlop.kube import json_depth
 from dlop.kube.errors import AmbiguousWriteError, TransportError, UnauthorizedError, error_from_response
-from dlop.kube.request_pipeline import Limits, RequestPipeline, refused_again
+from dlop.kube.objects import decode_json
+from dlop.kube.request_pipeline import ClientLimits, RequestPipeline, rejected_credentials_error
 from dlop.kube.resources import Resource
 from dlop.kube.transport import JSON, Request, Response, StreamResponse, Transport
 from dlop.kube.types import JsonObject
 from dlop.kube.watch import WatchEvent, read_events
 
-__all__ = ["FIELD_MANAGER", "Body", "Client", "Limits", "ListPage", "PatchType", "Propagation"]
+__all__ = ["FIELD_MANAGER", "Body", "Client", "ClientLimits", "ListPage", "PatchType", "Propagation"]
 
-# A name for the writer in managedFields and in the server's audit log.
+# Field manager in managedFields and in the audit log.
 FIELD_MANAGER = "dlop"
 
-# How long beyond its own promised end a watch may stay silent before it counts as dead.
+# A watch without data counts as dead this long after its requested timeout.
 _WATCH_GRACE_SECONDS = 15.0
 
 Body = Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes
 
 
 class PatchType(StrEnum):
-    """How the body of a patch is to be read."""
+    """Content type of a patch."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
-    APPLY = "application/apply-patch+yaml"
 
 
 class Propagation(StrEnum):
-    """What a delete does to the objects that the deleted one owns."""
+    """What happens to the dependents of a deleted object."""
 
     BACKGROUND = "Background"
     FOREGROUND = "Foreground"
@@ -54,7 +53,7 @@ class Propagation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """One page of a list: the objects undecoded, the version that they are from, and the way to the next page."""
+    """One page of a list, with undecoded objects. The continue token is empty on the last page."""
 
     items: list[msgspec.Raw]
     resource_version: str
@@ -78,35 +77,34 @@ Decoded = TypeVar("Decoded")
 
 
 class Client:
-    """Calls one API server. Cheap to derive from: see `guarded` and `patient`."""
+    """Client of one API server. `guarded` and `low_priority` return variants that share its connections and limits."""
 
-    def __init__(self, transport: Transport, *, limits: Limits = Limits(), may_write: Callable[[], bool] | None = None) -> None:  # noqa: B008
+    def __init__(self, transport: Transport, *, limits: ClientLimits = ClientLimits(), may_write: Callable[[], bool] | None = None) -> None:  # noqa: B008
         self.transport = transport
         self.limits = limits
-        self._calls = RequestPipeline(transport, limits=limits, may_write=may_write)
+        self._pipeline = RequestPipeline(transport, limits=limits, may_write=may_write)
 
     def guarded(self, may_write: Callable[[], bool]) -> Client:
-        """A client over the same connections and bounds whose writes are held back (NotLeaderError) while `may_write` says no."""
-        twin = copy.copy(self)
-        twin._calls = self._calls.guarded(may_write)
-        return twin
+        """A client whose writes raise NotLeaderError while `may_write` returns false."""
+        clone = copy.copy(self)
+        clone._pipeline = self._pipeline.guarded(may_write)
+        return clone
 
-    def patient(self, *, unless: Callable[[], bool]) -> Client:
-        """A client over the same connections and bounds whose calls let others go first, where many are under way.
+    def low_priority(self, *, cancel_if: Callable[[], bool]) -> Client:
+        """A client whose calls let others go first while slots are scarce.
 
-        A call that had to wait is given up (OutdatedError) when `unless` then says yes.
+        A call that had to wait for a slot raises RequestCancelledError if `cancel_if` returns true afterwards.
         """
-        twin = copy.copy(self)
-        twin._calls = self._calls.patient(unless=unless)
-        return twin
+        clone = copy.copy(self)
+        clone._pipeline = self._pipeline.low_priority(cancel_if=cancel_if)
+        return clone
 
     @property
-    def has_room_for_writes(self) -> bool:
-        """Whether a write would be sent at once, and not wait for others."""
-        return self._calls.has_room_for_writes
+    def has_free_write_slot(self) -> bool:
+        """Whether a write would be sent without waiting for a slot."""
+        return self._pipeline.has_free_write_slot
 
     async def close(self) -> None:
-        """Release every connection."""
         await self.transport.close()
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -134,7 +132,7 @@ class Client:
         resource_version: str | None = None,
         resource_version_match: str | None = None,
     ) -> JsonObject:
-        """The whole list, read page by page, as one list object."""
+        """The complete list as one list object, read page by page."""
         items: list[JsonObject] = []
         page = ListPage([], "", "")
         async for page in self.pages(
@@ -164,10 +162,10 @@ class Client:
         resource_version_match: str | None = None,
         page_size: int | None = None,
     ) -> AsyncGenerator[ListPage, None]:
-        """The pages of a list, all from one version of the store.
+        """The pages of a list, all at one resource version.
 
         Raises:
-            GoneError: when the list took so long that its version was compacted away; start anew.
+            GoneError: the resource version was compacted while the list was read; start again.
         """
         path = resource.path(namespace=namespace)
         filters = _query(labelSelector=label_selector, fieldSelector=field_selector, limit=page_size or self.limits.page_size)
@@ -177,10 +175,10 @@ class Client:
                 position = _query(**{"continue": continue_token})
             else:
                 position = _query(resourceVersion=resource_version, resourceVersionMatch=resource_version_match)
-            answer = await self.call("GET", path, query=filters + position)
-            found = _decoded("GET", path, answer, _list_decoder)
-            yield ListPage(found.items or [], found.metadata.resource_version, found.metadata.continue_)
-            continue_token = found.metadata.continue_
+            response = await self.call("GET", path, query=filters + position)
+            page = _decode("GET", path, response, _list_decoder)
+            yield ListPage(page.items or [], page.metadata.resource_version, page.metadata.continue_)
+            continue_token = page.metadata.continue_
             if not continue_token:
                 return
 
@@ -198,11 +196,10 @@ class Client:
         timeout_seconds: int = 300,
         idle_timeout_seconds: float | None = None,
     ) -> AsyncIterator[AsyncGenerator[WatchEvent, None]]:
-        """Changes from `resource_version` on, for `timeout_seconds` at most; then the stream ends and is to be opened anew.
+        """Watch for changes after `resource_version`. The server ends the stream after `timeout_seconds`.
 
-        With `send_initial_events` the stream begins with what is there now and says with a bookmark when it is through.
-        A stream that stays silent for `idle_timeout_seconds` breaks off with a TransportError; without that number, one
-        that outlives its own promised end.
+        With `send_initial_events` the stream starts with the existing objects, followed by a bookmark. A stream without
+        data for `idle_timeout_seconds` raises TransportError; the default is somewhat more than `timeout_seconds`.
         """
         query = _query(
             watch="true",
@@ -225,14 +222,12 @@ class Client:
         deadline = asyncio.get_running_loop().time() + self.limits.timeout_seconds
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._stream_of_events(stack, request, idle_timeout_seconds, deadline)
+                return await self._open_stream(stack, request, idle_timeout_seconds, deadline)
         except TimeoutError as error:
-            raise TransportError(f"the watch of {request.path} could not be opened in {self.limits.timeout_seconds:g} seconds") from error
+            raise TransportError(f"cannot open watch of {request.path} within {self.limits.timeout_seconds:g} seconds") from error
 
-    async def _stream_of_events(
-        self, stack: AsyncExitStack, request: Request, idle_timeout_seconds: float, deadline: float
-    ) -> StreamResponse:
-        credentials_read_from = ""
+    async def _open_stream(self, stack: AsyncExitStack, request: Request, idle_timeout_seconds: float, deadline: float) -> StreamResponse:
+        credentials_origin = ""
         while True:
             response = await stack.enter_async_context(self.transport.stream(request, idle_timeout_seconds=idle_timeout_seconds))
             if response.status == 200:
@@ -241,9 +236,9 @@ class Client:
             error = error_from_response(response.status, response.headers, body)
             if not isinstance(error, UnauthorizedError):
                 raise error
-            if credentials_read_from:
-                raise refused_again(error, credentials_read_from)
-            credentials_read_from = await self._calls.refresh_credentials(deadline)
+            if credentials_origin:
+                raise rejected_credentials_error(error, credentials_origin)
+            credentials_origin = await self._pipeline.refresh_credentials(deadline)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -273,7 +268,7 @@ class Client:
         dry_run: bool = False,
         field_validation: str | None = None,
     ) -> JsonObject:
-        """Replace the whole object; with a resourceVersion in the body, only if it is still that version."""
+        """Replace an object. With a resourceVersion in the body, raises ConflictError if the object has changed."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
         return await self._object("PUT", path, query=_write_query(dry_run=dry_run, field_validation=field_validation), body=body)
 
@@ -288,11 +283,9 @@ class Client:
         subresource: str | None = None,
         dry_run: bool = False,
         field_validation: str | None = None,
-        force: bool = False,
     ) -> JsonObject:
-        """Change a part of the object. `force` belongs to an apply patch."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        query = _write_query(dry_run=dry_run, field_validation=field_validation) + _query(force="true" if force else None)
+        query = _write_query(dry_run=dry_run, field_validation=field_validation)
         return await self._object("PATCH", path, query=query, body=body, content_type=patch_type)
 
     async def delete(
@@ -307,7 +300,7 @@ class Client:
         propagation: Propagation | None = None,
         dry_run: bool = False,
     ) -> JsonObject:
-        """Delete an object, only if it still has this uid and version where they are given."""
+        """Delete an object. `uid` and `resource_version` are preconditions; ConflictError if they do not match."""
         options = _delete_options(
             uid=uid, resource_version=resource_version, grace_seconds=grace_seconds, propagation=propagation, dry_run=dry_run
         )
@@ -323,7 +316,7 @@ class Client:
         grace_seconds: int | None = None,
         propagation: Propagation | None = None,
     ) -> JsonObject:
-        """Delete every object that the selectors match."""
+        """Delete all objects that match the selectors."""
         query = _query(labelSelector=label_selector, fieldSelector=field_selector)
         options = _delete_options(grace_seconds=grace_seconds, propagation=propagation)
         return await self._object("DELETE", resource.path(namespace=namespace), query=query, body=options)
@@ -341,21 +334,21 @@ class Client:
         accept: str = JSON,
         timeout_seconds: float | None = None,
     ) -> Response:
-        """Any request at all, with the retries, bounds and errors of this client. Returns only 2xx answers.
+        """Send any request, with the retries, limits and errors of this client. Returns only 2xx responses.
 
         Raises:
-            StatusError: the server refused.
-            TransportError: no answer, and nothing has changed.
-            AmbiguousWriteError: no answer to a write, or one that does not say whether it happened.
+            StatusError: the server rejected the request.
+            TransportError: no response, and nothing has changed.
+            AmbiguousWriteError: no response to a write, or one that does not say whether the write happened.
             NotLeaderError: a write without leadership; nothing was sent.
-            OutdatedError: of a patient client, nobody wanted it any more when its turn came.
+            RequestCancelledError: a low-priority call was cancelled by `cancel_if`; nothing was sent.
         """
         headers = {"accept": accept}
         if body is not None:
             headers["content-type"] = content_type
             body = body if isinstance(body, bytes) else msgspec.json.encode(body)
         request = Request(method, path, query=query, headers=headers, body=body)
-        return await self._calls.send(request, timeout_seconds=timeout_seconds)
+        return await self._pipeline.send(request, timeout_seconds=timeout_seconds)
 
     async def _object(
         self,
@@ -366,17 +359,17 @@ class Client:
         body: Body | None = None,
         content_type: str = JSON,
     ) -> JsonObject:
-        answer = await self.call(method, path, query=query, body=body, content_type=content_type)
-        return _decoded(method, path, answer, _object_decoder)
+        response = await self.call(method, path, query=query, body=body, content_type=content_type)
+        return _decode(method, path, response, _object_decoder)
 
 
-def _decoded(method: str, path: str, answer: Response, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
+def _decode(method: str, path: str, response: Response, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
     try:
-        return json_depth.decode(answer.body, decoder)
-    except ValueError as error:  # also for bytes that are no UTF-8
-        # A login page of a gateway, for one. It is no proof that a write arrived, nor that it did not.
-        kind = TransportError if method == "GET" else AmbiguousWriteError
-        raise kind(f"{method} {path} was answered with something else than JSON ({error}): {answer.body[:200]!r}") from error
+        return decode_json(response.body, decoder)
+    except ValueError as error:  # also raised for bytes that are not UTF-8
+        # For example a gateway's login page. It does not say whether a write reached the server.
+        error_type = TransportError if method == "GET" else AmbiguousWriteError
+        raise error_type(f"the response to {method} {path} is not JSON ({error}): {response.body[:200]!r}") from error
 
 
 def _query(**parameters: str | int | None) -> tuple[tuple[str, str], ...]:

@@ -1,15 +1,16 @@
-"""What can go wrong with a call to the API server, as a small tree.
+"""Errors of calls to the API server.
 
 KubeError
-├── ConfigurationError        no usable kubeconfig or service account: the message names the file and the way out
-├── NotLeaderError            a write was held back because leadership is gone; nothing was sent
-├── TransportError            no answer arrived, and it does not matter (a read) or nothing was sent
-├── AmbiguousWriteError       a write was sent and no answer arrived: it may or may not have happened
-└── StatusError               the server answered with a Status
+├── ConfigurationError        no usable kubeconfig or service account; the message names the file and the way out
+├── NotLeaderError            a write without leadership; nothing was sent
+├── RequestCancelledError     a low-priority request was cancelled while it waited for a slot; nothing was sent
+├── TransportError            no response to a read, or nothing was sent; nothing has changed
+├── AmbiguousWriteError       a write was sent and no response arrived; it may or may not have succeeded
+└── StatusError               the server responded with a Status
     ├── BadRequestError UnauthorizedError ForbiddenError NotFoundError MethodNotAllowedError NotAcceptableError
     ├── ConflictError         the object has changed, or another precondition failed
     │   └── AlreadyExistsError
-    ├── GoneError             the asked-for version is no longer there; also reason Expired
+    ├── GoneError             the resource version is no longer available; also reason Expired
     ├── RequestTooLargeError UnsupportedMediaTypeError InvalidError TooManyRequestsError
     └── ServerError           5xx
 """
@@ -23,33 +24,33 @@ import msgspec
 
 
 class KubeError(Exception):
-    """Anything that went wrong between this process and the API server."""
+    """Base class of all errors of this package."""
 
 
 class ConfigurationError(KubeError):
-    """There is no usable cluster configuration."""
+    """No usable kubeconfig or service account. The message names the file and the way out."""
 
 
 class NotLeaderError(KubeError):
-    """A write was held back because this process no longer holds the lease. Nothing was sent."""
+    """A write was not sent because this process does not hold the lease."""
 
 
-class OutdatedError(KubeError):
-    """A write that had let others go first was not wanted any more when its turn came. Nothing has changed."""
+class RequestCancelledError(KubeError):
+    """A low-priority request was cancelled by its `cancel_if` while it waited for a slot. Nothing was sent."""
 
 
 class TransportError(KubeError):
-    """The server could not be reached, or a read was cut off. Nothing has changed; trying again is safe."""
+    """The server could not be reached, or a read was cut off. Nothing has changed; a retry is safe."""
 
 
 class AmbiguousWriteError(KubeError):
-    """A write was sent and its answer was lost. Only a look at the object tells whether it happened."""
+    """A write was sent and its response was lost. Read the object to find out whether the write succeeded."""
 
 
 class StatusError(KubeError):
-    """The server refused the call; `status` is its own Status object."""
+    """The server rejected the call; `status` is its Status object."""
 
-    # What a server says when it gives only a code, and what the embedded server says for each class.
+    # Defaults for a Status without code or reason. The embedded server also uses them to build its responses.
     code: ClassVar[int] = 0
     reason: ClassVar[str] = ""
 
@@ -60,31 +61,29 @@ class StatusError(KubeError):
 
     @property
     def status_code(self) -> int:
-        """The HTTP status code."""
         return int(self.status.get("code") or self.code)
 
     @property
     def status_reason(self) -> str:
-        """The machine-readable reason, e.g. `AlreadyExists`; empty when the server gave none."""
+        """The machine-readable reason, e.g. `AlreadyExists`; empty if the server gave none."""
         return str(self.status.get("reason") or "")
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """What the error is about: name, kind, group, uid, causes, retryAfterSeconds."""
+        """StatusDetails: name, kind, group, uid, causes, retryAfterSeconds."""
         return self.status.get("details") or {}
 
     @property
     def causes(self) -> list[Mapping[str, str]]:
-        """One entry a wrong field: `reason`, `message`, `field`."""
+        """One entry per invalid field: `reason`, `message`, `field`."""
         return list(self.details.get("causes") or [])
 
     def has_cause(self, reason: str) -> bool:
-        """Whether the server names this reason among the causes."""
         return any(cause.get("reason") == reason for cause in self.causes)
 
 
 class BadRequestError(StatusError):
-    """400: the request itself makes no sense."""
+    """400: the request is malformed."""
 
     code, reason = 400, "BadRequest"
 
@@ -96,7 +95,7 @@ class UnauthorizedError(StatusError):
 
 
 class ForbiddenError(StatusError):
-    """403: not allowed by RBAC, a quota or a webhook, or the namespace is going away."""
+    """403: denied by RBAC, a quota or a webhook, or the namespace is terminating."""
 
     code, reason = 403, "Forbidden"
 
@@ -108,13 +107,13 @@ class NotFoundError(StatusError):
 
 
 class MethodNotAllowedError(StatusError):
-    """405: the resource has no such verb."""
+    """405: the resource does not support the verb."""
 
     code, reason = 405, "MethodNotAllowed"
 
 
 class NotAcceptableError(StatusError):
-    """406: the server cannot answer in the asked-for form."""
+    """406: the server cannot respond in the requested media type."""
 
     code, reason = 406, "NotAcceptable"
 
@@ -126,51 +125,51 @@ class ConflictError(StatusError):
 
 
 class AlreadyExistsError(ConflictError):
-    """409: an object of that name is already there."""
+    """409: an object of that name exists."""
 
     code, reason = 409, "AlreadyExists"
 
 
 class GoneError(StatusError):
-    """410: the asked-for resourceVersion has been compacted away."""
+    """410: the resource version was compacted."""
 
     code, reason = 410, "Expired"
 
 
 class RequestTooLargeError(StatusError):
-    """413: the body is larger than the server takes."""
+    """413: the body exceeds the server's limit."""
 
     code, reason = 413, "RequestEntityTooLarge"
 
 
 class UnsupportedMediaTypeError(StatusError):
-    """415: the body has a content type that the server does not take here."""
+    """415: the server does not accept the content type of the body."""
 
     code, reason = 415, "UnsupportedMediaType"
 
 
 class InvalidError(StatusError):
-    """422: the object was understood and is wrong; `causes` names the fields."""
+    """422: the object is invalid; `causes` names the fields."""
 
     code, reason = 422, "Invalid"
 
 
 class TooManyRequestsError(StatusError):
-    """429: the server asks for patience."""
+    """429: the server is overloaded or limits this client."""
 
     code, reason = 429, "TooManyRequests"
 
 
 class ServerError(StatusError):
-    """5xx: the server has a problem."""
+    """5xx: the server failed."""
 
     code, reason = 500, "InternalError"
 
 
 _BY_REASON: Mapping[str, type[StatusError]] = {"AlreadyExists": AlreadyExistsError, "Gone": GoneError, "Expired": GoneError}
 _BY_CODE: Mapping[int, type[StatusError]] = {
-    kind.code: kind
-    for kind in (
+    error.code: error
+    for error in (
         BadRequestError,
         UnauthorizedError,
         ForbiddenError,
@@ -188,21 +187,21 @@ _BY_CODE: Mapping[int, type[StatusError]] = {
 
 
 def error_from_status(status: Mapping[str, Any], *, retry_after_seconds: float | None = None) -> StatusError:
-    """The error of the tree that fits a Status object."""
+    """The matching StatusError for a Status object."""
     code = int(status.get("code") or 0)
-    kind = _BY_REASON.get(str(status.get("reason"))) or _BY_CODE.get(code) or (ServerError if code >= 500 else StatusError)
-    return kind(status, retry_after_seconds=retry_after_seconds)
+    error_type = _BY_REASON.get(str(status.get("reason"))) or _BY_CODE.get(code) or (ServerError if code >= 500 else StatusError)
+    return error_type(status, retry_after_seconds=retry_after_seconds)
 
 
 def error_from_response(code: int, headers: Mapping[str, str], body: bytes) -> StatusError:
-    """The error of the tree that fits an HTTP answer; proxies answer in plain text, which becomes the message."""
+    """The matching StatusError for an HTTP response. A plain text body, as sent by proxies, becomes the message."""
     try:
         status = msgspec.json.decode(body)
     except (ValueError, RecursionError):
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
         text = body[:1024].decode(errors="replace").strip()
-        status = {"kind": "Status", "status": "Failure", "message": text or f"the server answered HTTP {code}"}
+        status = {"kind": "Status", "status": "Failure", "message": text or f"the server responded with HTTP {code}"}
     if not isinstance(status.get("code"), int):
         status["code"] = code
     return error_from_status(status, retry_after_seconds=_retry_after(headers, status))
@@ -214,5 +213,5 @@ def _retry_after(headers: Mapping[str, str], status: Mapping[str, Any]) -> float
     try:
         return max(0.0, float(value)) if value is not None else None
     except (ValueError, TypeError):
-        # The HTTP-date form: no API server sends it, a proxy might; a second is a fair reading.
+        # An HTTP date. API servers do not send it, but a proxy may. Assume one second.
         return 1.0

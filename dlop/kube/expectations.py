@@ -1,10 +1,12 @@
-"""What was asked of the server for an owner and has not shown up in the cache yet.
+"""Writes of an owner that the cache does not show yet.
 
-A create is expected by name and a delete by uid, before the call is made. It ends when the cache shows it, or when the
-server's answer says that it will not happen. When no answer came, nobody knows: then, after a short while, the server
-itself is asked about that name, again and again until it answers. It is asked as well about creates that a list in place
-of a watch has not shown: those objects may have come and gone. There are no counters that could go wrong and no time
-after which an expectation is simply given up. Expectations save work; correctness never rests on them.
+A create is expected by name and a delete by uid, before the call is made. An expectation ends when the cache shows the
+change, or when the server's response says that it will not happen. If the outcome of a call is unknown, the server is
+asked for the object after a short delay, again and again until it answers. The server is also asked about creates that a
+relist did not show, because those objects may have been created and deleted in between.
+
+There are no counters that could drift, and expectations never expire. Expectations save work; correctness does not
+depend on them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class Child(NamedTuple):
-    """An object that belongs to an owner. Where its deletion is expected, `uid` tells it from its namesakes."""
+    """An object of an owner. `uid` is set for an expected delete and empty for an expected create."""
 
     resource: Resource
     namespace: str
@@ -33,39 +35,39 @@ class Child(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
-    """What a look at the server has shown of a child that nobody was sure about."""
+class ResolvedExpectation:
+    """What the server returned for a child whose last write had an unknown outcome."""
 
     owner_uid: str
     child: Child
     resource_version: str | None
-    """Of the object of that name; None when there is none."""
+    """Of the object with the child's name; None if there is no such object."""
 
 
-Look = Callable[[Child], Awaitable[str | None]]
-"""Asks the server for the object of a child's name: its resourceVersion, or None when there is none."""
+Lookup = Callable[[Child], Awaitable[str | None]]
+"""Gets the object with a child's name from the server. Returns its resourceVersion, or None if it does not exist."""
 
 
 class Expectations:
-    """Expected creates and deletes of every owner."""
+    """Expected creates and deletes of all owners."""
 
-    def __init__(self, *, look: Look, on_resolved: Callable[[Resolved], None], resolve_after_seconds: float = 2.0) -> None:
-        self._look = look
+    def __init__(self, *, lookup: Lookup, on_resolved: Callable[[ResolvedExpectation], None], resolve_after_seconds: float = 2.0) -> None:
+        self._lookup = lookup
         self._on_resolved = on_resolved
         self._resolve_after_seconds = resolve_after_seconds
-        # Each expectation has a number, so that an old doubt is never taken for one about a later call for the same name.
+        # Numbered, so that an uncertain call is not confused with a later call for the same name.
         self._owners: dict[str, dict[Child, int]] = {}
         self._numbers = itertools.count()
-        self._doubts: asyncio.Queue[tuple[str, Child, int]] = asyncio.Queue()
+        self._uncertain: asyncio.Queue[tuple[str, Child, int]] = asyncio.Queue()
 
     # --- around a call -----------------------------------------------------------------------------------------------
 
     def expect(self, owner_uid: str, child: Child) -> None:
-        """Note a create (a child without uid) or a delete (one with) that is about to be asked for."""
+        """Record a create (child without uid) or a delete (child with uid). Call this before the request is sent."""
         self._owners.setdefault(owner_uid, {})[child] = next(self._numbers)
 
-    def settle(self, owner_uid: str, child: Child) -> None:
-        """The child was seen in the cache as expected, was there already, or the server refused."""
+    def observe(self, owner_uid: str, child: Child) -> None:
+        """End an expectation: the cache shows the change, the object already existed, or the server rejected the call."""
         children = self._owners.get(owner_uid)
         if children is None:
             return
@@ -73,44 +75,43 @@ class Expectations:
         if not children:
             del self._owners[owner_uid]
 
-    def doubt(self, owner_uid: str, child: Child) -> None:
-        """The call was sent and no answer came: ask the server, unless the cache shows the child first."""
+    def mark_uncertain(self, owner_uid: str, child: Child) -> None:
+        """The call was sent and no response arrived. Ask the server, unless the cache shows the change first."""
         number = self._number(owner_uid, child)
         if number is not None:
-            self._doubts.put_nowait((owner_uid, child, number))
+            self._uncertain.put_nowait((owner_uid, child, number))
 
-    def doubt_creates(self, resource: Resource) -> None:
-        """The cache may have missed objects that are gone again: ask the server about every create that is still expected."""
+    def mark_creates_uncertain(self, resource: Resource) -> None:
+        """After a relist, ask the server about every create that is still expected: the object may be deleted already."""
         for owner_uid, children in self._owners.items():
             for child, number in children.items():
                 if child.resource == resource and not child.uid:
-                    self._doubts.put_nowait((owner_uid, child, number))
+                    self._uncertain.put_nowait((owner_uid, child, number))
 
     def forget(self, owner_uid: str) -> None:
-        """The owner is gone."""
+        """Drop all expectations of a deleted owner."""
         self._owners.pop(owner_uid, None)
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------------------------------
 
     def expects(self, owner_uid: str, child: Child) -> bool:
-        """Whether this very create or delete is under way."""
         return self._number(owner_uid, child) is not None
 
-    def are_met(self, owner_uid: str) -> bool:
-        """Whether nothing is under way for the owner."""
+    def satisfied(self, owner_uid: str) -> bool:
+        """Whether the owner has no expected creates or deletes."""
         return owner_uid not in self._owners
 
     def __len__(self) -> int:
-        """How many owners something is expected for."""
+        """Number of owners with expectations."""
         return len(self._owners)
 
-    # --- resolving doubts --------------------------------------------------------------------------------------------
+    # --- resolving uncertain calls -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Resolve doubts until cancelled. Belongs into the task group of whoever uses the expectations."""
+        """Resolve uncertain calls until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                owner_uid, child, number = await self._doubts.get()
+                owner_uid, child, number = await self._uncertain.get()
                 group.create_task(self._resolve(owner_uid, child, number), name=f"resolve {child.resource.plural}/{child.name}")
 
     async def _resolve(self, owner_uid: str, child: Child, number: int) -> None:
@@ -119,13 +120,13 @@ class Expectations:
             if self._number(owner_uid, child) != number:
                 return
             try:
-                resource_version = await self._look(child)
+                resource_version = await self._lookup(child)
             except KubeError as error:
-                log.warning("cannot find out whether a write happened", child=child.name, namespace=child.namespace, error=str(error))
+                log.warning("cannot resolve uncertain write", child=child.name, namespace=child.namespace, error=str(error))
                 continue
             if self._number(owner_uid, child) == number:
-                self.settle(owner_uid, child)
-                self._on_resolved(Resolved(owner_uid, child, resource_version))
+                self.observe(owner_uid, child)
+                self._on_resolved(ResolvedExpectation(owner_uid, child, resource_version))
             return
 
     def _number(self, owner_uid: str, child: Child) -> int | None:

@@ -1,10 +1,9 @@
-"""Keeps a cache in step with one resource of the server, and tells handlers of every change.
+"""Informer: keeps the cache of one resource in sync with the API server and calls handlers for every change.
 
-It lists once, then watches; a watch that ends is taken up where it stopped. Whatever the network or the server does, it
-goes on trying, ever more patiently, and the cache ends up equal to the server's truth. Between a change of the cache
-and its handlers there is never an await. Long work is cut in slices, so that the loop is never held up.
-
-Who is told of the changes of a cache, and how: at once, in order, and one that fails does not hurt the others.
+It lists once, then watches. A watch that ends is resumed at its last resource version. The informer retries every
+failure with back-off, so that the cache converges to the state of the server. It never awaits between a change of the
+cache and its handlers. Handlers run in order, and a handler that fails does not affect the others. Long work yields to
+the event loop (`YieldBudget`).
 """
 
 from __future__ import annotations
@@ -19,46 +18,73 @@ from typing import Generic
 import msgspec
 import structlog
 
-from dlop.kube.backoff import Backoff
-from dlop.kube.cache import Cache, CacheChange, Replacement, version_number
+from dlop.kube.backoff import ExponentialBackoff
+from dlop.kube.cache import Cache, CacheChange, Replacement, parse_resource_version
 from dlop.kube.client import Client
-from dlop.kube.cooperative import Slices
+from dlop.kube.cooperative import YieldBudget
 from dlop.kube.errors import KubeError, StatusError, TransportError
-from dlop.kube.list_watch_state import ListWatchState, Step
-from dlop.kube.objects import ObjectMeta, PartialObject, T, reader
+from dlop.kube.list_watch_state import ListWatchState, NextRequest
+from dlop.kube.objects import ObjectMeta, PartialObject, T, object_decoder
 from dlop.kube.resources import Resource
 from dlop.kube.watch import WatchEvent, WatchEventType
 
 log = structlog.get_logger(__name__)
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-# The watchdog gets this much more than it needs, so that it is not fed with each of thousands of events a second.
-_FEEDING_SLACK = 0.01
+# Extra time for the watchdog, so that it is not rescheduled for each of thousands of events per second.
+_WATCHDOG_SLACK = 0.01
 
-_read_partial = reader(PartialObject)
+_decode_metadata = object_decoder(PartialObject)
+
+Handler = Callable[[CacheChange[T]], None]
+"""Called for every change. It must be fast: it enqueues work and does none itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class InformerTimings:
-    """How patient an informer is."""
+    """Timeouts and back-off of an informer."""
 
     watch_seconds: tuple[int, int] = (300, 600)
-    """A watch is asked for a random time between these, so that the watches of a fleet do not end together."""
-    quiet_seconds: float = 150.0
-    """A stream without an event or bookmark for so long is taken for dead. Servers send a bookmark about every minute."""
-    list_quiet_seconds: float = 30.0
-    """The same while a streamed list is under way: then the server has something to say all the time."""
+    """Range of the timeout of a watch. It is random, so that the watches of a fleet do not end together."""
+    idle_timeout_seconds: float = 150.0
+    """A stream without an event or bookmark for this long counts as dead. Servers send a bookmark about every minute."""
+    list_idle_timeout_seconds: float = 30.0
+    """The same during a streaming list, when the server sends without pauses."""
     short_watch_seconds: float = 1.0
-    """A watch that ends sooner and without news is a failure: without a pause it would be opened and ended in a hot loop."""
-    first_pause_seconds: float = 0.8
-    """How long to wait after a first failure; twice as long after each further one, and at random up to twice that."""
-    longest_pause_seconds: float = 30.0
-    healthy_seconds: float = 120.0
-    """After so long without a failure, the next one is a first one."""
+    """A watch that ends sooner and without an event is a failure. Without back-off it would be reopened in a hot loop."""
+    initial_backoff_seconds: float = 0.8
+    """Delay after the first failure. It doubles with each further failure and is multiplied by a random factor up to 2."""
+    max_backoff_seconds: float = 30.0
+    backoff_reset_seconds: float = 120.0
+    """After this long without a failure the back-off starts again."""
+
+
+class _Handlers(Generic[T]):
+    def __init__(self, resource_name: str, handlers: Iterable[Handler[T]]) -> None:
+        self._resource_name = resource_name
+        self._handlers = tuple(handlers)
+
+    def notify(self, changes: Iterable[CacheChange[T]]) -> None:
+        for change in changes:
+            self._call(change)
+
+    async def notify_cooperatively(self, changes: Iterable[CacheChange[T]]) -> None:
+        """Like `notify`, but yields to the event loop between changes."""
+        budget = YieldBudget()
+        for change in changes:
+            self._call(change)
+            await budget.maybe_yield()
+
+    def _call(self, change: CacheChange[T]) -> None:
+        for handler in self._handlers:
+            try:
+                handler(change)
+            except Exception:
+                log.exception("informer handler failed", resource=self._resource_name, name=change.object.metadata.name)
 
 
 class Informer(Generic[T]):
-    """One resource, in one namespace or in all. `labels` names the labels that the cache can be asked by."""
+    """Informer for one resource, in one namespace or in all. `labels` are the label keys that the cache indexes."""
 
     def __init__(
         self,
@@ -71,67 +97,62 @@ class Informer(Generic[T]):
         label_selector: str | None = None,
         labels: Iterable[str] = (),
         handlers: Iterable[Handler[T]] = (),
-        relisted: Callable[[Resource], None] = lambda _: None,
-        pace: InformerTimings = InformerTimings(),
+        on_relist: Callable[[Resource], None] = lambda _: None,
+        timings: InformerTimings = InformerTimings(),
     ) -> None:
-        """`relisted` is called after each list but the first, when the handlers have been told of all that it shows."""
+        """`on_relist` is called after each list except the first, after the handlers have run for all its changes."""
         self.resource = resource
         self.cache: Cache[T] = Cache(labels=labels)
         self.last_error = ""
-        """Why the cache is not in step with the server, as a sentence; empty while it is."""
+        """Why the cache is not in sync with the server; empty while it is."""
         self.malformed_count = 0
-        """How many objects were skipped because they made no sense at all."""
+        """Number of objects that were skipped because they could not be decoded."""
         self._client = client
         self._namespace = namespace
         self._label_selector = label_selector
-        self._read = reader(kind)
-        self._handlers: Handlers[T] = Handlers(resource.qualified_name, handlers)
-        self._relisted = relisted
-        self._pace = pace
+        self._decode_object = object_decoder(kind)
+        self._handlers: _Handlers[T] = _Handlers(resource.qualified_name, handlers)
+        self._on_relist = on_relist
+        self._timings = timings
         self._rng = rng
-        self._backoff = Backoff(
+        self._backoff = ExponentialBackoff(
             rng=rng,
-            first_seconds=pace.first_pause_seconds,
-            cap_seconds=pace.longest_pause_seconds,
-            reset_after_seconds=pace.healthy_seconds,
+            first_seconds=timings.initial_backoff_seconds,
+            cap_seconds=timings.max_backoff_seconds,
+            reset_after_seconds=timings.backoff_reset_seconds,
         )
-        self._course = ListWatchState()
+        self._state = ListWatchState()
         self._synced = asyncio.Event()
         self._last_contact: float | None = None
         self._opened_at: float | None = None
-        """When the present stream was opened; None before it is."""
-        self._version_before = 0
-        """What the cache showed when the present stream began to bring changes."""
+        """When the current stream was opened; None before that."""
+        self._version_at_open = 0
+        """Version of the cache when the current stream started to deliver changes."""
         self._refreshes: list[asyncio.Future[None]] = []
         self._refreshing: tuple[asyncio.Future[None], ...] = ()
         self._interruptible: asyncio.Timeout | None = None
-        """The watchdog of a stream that may be cut without harm."""
+        """Watchdog of the current watch while a refresh may interrupt it."""
 
-    # --- what others ask ---------------------------------------------------------------------------------------------
+    # --- public state ------------------------------------------------------------------------------------------------
 
     @property
     def synced(self) -> bool:
-        """Whether the first list is in the cache and every handler has been told of it."""
+        """Whether the first list is in the cache and the handlers have run for all its objects."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
-        """Wait until `synced`."""
         await self._synced.wait()
 
     @property
     def last_contact_seconds_ago(self) -> float | None:
-        """How long ago the server was last heard of; None before the first time."""
+        """Seconds since the server last sent something; None before the first time."""
         return None if self._last_contact is None else asyncio.get_running_loop().time() - self._last_contact
 
-    def add_handler(self, handler: Handler[T]) -> None:
-        """Tell one more handler of every change, beginning with what is in the cache already."""
-        self._handlers.add(handler, present=self.cache)
-
     async def refresh(self) -> None:
-        """Show at least what the server has at the time of this call: cut the stream and list anew.
+        """Interrupt the watch and relist. Afterwards the cache is at least as new as the server at the time of the call.
 
         Raises:
-            KubeError: when that failed. The informer goes on trying in its own time.
+            KubeError: the list failed. The informer continues to retry on its own.
         """
         refreshed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refreshes.append(refreshed)
@@ -147,227 +168,231 @@ class Informer(Generic[T]):
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep the cache in step until cancelled."""
+        """Keep the cache in sync until cancelled."""
         while True:
             try:
-                await self._next_step()
+                await self._send_next_request()
             except KubeError as error:
-                await self._pause(error)
-            except Exception as error:  # whatever it was, a cache that silently stops following is worse
-                log.exception("an informer stumbled", resource=self.resource.qualified_name)
-                self._course.list_again()
-                await self._pause(error)
+                await self._back_off(error)
+            except Exception as error:  # a bug; an informer that stops silently would be worse
+                log.exception("informer failed", resource=self.resource.qualified_name)
+                self._state.relist()
+                await self._back_off(error)
 
-    async def _next_step(self) -> None:
-        self._refreshing = tuple(self._refreshes)  # who asks later is not served by the list that is asked for now
+    async def _send_next_request(self) -> None:
+        self._refreshing = tuple(self._refreshes)  # a later refresh needs a list that is sent later
         if self._refreshing:
-            self._course.refresh()
-        if self._course.step is Step.PAGED_LIST:
-            await self._list_in_pages()
+            self._state.refresh()
+        if self._state.next_request is NextRequest.PAGED_LIST:
+            await self._list_pages()
         else:
             await self._watch()
 
-    async def _pause(self, error: Exception) -> None:
+    async def _back_off(self, error: Exception) -> None:
         retry_after = error.retry_after_seconds if isinstance(error, StatusError) else None
         now = asyncio.get_running_loop().time()
         delay = self._backoff.delay_seconds(now=now, retry_after_seconds=retry_after)
-        self.last_error = f"{self.resource.qualified_name} cannot be followed: {error}"
-        log.warning("an informer tries again", resource=self.resource.qualified_name, error=str(error), delay_seconds=round(delay, 1))
+        self.last_error = f"cannot list or watch {self.resource.qualified_name}: {error}"
+        log.warning(
+            "list or watch failed, retrying", resource=self.resource.qualified_name, error=str(error), delay_seconds=round(delay, 1)
+        )
         self._fail_refreshes(error)
         await asyncio.sleep(delay)
 
-    # --- listing in pages --------------------------------------------------------------------------------------------
+    # --- paged lists -------------------------------------------------------------------------------------------------
 
-    async def _list_in_pages(self) -> None:
+    async def _list_pages(self) -> None:
         try:
             replacement, version = await self._read_pages()
         except KubeError as error:
-            self._course.not_opened(error)
+            self._state.on_open_failed(error)
             raise
         await self._swap(replacement, version)
 
     async def _read_pages(self) -> tuple[Replacement[T], int]:
         replacement = self.cache.replacement(initial=not self.synced)
-        slices = Slices()
+        budget = YieldBudget()
         version = ""
-        since = self._list_from()
+        minimum_version = self._minimum_list_version()
         pages = self._client.pages(
             self.resource,
             namespace=self._namespace,
             label_selector=self._label_selector,
-            resource_version=since,
-            resource_version_match=None if since is None else "NotOlderThan",
+            resource_version=minimum_version,
+            resource_version_match=None if minimum_version is None else "NotOlderThan",
         )
         async with aclosing(pages):
             async for page in pages:
                 self._last_contact = asyncio.get_running_loop().time()
                 version = version or page.resource_version
                 for item in page.items:
-                    found = self._decode(item)
-                    if found is not None:
-                        replacement.put(found)
-                    await slices.breathe()
-        return replacement, _version_of_list(version)
+                    obj = self._decode(item)
+                    if obj is not None:
+                        replacement.put(obj)
+                    await budget.maybe_yield()
+        return replacement, _list_version(version)
 
-    def _list_from(self) -> str | None:
+    def _minimum_list_version(self) -> str | None:
+        """None for a consistent read."""
         version = self.cache.resource_version
-        return None if self._course.from_any_version or not version else str(version)
+        return None if self._state.consistent_read or not version else str(version)
 
-    # --- watching ----------------------------------------------------------------------------------------------------
+    # --- watches and streaming lists ---------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        self._version_before = self.cache.resource_version
+        self._version_at_open = self.cache.resource_version
         try:
-            await self._follow()
+            await self._run_stream()
         except KubeError as error:
             if self._opened_at is not None:
-                self._after_a_break(error, open_seconds=asyncio.get_running_loop().time() - self._opened_at)
-            elif self._course.not_opened(error):
+                self._on_stream_broken(error, open_seconds=asyncio.get_running_loop().time() - self._opened_at)
+            elif self._state.on_open_failed(error):
                 return
             raise
-        self._note_progress()
+        self._record_progress()
 
-    def _after_a_break(self, error: KubeError, *, open_seconds: float) -> None:
-        # An error that the server sends within a stream leads to a list: news before it are no reason for haste.
+    def _on_stream_broken(self, error: KubeError, *, open_seconds: float) -> None:
+        # An ERROR event causes a list. Events before it must not reset the back-off.
         if not isinstance(error, StatusError):
-            self._note_progress()
-        if open_seconds > self._pace.longest_pause_seconds:
-            self._backoff.reset()  # a gateway that ends quiet streams is no reason for ever longer pauses
-        self._course.broken(error, at_once=open_seconds < self._pace.short_watch_seconds)
+            self._record_progress()
+        if open_seconds > self._timings.max_backoff_seconds:
+            self._backoff.reset()  # a gateway that closes idle streams must not cause longer and longer delays
+        self._state.on_stream_broken(error, at_once=open_seconds < self._timings.short_watch_seconds)
 
-    def _note_progress(self) -> None:
-        """A stream that has brought news makes the next failure a first one."""
-        if self.cache.resource_version > self._version_before:
-            self._course.progressed()
+    def _record_progress(self) -> None:
+        """Reset the back-off if the stream has delivered something new."""
+        if self.cache.resource_version > self._version_at_open:
+            self._state.on_progress()
             self._backoff.reset()
 
-    async def _follow(self) -> None:
+    async def _run_stream(self) -> None:
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        started_at = loop.time()
         self._opened_at = None
-        listing = self._course.step is Step.STREAMED_LIST
+        listing = self._state.next_request is NextRequest.STREAMING_LIST
         try:
-            async with asyncio.timeout(self._quiet_seconds) as watchdog, self._open(listing=listing) as stream:
+            async with asyncio.timeout(self._idle_timeout_seconds) as watchdog, self._open_stream(listing=listing) as stream:
                 self._opened_at = loop.time()
-                async with aclosing(self._paced(stream, watchdog)) as events:
+                async with aclosing(self._read_stream(stream, watchdog)) as events:
                     if listing:
-                        await self._take_list(events, watchdog)
+                        await self._consume_list(events, watchdog)
                     self.last_error = ""
-                    if not self._refresh_is_due:  # one that was asked for before the stream could be interrupted
+                    if not self._refresh_is_due:  # a refresh may have been requested before the stream was interruptible
                         self._interruptible = watchdog
-                        await self._take_changes(events)
+                        await self._consume_changes(events)
         except TimeoutError as error:
-            if self._opened_at is None or self._course.step is not Step.WATCH:
-                raise TransportError(f"nothing was heard for {self._quiet_seconds:g} s") from error
-            log.info("a watch has gone quiet, or a refresh is asked for: it is cut", resource=self.resource.qualified_name)
+            if self._opened_at is None or self._state.next_request is not NextRequest.WATCH:
+                raise TransportError(f"no data for {self._idle_timeout_seconds:g} s") from error
+            log.info("watch idle or refresh requested, reopening", resource=self.resource.qualified_name)
         finally:
             self._interruptible = None
-        if self._refresh_is_due or self.cache.resource_version > self._version_before:
-            return  # a server that cannot keep up ends watches too; what has brought news may go on at once
-        if loop.time() - began < self._pace.short_watch_seconds:
-            raise TransportError(f"the server ended the watch after {loop.time() - began:.3f} s")
+        if self._refresh_is_due or self.cache.resource_version > self._version_at_open:
+            return  # an overloaded server also ends watches; one that delivered events is reopened at once
+        if loop.time() - started_at < self._timings.short_watch_seconds:
+            raise TransportError(f"the server ended the watch after {loop.time() - started_at:.3f} s")
 
-    def _open(self, *, listing: bool) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+    def _open_stream(self, *, listing: bool) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         return self._client.watch(
             self.resource,
             namespace=self._namespace,
             label_selector=self._label_selector,
-            resource_version=self._list_from() if listing else str(self.cache.resource_version),
+            resource_version=self._minimum_list_version() if listing else str(self.cache.resource_version),
             send_initial_events=listing,
-            timeout_seconds=self._rng.randint(*self._pace.watch_seconds),
+            timeout_seconds=self._rng.randint(*self._timings.watch_seconds),
         )
 
     @property
     def _refresh_is_due(self) -> bool:
-        """Whether the present stream is to end for a new list. A list that is under way is completed first."""
-        return bool(self._refreshes) and self._course.step is Step.WATCH
+        """Whether the current watch must end for a refresh. A list in progress is completed first."""
+        return bool(self._refreshes) and self._state.next_request is NextRequest.WATCH
 
     @property
-    def _quiet_seconds(self) -> float:
-        return self._pace.quiet_seconds if self._course.step is Step.WATCH else self._pace.list_quiet_seconds
+    def _idle_timeout_seconds(self) -> float:
+        is_watch = self._state.next_request is NextRequest.WATCH
+        return self._timings.idle_timeout_seconds if is_watch else self._timings.list_idle_timeout_seconds
 
-    async def _paced(self, stream: AsyncIterator[WatchEvent], watchdog: asyncio.Timeout) -> AsyncGenerator[WatchEvent, None]:
-        """The events of a stream, while the watchdog is fed and the loop gets its turns."""
+    async def _read_stream(self, stream: AsyncIterator[WatchEvent], watchdog: asyncio.Timeout) -> AsyncGenerator[WatchEvent, None]:
+        """The events of a stream. Reschedules the watchdog and yields to the event loop between events."""
         loop = asyncio.get_running_loop()
-        slices = Slices()
+        budget = YieldBudget()
         async for event in stream:
             self._last_contact = now = loop.time()
             yield event
             if self._refresh_is_due:
                 return
             ends = watchdog.when()
-            if ends is None or ends < now + self._quiet_seconds:
-                watchdog.reschedule(now + self._quiet_seconds * (1 + _FEEDING_SLACK))
-            await slices.breathe()
+            if ends is None or ends < now + self._idle_timeout_seconds:
+                watchdog.reschedule(now + self._idle_timeout_seconds * (1 + _WATCHDOG_SLACK))
+            await budget.maybe_yield()
 
-    async def _take_list(self, events: AsyncIterator[WatchEvent], watchdog: asyncio.Timeout) -> None:
+    async def _consume_list(self, events: AsyncIterator[WatchEvent], watchdog: asyncio.Timeout) -> None:
         replacement = self.cache.replacement(initial=not self.synced)
         async for event in events:
             if event.type is WatchEventType.BOOKMARK:
-                mark = _bookmark(event)
-                if mark.annotations.get(_INITIAL_EVENTS_END) == "true":
-                    watchdog.reschedule(None)  # the handlers may take their time
-                    await self._swap(replacement, _version_of_list(mark.resource_version))
+                bookmark = _bookmark_metadata(event)
+                if bookmark.annotations.get(_INITIAL_EVENTS_END) == "true":
+                    watchdog.reschedule(None)  # handlers may take longer than the idle timeout
+                    await self._swap(replacement, _list_version(bookmark.resource_version))
                     return
-                # The first bookmark of a streamed list is the one that ends it. Without this, the wait for that one might never end.
-                self._course.sent_no_list()
-                raise TransportError("the server does not stream lists")
-            found = self._decode(event.object)
-            if found is not None:
-                (replacement.remove if event.type is WatchEventType.DELETED else replacement.put)(found)
+                # The first bookmark of a streaming list has the annotation. Without it the list would never end.
+                self._state.on_streaming_list_ignored()
+                raise TransportError("the server does not support streaming lists")
+            obj = self._decode(event.object)
+            if obj is not None:
+                (replacement.remove if event.type is WatchEventType.DELETED else replacement.put)(obj)
         raise TransportError("the stream ended before its list was complete")
 
-    async def _take_changes(self, events: AsyncIterator[WatchEvent]) -> None:
+    async def _consume_changes(self, events: AsyncIterator[WatchEvent]) -> None:
         async for event in events:
             if event.type is WatchEventType.BOOKMARK:
-                self.cache.advance(version_number(_bookmark(event).resource_version))
+                self.cache.advance(parse_resource_version(_bookmark_metadata(event).resource_version))
                 continue
-            found = self._decode(event.object)
-            if found is None:
+            obj = self._decode(event.object)
+            if obj is None:
                 continue
-            change = self.cache.remove(found) if event.type is WatchEventType.DELETED else self.cache.put(found)
+            change = self.cache.remove(obj) if event.type is WatchEventType.DELETED else self.cache.put(obj)
             if change is not None:
-                self._handlers.tell((change,))
+                self._handlers.notify((change,))
 
-    # --- into the cache and out to the handlers ----------------------------------------------------------------------
+    # --- updating the cache and calling handlers ---------------------------------------------------------------------
 
     def _decode(self, data: msgspec.Raw) -> T | None:
         try:
-            found = self._read(data)
-            if found.metadata.name:
-                return found
-            problem = "it has no name"
+            obj = self._decode_object(data)
+            if obj.metadata.name:
+                return obj
+            problem = "metadata.name is missing"
         except (ValueError, RecursionError) as error:
             problem = str(error)
         self.malformed_count += 1
-        log.warning("an object makes no sense and is skipped", resource=self.resource.qualified_name, problem=problem)
+        log.warning("malformed object skipped", resource=self.resource.qualified_name, problem=problem)
         return None
 
     async def _swap(self, replacement: Replacement[T], version: int) -> None:
-        """Show the list from now on.
+        """Put a complete list into the cache.
 
-        Handlers are told of a relist without an await. Of the first list they are told in slices, however long it is: nobody
-        works from the cache before it is synced.
+        Handlers run for a relist without an await. For the first list they may yield, because nothing uses the cache
+        before it is synced.
         """
-        slices = Slices()
+        budget = YieldBudget()
         for _ in replacement.find_deletions():
-            await slices.breathe()
+            await budget.maybe_yield()
         changes = self.cache.swap(replacement, resource_version=version)
-        self._course.listed()
-        self._version_before = version
+        self._state.on_listed()
+        self._version_at_open = version
         if self.synced:
-            self._handlers.tell(changes)
-            self._relisted(self.resource)
+            self._handlers.notify(changes)
+            self._on_relist(self.resource)
         else:
-            await self._handlers.tell_in_slices(changes)
+            await self._handlers.notify_cooperatively(changes)
             self._synced.set()
         self.last_error = ""
-        self._end_refreshes()
+        self._complete_refreshes()
         del changes
-        for _ in replacement.let_go():
-            await slices.breathe()
+        for _ in replacement.release():
+            await budget.maybe_yield()
 
-    def _end_refreshes(self) -> None:
+    def _complete_refreshes(self) -> None:
         for refreshed in self._refreshing:
             if not refreshed.done():
                 self._refreshes.remove(refreshed)
@@ -381,54 +406,15 @@ class Informer(Generic[T]):
         self._refreshes.clear()
 
 
-def _version_of_list(resource_version: str) -> int:
-    version = version_number(resource_version)
+def _list_version(resource_version: str) -> int:
+    version = parse_resource_version(resource_version)
     if version == 0:
-        raise TransportError(f"the server's list has no usable resourceVersion: {resource_version!r}")
+        raise TransportError(f"the list has no usable resourceVersion: {resource_version!r}")
     return version
 
 
-def _bookmark(event: WatchEvent) -> ObjectMeta:
+def _bookmark_metadata(event: WatchEvent) -> ObjectMeta:
     try:
-        return _read_partial(event.object).metadata
+        return _decode_metadata(event.object).metadata
     except (ValueError, RecursionError):
-        return ObjectMeta()  # says nothing; the next one will
-
-
-log = structlog.get_logger(__name__)
-
-Handler = Callable[[CacheChange[T]], None]
-
-
-class Handlers(Generic[T]):
-    """The handlers of one resource. A handler is a plain function and quick: it notes work, it does none."""
-
-    def __init__(self, resource_name: str, handlers: Iterable[Handler[T]]) -> None:
-        self._resource_name = resource_name
-        self._handlers = tuple(handlers)
-
-    def add(self, handler: Handler[T], *, present: Iterable[T]) -> None:
-        """Tell one more handler from now on, beginning with what is there already."""
-        self._handlers += (handler,)
-        for found in present:
-            self._tell((handler,), CacheChange(None, found, initial=True))
-
-    def tell(self, changes: Iterable[CacheChange[T]]) -> None:
-        """Tell every handler of every change, without an await."""
-        for change in changes:
-            self._tell(self._handlers, change)
-
-    async def tell_in_slices(self, changes: Iterable[CacheChange[T]]) -> None:
-        """The same for a first list of any length. Whoever is added meanwhile is told of the whole cache anyway."""
-        handlers = self._handlers
-        slices = Slices()
-        for change in changes:
-            self._tell(handlers, change)
-            await slices.breathe()
-
-    def _tell(self, handlers: tuple[Handler[T], ...], change: CacheChange[T]) -> None:
-        for handler in handlers:
-            try:
-                handler(change)
-            except Exception:
-                log.exception("a handler failed", resource=self._resource_name, name=change.object.metadata.name)
+        return ObjectMeta()  # ignore a malformed bookmark; the next one follows soon

@@ -1,8 +1,8 @@
-"""What an informer asks the server for next, given what came of the last request.
+"""State machine of an informer: which request to send next, given the result of the last one.
 
-A watch that ends is taken up again where it stopped. A list is asked for only when that cannot work: at the start, when
-the version is compacted away, when the server refuses the version, or when the next event itself seems to break the
-stream: twice in a row at once, or inside a line. A stream that breaks while nothing happens is no reason.
+A watch that ends is resumed at its last resource version. A list is sent only if that cannot work: at the start, when
+the version is compacted, when the server rejects the version, or when the next event itself seems to break the stream
+(two immediate breaks in a row, or breaks inside a line). A stream that breaks while it is idle does not cause a list.
 """
 
 from __future__ import annotations
@@ -10,91 +10,91 @@ from __future__ import annotations
 from enum import Enum
 
 from dlop.kube.errors import GoneError, StatusError
-from dlop.kube.watch import UnreadableLineError
+from dlop.kube.watch import MalformedWatchEventError
 
-# Refusals of a list that say nothing about how it was asked for.
-_NOT_ABOUT_THE_QUESTION = frozenset({401, 403, 404, 429})
-# How often a stream may break at the next event before the version before it is given up.
+# Client errors that do not depend on the parameters of the request.
+_UNRELATED_TO_REQUEST = frozenset({401, 403, 404, 429})
+# Number of breaks at the next event after which the resource version is abandoned.
 _MAX_BREAKS = 2
 
 
-class Step(Enum):
-    """One kind of request."""
+class NextRequest(Enum):
+    """The request that an informer sends next."""
 
-    STREAMED_LIST = "a list sent as the beginning of a watch"
+    STREAMING_LIST = "a watch that starts with a list"
     PAGED_LIST = "a list in pages"
-    WATCH = "a watch from the last version"
+    WATCH = "a watch from the last resource version"
 
 
 class ListWatchState:
-    """Where one informer stands."""
+    """State of one informer."""
 
     def __init__(self) -> None:
-        self.step = Step.STREAMED_LIST
-        self.from_any_version = True
-        """Whether the next list is a consistent read, instead of one that is not older than what was seen."""
-        self._server_streams_lists = True
+        self.next_request = NextRequest.STREAMING_LIST
+        self.consistent_read = True
+        """Whether the next list is a consistent read. Otherwise it is at least as new as the cache."""
+        self._supports_streaming_lists = True
         self._breaks = 0
 
-    def listed(self) -> None:
+    def on_listed(self) -> None:
         """A list is complete."""
-        self.step = Step.WATCH
-        self.from_any_version = False
+        self.next_request = NextRequest.WATCH
+        self.consistent_read = False
 
-    def progressed(self) -> None:
-        """A watch has brought something new."""
+    def on_progress(self) -> None:
+        """A watch has delivered an event or a bookmark with a new version."""
         self._breaks = 0
 
-    def list_again(self) -> None:
-        """The last version is of no more use."""
-        self.step = Step.STREAMED_LIST if self._server_streams_lists else Step.PAGED_LIST
+    def relist(self) -> None:
+        """Abandon the last resource version."""
+        self.next_request = NextRequest.STREAMING_LIST if self._supports_streaming_lists else NextRequest.PAGED_LIST
         self._breaks = 0
 
     def refresh(self) -> None:
-        """Somebody needs what the server has now, whatever was seen before."""
-        if self.step is Step.WATCH:
-            self.list_again()
-        self.from_any_version = True
+        """Make the next request a consistent list."""
+        if self.next_request is NextRequest.WATCH:
+            self.relist()
+        self.consistent_read = True
 
-    def not_opened(self, error: Exception) -> bool:
-        """The server could not be reached, or has answered with an error. Whether there is another way, to be tried at once."""
-        refused = _refuses_the_question(error)
-        if self.step is Step.WATCH:
-            if refused or _status_code(error) == 404:
-                self.list_again()
+    def on_open_failed(self, error: Exception) -> bool:
+        """No connection, or an error response. Returns whether another kind of request can be sent at once."""
+        rejected = _rejects_request(error)
+        if self.next_request is NextRequest.WATCH:
+            if rejected or _status_code(error) == 404:
+                self.relist()
             return False
-        if self.step is Step.STREAMED_LIST and refused and not _is_about_the_version(error):
-            self._server_streams_lists = False
-            self.step = Step.PAGED_LIST
+        if self.next_request is NextRequest.STREAMING_LIST and rejected and not _rejects_version(error):
+            self._supports_streaming_lists = False
+            self.next_request = NextRequest.PAGED_LIST
             return True
-        self.from_any_version = self.from_any_version or refused
+        self.consistent_read = self.consistent_read or rejected
         return False
 
-    def sent_no_list(self) -> None:
-        """The server has taken the question for a streamed list for a plain watch, as very old ones do."""
-        self._server_streams_lists = False
+    def on_streaming_list_ignored(self) -> None:
+        """The server treated a streaming list as a plain watch, as very old servers do."""
+        self._supports_streaming_lists = False
 
-    def broken(self, error: Exception, *, at_once: bool) -> None:
-        """An open stream has ended before its time."""
-        if self.step is Step.STREAMED_LIST:
-            self.from_any_version = self.from_any_version or _is_about_the_version(error)
-            self.step = Step.PAGED_LIST
+    def on_stream_broken(self, error: Exception, *, at_once: bool) -> None:
+        """An open stream ended with an error. `at_once` says that it broke shortly after it was opened."""
+        if self.next_request is NextRequest.STREAMING_LIST:
+            self.consistent_read = self.consistent_read or _rejects_version(error)
+            self.next_request = NextRequest.PAGED_LIST
             return
-        if at_once or isinstance(error, UnreadableLineError):
+        if at_once or isinstance(error, MalformedWatchEventError):
             self._breaks += 1
         if isinstance(error, StatusError) or self._breaks >= _MAX_BREAKS:
-            self.list_again()
+            self.relist()
 
 
 def _status_code(error: Exception) -> int:
     return error.status_code if isinstance(error, StatusError) else 0
 
 
-def _is_about_the_version(error: Exception) -> bool:
-    """Whether the server no longer has the version, or does not have it yet ("Too large resource version")."""
+def _rejects_version(error: Exception) -> bool:
+    """Whether the server no longer has the resource version, or does not have it yet ("Too large resource version")."""
     return isinstance(error, GoneError) or (isinstance(error, StatusError) and error.has_cause("ResourceVersionTooLarge"))
 
 
-def _refuses_the_question(error: Exception) -> bool:
+def _rejects_request(error: Exception) -> bool:
     code = _status_code(error)
-    return (400 <= code < 500 and code not in _NOT_ABOUT_THE_QUESTION) or _is_about_the_version(error)
+    return (400 <= code < 500 and code not in _UNRELATED_TO_REQUEST) or _rejects_version(error)

@@ -1,7 +1,6 @@
-"""What Prometheus is told: queues, requests and leadership, under client-go's names, so that existing dashboards work.
+"""Prometheus metrics of queues, requests and leadership, with the names of client-go, so that existing dashboards work.
 
-Counting happens on hot paths, so it is plain arithmetic on plain numbers; families are made of them only when
-somebody scrapes. Only this module knows prometheus_client.
+Counters on hot paths are plain numbers. Metric families are built from them only during a scrape.
 """
 
 from __future__ import annotations
@@ -19,19 +18,17 @@ from prometheus_client.registry import Collector
 from dlop.kube.transport import Request, Response, StreamResponse, Transport
 from dlop.kube.workqueue import QueueState
 
-# Ten nanoseconds to a quarter of an hour: client-go's and controller-runtime's own steps.
+# 10 ns to 1000 s, as in client-go and controller-runtime.
 QUEUE_BUCKETS = tuple(float(f"1e{exponent}") for exponent in range(-8, 4))
 REQUEST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
-# What client-go says instead of a status code when no answer came.
-NO_ANSWER = "<error>"
+# client-go's value of the label `code` for a request without a response.
+NO_RESPONSE = "<error>"
 
-# controller-runtime's numbers for the two priorities.
+# controller-runtime's values of the label `priority`.
 _PRIORITIES = {"0": False, "-100": True}
 
 
 class Histogram:
-    """A histogram in the making."""
-
     __slots__ = ("_bounds", "_counts", "_sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
@@ -40,17 +37,16 @@ class Histogram:
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Count one value."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
     def add_to(self, family: HistogramMetricFamily, labels: list[str]) -> None:
-        """Show what was counted, as Prometheus wants it: each bucket with all that are below it."""
-        running = 0
+        """Add a sample with cumulative buckets to the family."""
+        cumulative = 0
         buckets: list[tuple[str, float]] = []
         for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
-            running += count
-            buckets.append((_bucket_name(bound), running))
+            cumulative += count
+            buckets.append((_bucket_name(bound), cumulative))
         family.add_metric(labels, buckets, self._sum)
 
 
@@ -59,7 +55,7 @@ def _bucket_name(bound: float) -> str:
 
 
 class QueueMetrics:
-    """Counts one work queue: its `observer`."""
+    """Metrics of one work queue. It is a `QueueObserver`."""
 
     def __init__(self) -> None:
         self.adds = 0
@@ -69,44 +65,39 @@ class QueueMetrics:
         self.state: QueueState | None = None
 
     def attach(self, queue: QueueState) -> None:
-        """The queue whose depth and unfinished work are shown."""
         self.state = queue
 
-    def added(self) -> None:
-        """A key became ready."""
+    def on_add(self) -> None:
         self.adds += 1
 
-    def handed_out(self, *, waited_seconds: float) -> None:
-        """A worker took a key."""
+    def on_get(self, *, waited_seconds: float) -> None:
         self.waits.observe(waited_seconds)
 
-    def finished(self, *, worked_seconds: float) -> None:
-        """A worker is done with a key."""
+    def on_done(self, *, worked_seconds: float) -> None:
         self.works.observe(worked_seconds)
 
-    def retried(self) -> None:
-        """A key was put off to a later time."""
+    def on_retry(self) -> None:
         self.retries += 1
 
 
 class RequestMetrics:
-    """Counts the requests to API servers."""
+    """Metrics of requests to API servers."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, str]] = Counter()
         self.durations: dict[tuple[str, str], Histogram] = {}
 
-    def answered(self, *, method: str, host: str, code: str, seconds: float) -> None:
-        """A request has come to its end, with a status code or with NO_ANSWER."""
+    def record(self, *, method: str, host: str, code: str, seconds: float) -> None:
+        """Count a finished request. `code` is its status code or NO_RESPONSE."""
         self.requests[code, method, host] += 1
-        tally = self.durations.get((method, host))
-        if tally is None:
-            tally = self.durations[method, host] = Histogram(REQUEST_BUCKETS)
-        tally.observe(seconds)
+        histogram = self.durations.get((method, host))
+        if histogram is None:
+            histogram = self.durations[method, host] = Histogram(REQUEST_BUCKETS)
+        histogram.observe(seconds)
 
 
-class MeasuredTransport:
-    """A transport that counts what goes through it."""
+class InstrumentedTransport:
+    """A transport that counts and times requests."""
 
     def __init__(self, transport: Transport, *, metrics: RequestMetrics, host: str) -> None:
         self._transport = transport
@@ -114,45 +105,42 @@ class MeasuredTransport:
         self._host = host
 
     async def send(self, request: Request, *, timeout_seconds: float) -> Response:
-        """Send a request and read the whole answer."""
-        began = asyncio.get_running_loop().time()
-        code = NO_ANSWER
+        started_at = asyncio.get_running_loop().time()
+        code = NO_RESPONSE
         try:
             response = await self._transport.send(request, timeout_seconds=timeout_seconds)
             code = str(response.status)
             return response
         finally:
-            self._note(request, code, began)
+            self._record(request, code, started_at)
 
     @asynccontextmanager
     async def stream(self, request: Request, *, idle_timeout_seconds: float) -> AsyncIterator[StreamResponse]:
-        """Open a request whose answer is read piece by piece. It is counted when it opens: a watch lasts as long as it lasts."""
-        began = asyncio.get_running_loop().time()
-        code = NO_ANSWER
+        """Open a stream. It is counted and timed when it opens, because a watch may last for hours."""
+        started_at = asyncio.get_running_loop().time()
+        code = NO_RESPONSE
         try:
             async with self._transport.stream(request, idle_timeout_seconds=idle_timeout_seconds) as response:
                 code = str(response.status)
-                self._note(request, code, began)
+                self._record(request, code, started_at)
                 yield response
         finally:
-            if code is NO_ANSWER:
-                self._note(request, code, began)
+            if code is NO_RESPONSE:
+                self._record(request, code, started_at)
 
     async def refresh_credentials(self) -> str:
-        """Read the credentials anew; says where they are from."""
         return await self._transport.refresh_credentials()
 
     async def close(self) -> None:
-        """Release every connection."""
         await self._transport.close()
 
-    def _note(self, request: Request, code: str, began: float) -> None:
-        seconds = asyncio.get_running_loop().time() - began
-        self._metrics.answered(method=request.method, host=self._host, code=code, seconds=seconds)
+    def _record(self, request: Request, code: str, started_at: float) -> None:
+        seconds = asyncio.get_running_loop().time() - started_at
+        self._metrics.record(method=request.method, host=self._host, code=code, seconds=seconds)
 
 
 class Metrics(Collector):
-    """Everything that `dlop.kube` counts, in one registry."""
+    """All metrics of `dlop.kube`, in one registry."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
@@ -162,30 +150,35 @@ class Metrics(Collector):
         self.registry.register(self)
 
     def queue(self, name: str) -> QueueMetrics:
-        """The observer for the work queue of that name."""
+        """The observer for the work queue with this name."""
         return self._queues.setdefault(name, QueueMetrics())
 
-    def leadership(self, name: str, is_leader: Callable[[], bool]) -> None:
-        """Show whether this process holds the lease of that name."""
+    def register_leadership(self, name: str, is_leader: Callable[[], bool]) -> None:
+        """Export whether this process holds the lease with this name."""
         self._leaderships[name] = is_leader
 
     def collect(self) -> Iterator[Metric]:
-        """The families, as of now."""
-        yield from _queue_counts(self._queues)
+        yield from _queue_counters(self._queues)
         yield from _queue_gauges(self._queues)
         yield from _request_families(self.requests)
-        held = GaugeMetricFamily("leader_election_master_status", "Whether this process holds the lease (1) or not (0).", labels=["name"])
+        held = GaugeMetricFamily(
+            "leader_election_master_status", "Whether this process is the leader: 1 if it holds the lease, 0 otherwise.", labels=["name"]
+        )
         for name, is_leader in self._leaderships.items():
             held.add_metric([name], float(is_leader()))
         yield held
 
 
-def _queue_counts(queues: dict[str, QueueMetrics]) -> Iterator[Metric]:
+def _queue_counters(queues: dict[str, QueueMetrics]) -> Iterator[Metric]:
     labels = ["name", "controller"]
-    adds = CounterMetricFamily("workqueue_adds", "How many keys became ready.", labels=labels)
-    retries = CounterMetricFamily("workqueue_retries", "How many keys were put off to a later time.", labels=labels)
-    waits = HistogramMetricFamily("workqueue_queue_duration_seconds", "How long keys were ready before a worker took them.", labels=labels)
-    works = HistogramMetricFamily("workqueue_work_duration_seconds", "How long workers took for a key.", labels=labels)
+    adds = CounterMetricFamily("workqueue_adds", "Total number of adds handled by workqueue.", labels=labels)
+    retries = CounterMetricFamily("workqueue_retries", "Total number of retries handled by workqueue.", labels=labels)
+    waits = HistogramMetricFamily(
+        "workqueue_queue_duration_seconds", "How long in seconds an item stays in workqueue before being requested.", labels=labels
+    )
+    works = HistogramMetricFamily(
+        "workqueue_work_duration_seconds", "How long in seconds processing an item from workqueue takes.", labels=labels
+    )
     for name, metrics in queues.items():
         adds.add_metric([name, name], metrics.adds)
         retries.add_metric([name, name], metrics.retries)
@@ -196,17 +189,19 @@ def _queue_counts(queues: dict[str, QueueMetrics]) -> Iterator[Metric]:
 
 def _queue_gauges(queues: dict[str, QueueMetrics]) -> Iterator[Metric]:
     labels = ["name", "controller"]
-    depth = GaugeMetricFamily("workqueue_depth", "How many keys are ready for a worker.", labels=[*labels, "priority"])
-    unfinished = GaugeMetricFamily("workqueue_unfinished_work_seconds", "Seconds of work in progress, all workers together.", labels=labels)
+    depth = GaugeMetricFamily("workqueue_depth", "Current depth of workqueue, by priority.", labels=[*labels, "priority"])
+    unfinished = GaugeMetricFamily(
+        "workqueue_unfinished_work_seconds", "Seconds of work that is in progress, over all workers.", labels=labels
+    )
     longest = GaugeMetricFamily(
-        "workqueue_longest_running_processor_seconds", "Seconds that the longest work in progress has taken.", labels=labels
+        "workqueue_longest_running_processor_seconds", "How many seconds the longest running processor has been running.", labels=labels
     )
     for name, metrics in queues.items():
         if metrics.state is None:
             continue
         for priority, initial in _PRIORITIES.items():
             depth.add_metric([name, name, priority], metrics.state.depth(initial=initial))
-        seconds = metrics.state.working_seconds()
+        seconds = metrics.state.processing_seconds()
         unfinished.add_metric([name, name], sum(seconds))
         longest.add_metric([name, name], max(seconds, default=0.0))
     yield from (depth, unfinished, longest)
@@ -214,14 +209,14 @@ def _queue_gauges(queues: dict[str, QueueMetrics]) -> Iterator[Metric]:
 
 def _request_families(metrics: RequestMetrics) -> Iterator[Metric]:
     requests = CounterMetricFamily(
-        "rest_client_requests", "How many requests were sent to the API server.", labels=["code", "method", "host"]
+        "rest_client_requests", "Number of HTTP requests, by status code, method and host.", labels=["code", "method", "host"]
     )
     durations = HistogramMetricFamily(
-        "rest_client_request_duration_seconds", "How long the API server took to answer.", labels=["verb", "host"]
+        "rest_client_request_duration_seconds", "Request latency in seconds, by verb and host.", labels=["verb", "host"]
     )
-    # Copies: a scrape may run in another thread than the requests.
+    # Copies, because a scrape may run in another thread than the requests.
     for (code, method, host), count in list(metrics.requests.items()):
         requests.add_metric([code, method, host], count)
-    for (verb, host), tally in list(metrics.durations.items()):
-        tally.add_to(durations, [verb, host])
+    for (verb, host), histogram in list(metrics.durations.items()):
+        histogram.add_to(durations, [verb, host])
     yield from (requests, durations)

@@ -1,34 +1,59 @@
-"""What is kept of an object: only the fields that a job operator reads.
+"""Slim versions of Kubernetes objects, with only the fields that a job operator reads.
 
-Decoding into these structs *is* the slimming: everything that they do not name (managedFields above all) is skipped
-while the bytes are read and never becomes a Python object. All of them are read-only, so they are shared freely, and
-their parts are: what an object has in common with others is kept once.
+Fields that the structs do not name (above all managedFields) are skipped during decoding and never become Python
+objects. All structs are read-only, so they can be shared. Parts that are equal in many objects are interned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Hashable
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from dlop.kube.interning import Interner
 from dlop.kube.types import JsonObject
 
 Buffer = bytes | msgspec.Raw
 
-_shared = Interner()
+Decoded = TypeVar("Decoded")
+Value = TypeVar("Value", bound=Hashable)
+
+# A full interner is cleared and fills again. Objects that share values arrive together, so little is lost.
+_MAX_INTERNED = 16_384
+# Far more levels than real objects have, and far below Python's recursion limit.
+_MAX_JSON_LEVELS = 200
+_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+
+
+class Interner:
+    """Keeps one instance of each immutable value."""
+
+    def __init__(self, max_entries: int = _MAX_INTERNED) -> None:
+        self._max_entries = max_entries
+        self._values: dict[Any, Any] = {}
+
+    def intern(self, value: Value) -> Value:
+        """The first instance that was equal to `value`."""
+        if len(self._values) >= self._max_entries:
+            self._values.clear()
+        interned: Value = self._values.setdefault(value, value)
+        return interned
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+_interner = Interner()
 _set = msgspec.structs.force_setattr
 
 
-class _Slim(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """How every struct here behaves. Without `gc` they cost the garbage collector nothing: they cannot form cycles."""
+class _SlimStruct(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Base of all structs here. They cannot form cycles, so the garbage collector need not track them."""
 
 
-class OwnerReference(_Slim, frozen=True):
-    """Who an object belongs to."""
-
+class OwnerReference(_SlimStruct, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -36,9 +61,7 @@ class OwnerReference(_Slim, frozen=True):
     controller: bool = False
 
 
-class ObjectMeta(_Slim, frozen=True):
-    """What every object says of itself."""
-
+class ObjectMeta(_SlimStruct, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -55,13 +78,13 @@ class ObjectMeta(_Slim, frozen=True):
     def __post_init__(self) -> None:
         labels = self.labels
         for name, value in labels.items():
-            labels[name] = _shared.one(value)
-        _set(self, "namespace", _shared.one(self.namespace))
-        _set(self, "owner_references", _shared.one(self.owner_references))
+            labels[name] = _interner.intern(value)
+        _set(self, "namespace", _interner.intern(self.namespace))
+        _set(self, "owner_references", _interner.intern(self.owner_references))
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that manages this object, if one does."""
+        """The owner reference with `controller: true`, if any."""
         for owner in self.owner_references:
             if owner.controller:
                 return owner
@@ -69,25 +92,23 @@ class ObjectMeta(_Slim, frozen=True):
 
 
 class KubeObject(Protocol):
-    """Anything that has metadata."""
+    """Any object with metadata."""
 
     @property
-    def metadata(self) -> ObjectMeta:
-        """What the object says of itself."""
-        ...
+    def metadata(self) -> ObjectMeta: ...
 
 
 T = TypeVar("T", bound=KubeObject)
 
 
-class PartialObject(_Slim, frozen=True):
-    """An object of which nothing but the metadata is of interest."""
+class PartialObject(_SlimStruct, frozen=True):
+    """An object reduced to its metadata."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
-class CustomObject(_Slim, frozen=True):
-    """A custom resource: its metadata read, its spec and status as they came, for their own model to read."""
+class CustomObject(_SlimStruct, frozen=True):
+    """A custom resource. Its spec and status stay undecoded, for the model of the kind to read."""
 
     api_version: str = ""
     kind: str = ""
@@ -96,48 +117,36 @@ class CustomObject(_Slim, frozen=True):
     status: msgspec.Raw = msgspec.Raw(b"{}")
 
     def body(self) -> JsonObject:
-        """The whole object as plain data, without what was slimmed away."""
+        """The object as plain data, without the fields that were skipped."""
         data: JsonObject = msgspec.json.decode(msgspec.json.encode(self))
         return data
 
 
-class Container(_Slim, frozen=True):
-    """A container as the pod asks for it."""
-
+class PodContainer(_SlimStruct, frozen=True):
     name: str = ""
 
 
-class SchedulingGate(_Slim, frozen=True):
-    """Something that keeps a pod from being scheduled."""
-
+class SchedulingGate(_SlimStruct, frozen=True):
     name: str = ""
 
 
-class PodSpec(_Slim, frozen=True):
-    """What a pod asks for."""
-
+class PodSpec(_SlimStruct, frozen=True):
     node_name: str = ""
     restart_policy: str = ""
     scheduling_gates: tuple[SchedulingGate, ...] = ()
-    containers: tuple[Container, ...] = ()
+    containers: tuple[PodContainer, ...] = ()
 
 
-class Waiting(_Slim, frozen=True):
-    """Why a container does not run yet."""
-
+class ContainerStateWaiting(_SlimStruct, frozen=True):
     reason: str = ""
     message: str = ""
 
 
-class Running(_Slim, frozen=True):
-    """Since when a container runs."""
-
+class ContainerStateRunning(_SlimStruct, frozen=True):
     started_at: datetime | None = None
 
 
-class Terminated(_Slim, frozen=True):
-    """How a container ended."""
-
+class ContainerStateTerminated(_SlimStruct, frozen=True):
     exit_code: int = 0
     signal: int = 0
     reason: str = ""
@@ -146,17 +155,15 @@ class Terminated(_Slim, frozen=True):
     finished_at: datetime | None = None
 
 
-class ContainerState(_Slim, frozen=True):
-    """Exactly one of the three, or none when nothing is known."""
+class ContainerState(_SlimStruct, frozen=True):
+    """At most one of the fields is set. If none is, the state is unknown."""
 
-    waiting: Waiting | None = None
-    running: Running | None = None
-    terminated: Terminated | None = None
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
 
 
-class ContainerStatus(_Slim, frozen=True):
-    """What has become of a container."""
-
+class ContainerStatus(_SlimStruct, frozen=True):
     name: str = ""
     ready: bool = False
     restart_count: int = 0
@@ -164,9 +171,7 @@ class ContainerStatus(_Slim, frozen=True):
     last_state: ContainerState = ContainerState()
 
 
-class Condition(_Slim, frozen=True):
-    """One statement about an object, and whether it holds."""
-
+class Condition(_SlimStruct, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -174,9 +179,7 @@ class Condition(_Slim, frozen=True):
     last_transition_time: datetime | None = None
 
 
-class PodStatus(_Slim, frozen=True):
-    """What has become of a pod."""
-
+class PodStatus(_SlimStruct, frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -187,98 +190,85 @@ class PodStatus(_Slim, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
     def __post_init__(self) -> None:
-        _set(self, "phase", _shared.one(self.phase))
-        # Every pod has half a dozen conditions that tell what the rest of its status tells: a quarter of its size.
+        _set(self, "phase", _interner.intern(self.phase))
+        # Most conditions of a pod repeat the rest of its status. They would take a quarter of its memory.
         if self.conditions:
-            _set(self, "conditions", tuple(filter(_tells_more, self.conditions)))
+            _set(self, "conditions", tuple(filter(_is_relevant, self.conditions)))
 
 
-def _tells_more(condition: Condition) -> bool:
-    """Whether a condition of a pod tells what nothing else does: that it cannot be placed, or has to go."""
+def _is_relevant(condition: Condition) -> bool:
+    """Whether a pod condition has information that no other field has: the pod is unschedulable, or will be disrupted."""
     return condition.type == "DisruptionTarget" or (condition.type == "PodScheduled" and condition.status != "True")
 
 
-class Pod(_Slim, frozen=True):
-    """A pod, as far as its job is concerned."""
-
+class Pod(_SlimStruct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
     def __post_init__(self) -> None:
-        _set(self, "spec", _shared.one(self.spec))
+        _set(self, "spec", _interner.intern(self.spec))
 
 
-class ServicePort(_Slim, frozen=True):
-    """A port of a service."""
-
+class ServicePort(_SlimStruct, frozen=True):
     name: str = ""
     port: int = 0
 
 
-class ServiceSpec(_Slim, frozen=True):
-    """What a service leads to."""
-
+class ServiceSpec(_SlimStruct, frozen=True):
     ports: tuple[ServicePort, ...] = ()
 
 
-class Service(_Slim, frozen=True):
-    """A service, as far as its job is concerned."""
-
+class Service(_SlimStruct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
 
     def __post_init__(self) -> None:
-        _set(self, "spec", _shared.one(self.spec))
+        _set(self, "spec", _interner.intern(self.spec))
 
 
-class PodGroupStatus(_Slim, frozen=True):
-    """How far a scheduler has come with a group of pods."""
-
+class PodGroupStatus(_SlimStruct, frozen=True):
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
 
 
 class PodGroup(PartialObject, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Pods that are placed together, as a scheduler is told. Two schedulers have kinds of this name, with much in common."""
+    """The common fields of the PodGroup kinds of Volcano and scheduler-plugins."""
 
     spec: dict[str, Any] = {}
     status: PodGroupStatus = PodGroupStatus()
 
 
-class PriorityClass(_Slim, frozen=True):
-    """How important pods are."""
-
+class PriorityClass(_SlimStruct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     global_default: bool = False
-    """Whether pods have it that name no class."""
 
 
-def reader(kind: type[T]) -> Callable[[Buffer], T]:
+def object_decoder(kind: type[T]) -> Callable[[Buffer], T]:
     """A function that decodes one object of this kind.
 
-    An object is kept as far as it can be understood. Where a field has an unexpected type, nulls are read as absent (as
-    Go does); where that is not enough, the metadata alone is kept: what exists is then still known to exist.
+    If a field has an unexpected type, nulls are read as absent, as in Go. If the object is still invalid, only its metadata
+    is decoded, so that the object is at least known to exist.
 
-    The function raises msgspec.DecodeError when not even the metadata makes sense.
+    The returned function raises msgspec.DecodeError if the metadata is invalid as well.
     """
     strict = msgspec.json.Decoder(kind)
 
-    def read(data: Buffer) -> T:
+    def decode(data: Buffer) -> T:
         try:
-            found = strict.decode(data)
+            obj = strict.decode(data)
         except msgspec.DecodeError:
-            found = _read_leniently(data, strict)
-        return _detached(found) if isinstance(found, CustomObject) else found
+            obj = _decode_leniently(data, strict)
+        return _copy_raw_fields(obj) if isinstance(obj, CustomObject) else obj
 
-    return read
+    return decode
 
 
-def _read_leniently(data: Buffer, strict: msgspec.json.Decoder[T]) -> T:
+def _decode_leniently(data: Buffer, strict: msgspec.json.Decoder[T]) -> T:
     plain = _without_nulls(msgspec.json.decode(data))
     if not isinstance(plain, dict):
-        raise msgspec.DecodeError(f"an object was expected, not {data!r:.80}")
+        raise msgspec.DecodeError(f"expected an object, got {data!r:.80}")
     try:
         return strict.decode(msgspec.json.encode(plain))
     except msgspec.ValidationError:
@@ -294,6 +284,32 @@ def _without_nulls(data: Any) -> Any:
     return data
 
 
-def _detached(found: CustomObject) -> Any:
-    """The same object without a hold on the buffer that it was read from: raw parts are views of it."""
-    return msgspec.structs.replace(found, spec=found.spec.copy(), status=found.status.copy())
+def _copy_raw_fields(obj: CustomObject) -> Any:
+    """The object with copies of its raw fields, which are views and would keep the whole input buffer alive."""
+    return msgspec.structs.replace(obj, spec=obj.spec.copy(), status=obj.status.copy())
+
+
+def decode_json(data: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
+    """Decode data of any depth; values below the depth limit become null.
+
+    The API server stores up to ten thousand levels. One such object must not make a whole list unreadable.
+    """
+    try:
+        return decoder.decode(data)
+    except RecursionError:
+        return decoder.decode(_truncate_depth(data))
+
+
+def _truncate_depth(data: bytes) -> bytes:
+    pieces: list[bytes] = []
+    level = start = 0
+    for token in _STRING_OR_BRACKET.finditer(data):
+        if token[0] in (b"{", b"["):
+            if level == _MAX_JSON_LEVELS:
+                pieces += [data[start : token.start()], b"null"]
+            level += 1
+        elif token[0] in (b"}", b"]"):
+            level -= 1
+            if level == _MAX_JSON_LEVELS:
+                start = token.end()
+    return b"".join([*pieces, data[start:]])

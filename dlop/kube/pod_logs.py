@@ -1,4 +1,4 @@
-"""The logs of pods, read through the API server while they grow."""
+"""Streaming of pod logs through the API server."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dlop.kube.errors import UnauthorizedError, error_from_response
 from dlop.kube.resources import PODS
 from dlop.kube.transport import Request, StreamResponse
 
-# A container may be silent for long, and still have something to say.
-_SILENCE_SECONDS = 24 * 3600.0
+# A container may log nothing for hours.
+_IDLE_TIMEOUT_SECONDS = 24 * 3600.0
 
 
 @asynccontextmanager
-async def pod_log(
+async def stream_pod_log(
     client: Client,
     name: str,
     *,
@@ -28,15 +28,15 @@ async def pod_log(
     since_seconds: int | None = None,
     since_time: str | None = None,
     limit_bytes: int | None = None,
-    silence_seconds: float = _SILENCE_SECONDS,
+    idle_timeout_seconds: float = _IDLE_TIMEOUT_SECONDS,
 ) -> AsyncIterator[AsyncIterator[bytes]]:
-    """What a container has written, in pieces that end anywhere; with `follow` until it ends.
+    """The log of a container, in chunks with arbitrary boundaries; with `follow` until the container terminates.
 
-    Reading raises TransportError when the stream breaks, or nothing comes for `silence_seconds`.
+    Reading raises TransportError if the stream breaks or sends nothing for `idle_timeout_seconds`.
 
     Raises:
-        StatusError: there is no such pod, container or run, or it has not started yet.
-        TransportError: no answer.
+        StatusError: the pod, the container or its previous run does not exist, or the container has not started yet.
+        TransportError: no response.
     """
     flags = {"follow": follow, "previous": previous, "timestamps": timestamps}
     values = {
@@ -46,24 +46,24 @@ async def pod_log(
         "sinceTime": since_time,
         "limitBytes": limit_bytes,
     }
-    query = [(option, "true") for option, wanted in flags.items() if wanted]
+    query = [(option, "true") for option, enabled in flags.items() if enabled]
     query += [(option, str(value)) for option, value in values.items() if value is not None]
     path = PODS.path(namespace=namespace, name=name, subresource="log")
-    # The log is text, a refusal is JSON.
+    # A log is plain text, an error is JSON.
     request = Request("GET", path, query=tuple(query), headers={"accept": "*/*"})
     async with AsyncExitStack() as stack:
-        answer = await _opened(stack, client, request, silence_seconds)
-        yield answer.chunks
+        response = await _open_log(stack, client, request, idle_timeout_seconds)
+        yield response.chunks
 
 
-async def _opened(stack: AsyncExitStack, client: Client, request: Request, silence_seconds: float) -> StreamResponse:
+async def _open_log(stack: AsyncExitStack, client: Client, request: Request, idle_timeout_seconds: float) -> StreamResponse:
     has_refreshed = False
     while True:
-        answer = await stack.enter_async_context(client.transport.stream(request, idle_timeout_seconds=silence_seconds))
-        if answer.status == 200:
-            return answer
-        body = b"".join([chunk async for chunk in answer.chunks])
-        error = error_from_response(answer.status, answer.headers, body)
+        response = await stack.enter_async_context(client.transport.stream(request, idle_timeout_seconds=idle_timeout_seconds))
+        if response.status == 200:
+            return response
+        body = b"".join([chunk async for chunk in response.chunks])
+        error = error_from_response(response.status, response.headers, body)
         if not isinstance(error, UnauthorizedError) or has_refreshed:
             raise error
         await client.transport.refresh_credentials()

@@ -1,4 +1,4 @@
-"""Names of API resources and the paths they live under."""
+"""API resources and their URL paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource of the API: what a path needs to be built, and the kind its objects carry."""
+    """An API resource: group, version, plural name, kind and scope."""
 
     group: str
     version: str
@@ -19,29 +19,29 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """`group/version` as objects carry it; the core group has no name."""
+        """`group/version`, or only the version for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def qualified_name(self) -> str:
-        """`plural.group`, as the API server names the resource in its messages."""
+        """`plural.group`, as in messages of the API server."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, *, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The URL path of the collection, or of one object, or of a subresource of it.
+        """The URL path of a collection, an object or a subresource.
 
-        Without a namespace, a namespaced resource gives the path that lists it across all namespaces.
+        Without a namespace, the path of a namespaced resource is the one for all namespaces.
         """
         parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
         if namespace is not None:
-            parts += ["namespaces", _quoted(namespace)]
+            parts += ["namespaces", _quote(namespace)]
         parts.append(self.plural)
-        parts += [_quoted(part) for part in (name, subresource) if part is not None]
+        parts += [_quote(part) for part in (name, subresource) if part is not None]
         return "/".join(parts)
 
 
 @functools.lru_cache(maxsize=1024)
-def _quoted(part: str) -> str:
+def _quote(part: str) -> str:
     return quote(part, safe="")
 
 

@@ -1,7 +1,4 @@
-"""Moments, in seconds since the epoch, as the API writes them.
-
-Moments as Kubernetes writes them, and as the engine reckons with them: seconds since the epoch.
-"""
+"""Times in the formats of the Kubernetes API. In Python, a time is a float: seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -9,38 +6,32 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 
-def to_the_second(seconds: float) -> str:
-    """As in creationTimestamp."""
-    return _to_the_second(int(seconds))
-
-
-def to_the_microsecond(seconds: float) -> str:
-    """As in the renewTime of a lease or the eventTime of an event."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def format_time(seconds: float) -> str:
+    """RFC 3339 with a precision of one second, as in creationTimestamp."""
+    return _format_seconds(int(seconds))
 
 
 @lru_cache(maxsize=64)
-def _to_the_second(seconds: int) -> str:
-    # Kept, because all that happens within a second has the same text.
+def _format_seconds(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def format_time(moment: float) -> str:
-    """A moment as text, to the second, which is as fine as Kubernetes writes it."""
-    return to_the_second(moment)
+def format_micro_time(seconds: float) -> str:
+    """RFC 3339 with microseconds (MicroTime), as in the renewTime of a lease and the eventTime of an event."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_time(text: object) -> float | None:
-    """The moment that a text tells; None when it tells none."""
+    """Seconds since the epoch; None if `text` is not a string with a date, a time and a time zone."""
     if not isinstance(text, str):
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return moment.timestamp() if moment.tzinfo is not None else None
+    return time.timestamp() if time.tzinfo is not None else None
 
 
-def earliest(*moments: float | None) -> float | None:
-    """The first of these moments, leaving out those that never come."""
-    return min((moment for moment in moments if moment is not None), default=None)
+def earliest(*times: float | None) -> float | None:
+    """The smallest of the times that are not None; None if there is none."""
+    return min((time for time in times if time is not None), default=None)

@@ -1,6 +1,6 @@
-"""How a request reaches an API server: the seam between the client and the wire.
+"""Transport interface between the client and the network.
 
-Two implementations exist: `dlop.kube.http.transport` (a real server over TLS) and the embedded server's in-process front.
+Implementations: `dlop.kube.http.transport` for a real API server, and the in-process transport of the embedded one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole answer. Headers are found by their lower-case names."""
+    """A complete response. Header lookup works with lower-case names."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,7 +40,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class StreamResponse:
-    """An answer that goes on: `chunks` ends when the server closes it, and the bytes are cut anywhere."""
+    """A streaming response. `chunks` has arbitrary boundaries and ends when the server closes the stream."""
 
     status: int
     headers: Mapping[str, str]
@@ -48,32 +48,32 @@ class StreamResponse:
 
 
 class Transport(Protocol):
-    """Sends requests. It neither retries nor judges status codes."""
+    """Sends requests. It does not retry writes and does not interpret status codes."""
 
     async def send(self, request: Request, *, timeout_seconds: float) -> Response:
-        """Send a request and read the whole answer.
+        """Send a request and read the complete response.
 
         Raises:
-            TransportError: when nothing was sent, or the request was a read.
-            AmbiguousWriteError: when a write was sent and the answer was lost.
+            TransportError: nothing was sent, or the request was a read.
+            AmbiguousWriteError: a write was sent and the response was lost.
         """
         ...
 
     def stream(self, request: Request, *, idle_timeout_seconds: float) -> AbstractAsyncContextManager[StreamResponse]:
-        """Open a request whose answer is read piece by piece.
+        """Send a request and read the response in chunks.
 
-        Reading raises TransportError when the stream breaks or stays silent too long.
+        Reading raises TransportError if the stream breaks or sends nothing for `idle_timeout_seconds`.
         """
         ...
 
     async def refresh_credentials(self) -> str:
-        """Read the credentials anew, after the server has refused them. Says where they are from, for error messages.
+        """Read the credentials again after the server has rejected them. Returns their origin, for error messages.
 
         Raises:
-            ConfigurationError: when there are none that could be used.
+            ConfigurationError: no usable credentials.
         """
         ...
 
     async def close(self) -> None:
-        """Release every connection."""
+        """Close all connections."""
         ...

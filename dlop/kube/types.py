@@ -1,4 +1,4 @@
-"""Types shared by everything that handles Kubernetes objects."""
+"""Types shared by all modules that handle Kubernetes objects."""
 
 from __future__ import annotations
 

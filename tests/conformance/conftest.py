@@ -1,19 +1,22 @@
-"""Three servers for every case: the embedded one in this process, the same over HTTPS, and the real kube-apiserver.
+"""Runs each conformance test on the embedded server in this process and on the real kube-apiserver.
 
-Cases share one event loop, one server of each kind and its connections; each has a namespace of its own.
+Tests marked `over_https` also run on the embedded server over HTTPS. With `hack/test --thorough`, all tests do.
+
+Tests share one event loop, one server of each kind and its connections. Each test has a namespace of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 import yaml
+from kubernetes_build import require_assets
 from real_cluster import RealCluster
 
 from dlop.embedded.cluster import EmbeddedCluster
@@ -21,16 +24,19 @@ from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
 from dlop.kube.types import JsonObject
-from tests.conformance.definitions import DEFINITIONS
-from tests.conformance.support import SERVERS, Api, Server
+from tests.conformance.crds import CRDS, GADGET_CRD
+from tests.conformance.kubectl import Kubectl
+from tests.conformance.support import SERVERS, Api, ApiServer
+from tests.thorough import THOROUGH
 
-# A real server keeps copies of recent lists and answers from them even when etcd has forgotten them; it looks only now
-# and then whether it should forget as well. Without these copies a compaction is felt at once.
+# The real server keeps snapshots of recent lists. It serves them for some time after etcd has compacted them, so without this flag
+# the tests would have to wait until a compaction takes effect.
 _REAL_FLAGS = ("--feature-gates=ListFromCacheSnapshot=false",)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "only_on(*servers, because): a case for these servers only, with the reason")
+    config.addinivalue_line("markers", "only_on(*servers, reason): run a test on these servers only")
+    config.addinivalue_line("markers", "over_https(reason): also run a test on the embedded server over HTTPS")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,93 +47,111 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
-        mark = metafunc.definition.get_closest_marker("only_on")
-        metafunc.parametrize("server", mark.args if mark else SERVERS, indirect=True, scope="session")
+        metafunc.parametrize("server", _servers(metafunc.definition), indirect=True)
+
+
+def _servers(test: pytest.Item) -> Sequence[str]:
+    marker = test.get_closest_marker("only_on")
+    if marker:
+        return marker.args
+    return SERVERS if THOROUGH or test.get_closest_marker("over_https") else [name for name in SERVERS if name != "embedded"]
 
 
 @pytest.fixture(scope="session")
-def real_server() -> Iterator[RealCluster]:
-    """The real API server; its controllers are started by `server`."""
+def real_cluster_to_compact() -> Iterator[RealCluster]:
+    """A real API server without controllers. These tests compact its history, so they do not use the shared `real_cluster`."""
     with RealCluster.started(extra_flags=_REAL_FLAGS) as cluster:
         yield cluster
 
 
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> ApiServer:
+    """The server of this test, with the CRDs of `crds.py`."""
+    server: ApiServer = request.getfixturevalue(f"{request.param.replace('-', '_')}_server")
+    return server
+
+
 @pytest_asyncio.fixture(loop_scope="session", scope="session")
-async def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    """The server of this run, with every kind of `definitions.py`."""
-    folder = tmp_path_factory.mktemp("kubeconfigs")
-    if request.param == "real":
-        opened = _real(request.getfixturevalue("real_server"), folder)
-    else:
-        opened = _embedded(folder) if request.param == "embedded" else _in_process()
-    async with opened as found:
-        yield found
-
-
-@asynccontextmanager
-async def _in_process() -> AsyncIterator[Server]:
+async def in_process_server() -> AsyncIterator[ApiServer]:
     async with EmbeddedCluster() as cluster:
-        found = Server("in-process", cluster.client(), compact=_forget(cluster))
-        await _install_definitions(found)
-        yield found
+        server = ApiServer("in-process", cluster.client(), compact=_compaction(cluster))
+        await _install_crds(server)
+        yield server
 
 
-@asynccontextmanager
-async def _embedded(folder: Path) -> AsyncIterator[Server]:
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
+async def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
+    directory = tmp_path_factory.mktemp("kubeconfigs")
     async with EmbeddedCluster() as cluster:
         front = await cluster.serve(tls=True)
-        async with _clients(front.kubeconfig(), folder) as (known, stranger):
-            found = Server("embedded", known, compact=_forget(cluster), stranger=stranger, kubeconfig=folder / "known")
-            await _install_definitions(found)
-            yield found
+        async with _clients(front.kubeconfig(), directory) as (admin, unauthorized):
+            server = ApiServer(
+                "embedded", admin, compact=_compaction(cluster), unauthorized_client=unauthorized, kubeconfig=directory / "admin"
+            )
+            await _install_crds(server)
+            yield server
 
 
-@asynccontextmanager
-async def _real(cluster: RealCluster, folder: Path) -> AsyncIterator[Server]:
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
+async def real_server(real_cluster_to_compact: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
+    cluster = real_cluster_to_compact
+    directory = tmp_path_factory.mktemp("kubeconfigs")
+
     async def compact() -> None:
         await asyncio.to_thread(cluster.compact)
 
-    async with _clients(yaml.safe_load(cluster.kubeconfig_path.read_text()), folder) as (known, stranger):
-        found = Server("real", known, compact=compact, stranger=stranger, kubeconfig=folder / "known")
-        # First the kinds, then the garbage collector: it looks for new ones when it starts, and else twice a minute only.
-        await _install_definitions(found)
+    async with _clients(yaml.safe_load(cluster.kubeconfig_path.read_text()), directory) as (admin, unauthorized):
+        server = ApiServer("real", admin, compact=compact, unauthorized_client=unauthorized, kubeconfig=directory / "admin")
+        # Install the CRDs before the garbage collector starts, because it discovers new resources only every 30 seconds.
+        await _install_crds(server)
         await asyncio.to_thread(cluster.add_controllers)
         await asyncio.to_thread(cluster.wait_until_ready)
-        yield found
+        yield server
 
 
 @asynccontextmanager
-async def _clients(kubeconfig: JsonObject, folder: Path) -> AsyncIterator[tuple[Client, Client]]:
-    """A client that the server knows, and one with a token that it does not know."""
-    nobody = {**kubeconfig["users"][0], "user": {"token": "nobody-knows-this-token"}}
-    known = Client(await connect(_written(kubeconfig, folder / "known")))
-    stranger = Client(await connect(_written({**kubeconfig, "users": [nobody]}, folder / "stranger")))
+async def _clients(kubeconfig: JsonObject, directory: Path) -> AsyncIterator[tuple[Client, Client]]:
+    """The client of the kubeconfig and a client with an unknown token."""
+    unknown_user = {**kubeconfig["users"][0], "user": {"token": "unknown-token"}}
+    admin = Client(await connect(_write_kubeconfig(kubeconfig, directory / "admin")))
+    unauthorized = Client(await connect(_write_kubeconfig({**kubeconfig, "users": [unknown_user]}, directory / "unauthorized")))
     try:
-        yield known, stranger
+        yield admin, unauthorized
     finally:
-        await known.close()
-        await stranger.close()
+        await admin.close()
+        await unauthorized.close()
 
 
-def _written(kubeconfig: JsonObject, path: Path) -> Path:
+def _write_kubeconfig(kubeconfig: JsonObject, path: Path) -> Path:
     path.write_text(json.dumps(kubeconfig))
     return path
 
 
-def _forget(cluster: EmbeddedCluster) -> Callable[[], Awaitable[None]]:
+def _compaction(cluster: EmbeddedCluster) -> Callable[[], Awaitable[None]]:
     async def compact() -> None:
         cluster.store.compact()
 
     return compact
 
 
-async def _install_definitions(server: Server) -> None:
-    await asyncio.gather(*(Api(server, "default").install(definition) for definition in DEFINITIONS))
+async def _install_crds(server: ApiServer) -> None:
+    await asyncio.gather(*(Api(server, "default").install(crd) for crd in CRDS))
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def api(server: Server) -> Api:
-    """The server of this run, and a fresh namespace. Nobody empties it: the server itself does not outlive the run."""
-    namespace = f"case-{next(server.numbers)}"
+async def api(server: ApiServer) -> Api:
+    """The server of this test and a new namespace. The namespace is not deleted, because the server stops at the end of the run."""
+    namespace = f"case-{next(server.namespace_numbers)}"
     await server.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     return Api(server, namespace)
+
+
+@pytest.fixture(scope="session")
+def kubectl_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kubectl")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def kubectl(api: Api, kubectl_home: Path) -> Kubectl:
+    await api.install(GADGET_CRD)
+    return Kubectl(require_assets(("kubectl",))["kubectl"], api, kubectl_home / api.server.name)

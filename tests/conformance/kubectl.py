@@ -1,4 +1,4 @@
-"""An unmodified kubectl, pointed at the server of a case."""
+"""Runs an unmodified kubectl against the server under test."""
 
 from __future__ import annotations
 
@@ -11,62 +11,68 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlop.kube.types import JsonObject
-from tests.conformance.support import PATIENCE_SECONDS, Api
+from tests.conformance.support import TIMEOUT_SECONDS, Api
 
 _AGE = re.compile(r"\b\d+(s|m(\d+s)?)\b")
 
 
 @dataclass(frozen=True)
-class Said:
-    """What kubectl printed, and how it ended."""
-
+class KubectlResult:
     code: int
     out: str
     err: str
 
     @property
     def table(self) -> list[list[str]]:
-        """The words of a table, line by line, with every age as `AGE`."""
+        """The cells of a table by line. Each age is replaced by `AGE`."""
         return [_AGE.sub("AGE", line).split() for line in self.out.splitlines()]
+
+    @property
+    def description(self) -> dict[str, str]:
+        """The first value of each name in the output of `kubectl describe`."""
+        values: dict[str, str] = {}
+        for line in self.out.splitlines():
+            name, colon, value = line.strip().partition(":")
+            if colon:
+                values.setdefault(name, value.strip())
+        return values
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl in the namespace of one case."""
+    """kubectl in the namespace of one test."""
 
-    program: Path
+    binary: Path
     api: Api
-    folder: Path
-    """For kubectl's own caches: what one server said must not be believed of another."""
+    home: Path
+    """Holds kubectl's discovery cache, so each server needs a directory of its own."""
 
-    async def __call__(self, *words: str, stdin: JsonObject | str | None = None) -> Said:
+    async def __call__(self, *args: str, stdin: JsonObject | str | None = None) -> KubectlResult:
         """Run a command that must succeed."""
-        said = await self.run(*words, stdin=stdin)
-        assert said.code == 0, f"kubectl {' '.join(words)}: {said.err}{said.out}"
-        return said
+        result = await self.run(*args, stdin=stdin)
+        assert result.code == 0, f"kubectl {' '.join(args)}: {result.err}{result.out}"
+        return result
 
-    async def fails(self, *words: str, stdin: JsonObject | str | None = None) -> str:
-        """Run a command that must fail; returns what it complained about."""
-        said = await self.run(*words, stdin=stdin)
-        assert said.code != 0, f"kubectl {' '.join(words)} succeeded: {said.out}"
-        return said.err
+    async def expect_failure(self, *args: str, stdin: JsonObject | str | None = None) -> str:
+        """Run a command that must fail, and return its standard error."""
+        result = await self.run(*args, stdin=stdin)
+        assert result.code != 0, f"kubectl {' '.join(args)} succeeded: {result.out}"
+        return result.err
 
-    async def run(self, *words: str, stdin: JsonObject | str | None = None) -> Said:
-        """Run a command, however it ends."""
-        given = stdin if isinstance(stdin, str) else json.dumps(stdin) if stdin is not None else ""
-        async with self.running(*words) as process, asyncio.timeout(2 * PATIENCE_SECONDS):
-            out, err = await process.communicate(given.encode())
-            return Said(await process.wait(), out.decode(), err.decode())
+    async def run(self, *args: str, stdin: JsonObject | str | None = None) -> KubectlResult:
+        """Run a command that may succeed or fail."""
+        text = stdin if isinstance(stdin, str) else json.dumps(stdin) if stdin is not None else ""
+        async with self.start(*args) as process, asyncio.timeout(2 * TIMEOUT_SECONDS):
+            out, err = await process.communicate(text.encode())
+            return KubectlResult(await process.wait(), out.decode(), err.decode())
 
     @asynccontextmanager
-    async def running(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """A command that goes on until the block ends."""
+    async def start(self, *args: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Start a command. It is killed when the block ends."""
         pipe = asyncio.subprocess.PIPE
         flags = ("--kubeconfig", str(self.api.server.kubeconfig), "--namespace", self.api.namespace)
-        environment = {"HOME": str(self.folder), "KUBECACHEDIR": str(self.folder / "cache")}
-        process = await asyncio.create_subprocess_exec(
-            str(self.program), *flags, *words, stdin=pipe, stdout=pipe, stderr=pipe, env=environment
-        )
+        env = {"HOME": str(self.home), "KUBECACHEDIR": str(self.home / "cache")}
+        process = await asyncio.create_subprocess_exec(str(self.binary), *flags, *args, stdin=pipe, stdout=pipe, stderr=pipe, env=env)
         try:
             yield process
         finally:

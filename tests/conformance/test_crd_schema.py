@@ -1,4 +1,4 @@
-"""What a structural schema refuses, and in which words."""
+"""Structural schema validation and its messages."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from typing import Any
 import pytest
 
 from dlop.kube.errors import InvalidError
-from dlop.kube.types import JsonObject
-from tests.conformance.bodies import custom
-from tests.conformance.definitions import FORMS
-from tests.conformance.support import Api, refused
-
-
-async def created(api: Api, **spec: Any) -> JsonObject:
-    return await api.create(FORMS, custom(FORMS, "a", spec=spec))
+from tests.conformance.crds import FORMS, form
+from tests.conformance.support import Api, expect_error
 
 
 @pytest.mark.parametrize(
@@ -39,17 +33,17 @@ async def created(api: Api, **spec: Any) -> JsonObject:
         ("when", "yesterday", "TypeInvalid", 'Invalid value: "yesterday": spec.when in body must be of type date-time: "yesterday"'),
     ],
 )
-async def test_a_value_is_refused(api: Api, field: str, value: Any, reason: str, message: str) -> None:
-    error = await refused(created(api, **{field: value}), InvalidError)
+async def test_an_invalid_value_is_rejected(api: Api, field: str, value: Any, reason: str, message: str) -> None:
+    error = await expect_error(api.create(FORMS, form("a", **{field: value})), InvalidError)
     assert error.causes == [{"reason": f"FieldValue{reason}", "message": message, "field": f"spec.{field}"}]
     assert str(error) == f'Form.schema.dlop.dev "a" is invalid: spec.{field}: {message}'
 
 
-async def test_a_null_where_none_is_allowed_is_dropped(api: Api) -> None:
-    assert (await created(api, text=None, count=None))["spec"] == {}
+async def test_a_null_of_a_field_that_is_not_nullable_is_dropped(api: Api) -> None:
+    assert (await api.create(FORMS, form("a", text=None, count=None)))["spec"] == {}
 
 
-async def test_values_within_their_bounds_are_kept_as_they_are(api: Api) -> None:
+async def test_valid_values_are_stored_unchanged(api: Api) -> None:
     spec = {
         "text": "fine",
         "code": "abc",
@@ -68,53 +62,53 @@ async def test_values_within_their_bounds_are_kept_as_they_are(api: Api) -> None
         "choice": {"a": "x"},
         "needed": {"x": 1},
     }
-    assert (await created(api, **spec))["spec"] == spec
+    assert (await api.create(FORMS, form("a", **spec)))["spec"] == spec
 
 
-async def test_a_value_deep_inside_is_named_by_its_path(api: Api) -> None:
-    error = await refused(created(api, keyed=[{"key": "a"}, {"key": "b", "value": "x"}]), InvalidError)
+async def test_an_error_in_a_nested_value_names_its_path(api: Api) -> None:
+    error = await expect_error(api.create(FORMS, form("a", keyed=[{"key": "a"}, {"key": "b", "value": "x"}])), InvalidError)
     message = 'Invalid value: "string": spec.keyed[1].value in body must be of type integer: "string"'
     assert error.causes == [{"reason": "FieldValueTypeInvalid", "message": message, "field": "spec.keyed[1].value"}]
 
 
-async def test_a_value_of_a_map_is_named_by_its_key(api: Api) -> None:
-    error = await refused(created(api, map={"a": "x"}), InvalidError)
+async def test_an_error_in_a_map_value_names_its_key(api: Api) -> None:
+    error = await expect_error(api.create(FORMS, form("a", map={"a": "x"})), InvalidError)
     assert [cause["field"] for cause in error.causes] == ["spec.map.a"]
 
 
-async def test_a_required_field_must_be_there(api: Api) -> None:
-    error = await refused(created(api, needed={}), InvalidError)
+async def test_a_missing_required_field_is_rejected(api: Api) -> None:
+    error = await expect_error(api.create(FORMS, form("a", needed={})), InvalidError)
     assert error.causes == [{"reason": "FieldValueRequired", "message": "Required value", "field": "spec.needed.x"}]
 
 
-async def test_a_set_holds_each_item_once(api: Api) -> None:
-    error = await refused(created(api, unique=["a", "b", "a"]), InvalidError)
+async def test_duplicate_items_of_a_set_are_rejected(api: Api) -> None:
+    error = await expect_error(api.create(FORMS, form("a", unique=["a", "b", "a"])), InvalidError)
     assert error.causes == [{"reason": "FieldValueDuplicate", "message": 'Duplicate value: "a"', "field": "spec.unique[2]"}]
 
 
-async def test_a_keyed_list_holds_each_key_once(api: Api) -> None:
-    error = await refused(created(api, keyed=[{"key": "a"}, {"key": "a"}]), InvalidError)
+async def test_duplicate_keys_of_a_map_list_are_rejected(api: Api) -> None:
+    error = await expect_error(api.create(FORMS, form("a", keyed=[{"key": "a"}, {"key": "a"}])), InvalidError)
     assert error.causes == [{"reason": "FieldValueDuplicate", "message": 'Duplicate value: {"key":"a"}', "field": "spec.keyed[1]"}]
 
 
-async def test_exactly_one_of_two_must_be_given(api: Api) -> None:
-    error = await refused(created(api, choice={"a": "x", "b": "y"}), InvalidError)
+async def test_one_of_accepts_exactly_one_alternative(api: Api) -> None:
+    error = await expect_error(api.create(FORMS, form("a", choice={"a": "x", "b": "y"})), InvalidError)
     assert '"spec.choice" must validate one and only one schema (oneOf). Found 2 valid alternatives' in str(error)
 
 
-async def test_an_int_or_string_takes_both_and_nothing_else(api: Api) -> None:
-    assert (await created(api, quantity=5))["spec"] == {"quantity": 5}
-    error = await refused(created(api, quantity=[1]), InvalidError)
+async def test_an_int_or_string_rejects_other_types(api: Api) -> None:
+    assert (await api.create(FORMS, form("a", quantity=5)))["spec"] == {"quantity": 5}
+    error = await expect_error(api.create(FORMS, form("a", quantity=[1])), InvalidError)
     assert "spec.quantity" in {cause["field"] for cause in error.causes}
 
 
-async def test_every_mistake_is_told(api: Api) -> None:
-    error = await refused(created(api, count=99, mode="Maybe", flag="yes"), InvalidError)
+async def test_all_errors_are_reported(api: Api) -> None:
+    error = await expect_error(api.create(FORMS, form("a", count=99, mode="Maybe", flag="yes")), InvalidError)
     assert {cause["field"] for cause in error.causes} == {"spec.count", "spec.mode", "spec.flag"}
 
 
-async def test_a_patch_is_checked_as_a_create_is(api: Api) -> None:
-    before = await created(api, count=5)
-    error = await refused(api.patch(FORMS, "a", {"spec": {"count": 50}}), InvalidError)
+async def test_a_patch_is_validated(api: Api) -> None:
+    before = await api.create(FORMS, form("a", count=5))
+    error = await expect_error(api.patch(FORMS, "a", {"spec": {"count": 50}}), InvalidError)
     assert [cause["field"] for cause in error.causes] == ["spec.count"]
     assert await api.get(FORMS, "a") == before

@@ -1,8 +1,6 @@
-"""What a server makes of a minimal object, whole: nothing missing, nothing too much."""
+"""All defaults that the server sets on minimal objects."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
@@ -24,9 +22,8 @@ from dlop.kube.resources import (
     Resource,
 )
 from dlop.kube.types import JsonObject
-from tests.conformance.support import Api
-
-SERVER_SET = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "managedFields")
+from tests.conformance.bodies import object_of
+from tests.conformance.support import Api, without_server_fields
 
 TOLERATIONS = [
     {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -65,7 +62,7 @@ NODE_INFO = (
 )
 
 CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
-    "a pod": (
+    "pod": (
         PODS,
         {"spec": {"containers": [{"name": "c", "image": "i"}]}},
         {
@@ -74,10 +71,10 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
             "status": {"phase": "Pending", "qosClass": "BestEffort"},
         },
     ),
-    "empty values, which are left out": (
+    "pod with empty values": (
         PODS,
         {
-            "metadata": {"labels": {}, "annotations": None},
+            "metadata": {"name": "a", "labels": {}, "annotations": None},
             "spec": {
                 "hostNetwork": False,
                 "nodeSelector": {},
@@ -91,7 +88,7 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
             "status": {"phase": "Pending", "qosClass": "BestEffort"},
         },
     ),
-    "a pod with limits, whose requests are the same": (
+    "pod with limits and no requests": (
         PODS,
         {"spec": {"containers": [{"name": "c", "image": "i:1", "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}}}]}},
         {
@@ -111,7 +108,7 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
             "status": {"phase": "Pending", "qosClass": "Guaranteed"},
         },
     ),
-    "a pod in the network of its node": (
+    "pod in the host network": (
         PODS,
         {
             "spec": {
@@ -146,7 +143,7 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
             "status": {"phase": "Pending", "qosClass": "BestEffort"},
         },
     ),
-    "the volumes of a pod": (
+    "pod with volumes": (
         PODS,
         {
             "spec": {
@@ -176,7 +173,7 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
             "status": {"phase": "Pending", "qosClass": "BestEffort"},
         },
     ),
-    "a headless service": (
+    "headless service": (
         SERVICES,
         {"spec": {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 80}]}},
         {
@@ -184,7 +181,7 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
             "status": {"loadBalancer": {}},
         },
     ),
-    "a headless service without a selector": (
+    "headless service without a selector": (
         SERVICES,
         {"spec": {"clusterIP": "None"}},
         {
@@ -192,17 +189,17 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
             "status": {"loadBalancer": {}},
         },
     ),
-    "a service that is only another name": (
+    "external name service": (
         SERVICES,
         {"spec": {"type": "ExternalName", "externalName": "x.example"}},
         {"spec": {"type": "ExternalName", "externalName": "x.example", "sessionAffinity": "None"}, "status": {"loadBalancer": {}}},
     ),
-    "a config map": (CONFIG_MAPS, {}, {}),
-    "a secret": (SECRETS, {"stringData": {"a": "b"}}, {"data": {"a": "Yg=="}, "type": "Opaque"}),
-    "a service account": (SERVICE_ACCOUNTS, {}, {}),
-    "a lease": (LEASES, {}, {"spec": {}}),
-    "a role without rules": (ROLES, {"rules": []}, {"rules": None}),
-    "a role binding": (
+    "config map": (CONFIG_MAPS, {}, {}),
+    "secret": (SECRETS, {"stringData": {"a": "b"}}, {"data": {"a": "Yg=="}, "type": "Opaque"}),
+    "service account": (SERVICE_ACCOUNTS, {}, {}),
+    "lease": (LEASES, {}, {"spec": {}}),
+    "role without rules": (ROLES, {"rules": []}, {"rules": None}),
+    "role binding": (
         ROLE_BINDINGS,
         {"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}]},
         {
@@ -210,7 +207,7 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "u"}],
         },
     ),
-    "an autoscaler": (
+    "autoscaler": (
         HORIZONTAL_POD_AUTOSCALERS,
         {"spec": {"maxReplicas": 3, "scaleTargetRef": TARGET}},
         {
@@ -218,7 +215,7 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
             "status": {"desiredReplicas": 0, "currentMetrics": None},
         },
     ),
-    "an endpoint slice": (
+    "endpoint slice": (
         ENDPOINT_SLICES,
         {"addressType": "IPv4", "endpoints": [{"addresses": ["10.1.1.1"]}], "ports": [{"port": 80}]},
         {
@@ -231,48 +228,37 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
 }
 
 
-def cleaned(found: JsonObject) -> JsonObject:
-    metadata = {name: value for name, value in found["metadata"].items() if name not in SERVER_SET}
-    rest = {name: value for name, value in found.items() if name not in ("kind", "apiVersion", "metadata")}
-    return rest | ({"metadata": metadata} if metadata else {})
-
-
-def sent(resource: Resource, name: str, body: JsonObject) -> JsonObject:
-    metadata: dict[str, Any] = {"name": name, **body.get("metadata", {})}
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **body, "metadata": metadata}
-
-
 @pytest.mark.parametrize("case", CASES)
-async def test_a_minimal_object_gets_exactly_its_defaults(api: Api, case: str) -> None:
+async def test_a_minimal_object_gets_exactly_the_expected_defaults(api: Api, case: str) -> None:
     resource, body, expected = CASES[case]
-    created = await api.create(resource, sent(resource, "a", body))
-    assert cleaned(created) == expected
-    assert cleaned(await api.get(resource, "a")) == expected
+    created = await api.create(resource, object_of(resource, "a", **body))
+    assert without_server_fields(created) == expected
+    assert without_server_fields(await api.get(resource, "a")) == expected
 
 
-async def test_a_namespace_gets_exactly_its_defaults(api: Api) -> None:
+async def test_a_namespace_gets_exactly_the_expected_defaults(api: Api) -> None:
     name = f"{api.namespace}-more"
-    created = await api.create(NAMESPACES, sent(NAMESPACES, name, {}))
-    assert cleaned(created) == {
+    created = await api.create(NAMESPACES, object_of(NAMESPACES, name))
+    assert without_server_fields(created) == {
         "metadata": {"labels": {"kubernetes.io/metadata.name": name}},
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active"},
     }
 
 
-async def test_a_new_node_takes_no_pods_and_says_nothing_of_itself(api: Api) -> None:
-    created = await api.create(NODES, sent(NODES, f"node-{api.namespace}", {}))
-    assert cleaned(created) == {
+async def test_a_new_node_is_tainted_and_has_empty_node_info(api: Api) -> None:
+    created = await api.create(NODES, object_of(NODES, f"node-{api.namespace}"))
+    assert without_server_fields(created) == {
         "spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]},
         "status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}, "nodeInfo": dict.fromkeys(NODE_INFO.split(), "")},
     }
 
 
-async def test_an_event_of_the_core_api_has_all_its_times(api: Api) -> None:
-    about = {"kind": "Pod", "name": "p", "namespace": api.namespace}
-    created = await api.create(CORE_EVENTS, sent(CORE_EVENTS, "a", {"involvedObject": about, "reason": "r"}))
-    assert cleaned(created) == {
-        "involvedObject": about,
+async def test_a_minimal_core_event_has_null_timestamps(api: Api) -> None:
+    involved_object = {"kind": "Pod", "name": "p", "namespace": api.namespace}
+    created = await api.create(CORE_EVENTS, object_of(CORE_EVENTS, "a", involvedObject=involved_object, reason="r"))
+    assert without_server_fields(created) == {
+        "involvedObject": involved_object,
         "reason": "r",
         "source": {},
         "firstTimestamp": None,
@@ -281,8 +267,8 @@ async def test_an_event_of_the_core_api_has_all_its_times(api: Api) -> None:
         "reportingComponent": "",
         "reportingInstance": "",
     }
-    assert cleaned(await api.get(EVENTS, "a")) == {
-        "regarding": about,
+    assert without_server_fields(await api.get(EVENTS, "a")) == {
+        "regarding": involved_object,
         "reason": "r",
         "deprecatedSource": {},
         "deprecatedFirstTimestamp": None,

@@ -1,176 +1,171 @@
-"""Objects that go with their owners: background, foreground, orphan."""
+"""Garbage collection with background, foreground and orphan propagation."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from dlop.kube.client import Propagation
 from dlop.kube.errors import InvalidError
 from dlop.kube.resources import CONFIG_MAPS, LEASES, PODS, SECRETS
-from dlop.kube.types import JsonObject
-from tests.conformance.bodies import config_map, lease, owner, pod
-from tests.conformance.definitions import WIDGETS, widget
-from tests.conformance.support import Api, refused
+from tests.conformance.bodies import config_map, lease, owned_lease, owner_reference, pod
+from tests.conformance.crds import WIDGETS, widget
+from tests.conformance.support import Api, expect_error
 
 HOLD = "example.org/hold"
 
 
-async def child(api: Api, name: str, *owners: JsonObject, **more: Any) -> JsonObject:
-    return await api.create(LEASES, lease(name, ownerReferences=list(owners), **more))
-
-
-async def test_children_go_after_their_owner(api: Api) -> None:
+async def test_children_are_deleted_after_their_owner(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
-    await child(api, "child", owner(parent))
+    await api.create(LEASES, owned_lease("child", owner_reference(parent)))
     await api.delete(CONFIG_MAPS, "parent")
-    await api.gone(LEASES, "child")
+    await api.wait_for_deletion(LEASES, "child")
 
 
-async def test_children_of_a_custom_owner_go_after_it(api: Api) -> None:
+async def test_children_of_a_custom_object_are_deleted_after_it(api: Api) -> None:
     parent = await api.create(WIDGETS, widget("parent"))
-    await child(api, "child", owner(parent, controller=True, block=True))
+    await api.create(LEASES, owned_lease("child", owner_reference(parent, controller=True, block=True)))
     await api.delete(WIDGETS, "parent", propagation=Propagation.BACKGROUND)
-    await api.gone(LEASES, "child")
+    await api.wait_for_deletion(LEASES, "child")
 
 
-async def test_custom_children_go_after_their_owner(api: Api) -> None:
+async def test_custom_objects_are_deleted_after_their_owner(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
     body = widget("child")
-    body["metadata"]["ownerReferences"] = [owner(parent)]
+    body["metadata"]["ownerReferences"] = [owner_reference(parent)]
     await api.create(WIDGETS, body)
     await api.delete(CONFIG_MAPS, "parent")
-    await api.gone(WIDGETS, "child")
+    await api.wait_for_deletion(WIDGETS, "child")
 
 
-async def test_grandchildren_go_too(api: Api) -> None:
+async def test_grandchildren_are_deleted(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
-    middle = await child(api, "middle", owner(parent))
-    await child(api, "last", owner(middle))
+    middle = await api.create(LEASES, owned_lease("middle", owner_reference(parent)))
+    await api.create(LEASES, owned_lease("last", owner_reference(middle)))
     await api.delete(CONFIG_MAPS, "parent")
-    await api.gone(LEASES, "middle")
-    await api.gone(LEASES, "last")
+    await api.wait_for_deletion(LEASES, "middle")
+    await api.wait_for_deletion(LEASES, "last")
 
 
-async def test_an_owner_deleted_in_the_foreground_waits_for_the_children_that_block_it(api: Api) -> None:
+async def test_foreground_deletion_waits_for_blocking_children(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
-    await child(api, "child", owner(parent, block=True), finalizers=[HOLD])
-    answer = await api.delete(CONFIG_MAPS, "parent", propagation=Propagation.FOREGROUND)
-    assert answer["metadata"]["finalizers"] == ["foregroundDeletion"]
-    assert "deletionTimestamp" in answer["metadata"]
-    await api.changed(LEASES, "child", lambda found: "deletionTimestamp" in found["metadata"])
-    assert await api.find(CONFIG_MAPS, "parent") is not None
+    await api.create(LEASES, owned_lease("child", owner_reference(parent, block=True), finalizers=[HOLD]))
+    response = await api.delete(CONFIG_MAPS, "parent", propagation=Propagation.FOREGROUND)
+    assert response["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert "deletionTimestamp" in response["metadata"]
+    await api.wait_for_termination(LEASES, "child")
+    assert await api.get_or_none(CONFIG_MAPS, "parent") is not None
     await api.patch(LEASES, "child", {"metadata": {"finalizers": None}})
-    await api.gone(CONFIG_MAPS, "parent")
+    await api.wait_for_deletion(CONFIG_MAPS, "parent")
 
 
-async def test_an_owner_deleted_in_the_foreground_does_not_wait_for_children_that_do_not_block(api: Api) -> None:
+async def test_foreground_deletion_does_not_wait_for_other_children(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
-    await child(api, "child", owner(parent, block=False), finalizers=[HOLD])
+    await api.create(LEASES, owned_lease("child", owner_reference(parent, block=False), finalizers=[HOLD]))
     await api.delete(CONFIG_MAPS, "parent", propagation=Propagation.FOREGROUND)
-    await api.gone(CONFIG_MAPS, "parent")
-    await api.changed(LEASES, "child", lambda found: "deletionTimestamp" in found["metadata"])
+    await api.wait_for_deletion(CONFIG_MAPS, "parent")
+    await api.wait_for_termination(LEASES, "child")
 
 
-async def test_a_childless_owner_deleted_in_the_foreground_is_soon_gone(api: Api) -> None:
+async def test_foreground_deletion_of_an_owner_without_children_completes(api: Api) -> None:
     await api.create(CONFIG_MAPS, config_map("parent"))
     await api.delete(CONFIG_MAPS, "parent", propagation=Propagation.FOREGROUND)
-    await api.gone(CONFIG_MAPS, "parent")
+    await api.wait_for_deletion(CONFIG_MAPS, "parent")
 
 
-async def test_children_deleted_in_the_foreground_are_gone_before_their_owner(api: Api) -> None:
+async def test_foreground_deletion_deletes_children_before_their_owner(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
     for name in ("one", "two"):
-        await child(api, name, owner(parent, block=True))
+        await api.create(LEASES, owned_lease(name, owner_reference(parent, block=True)))
     await api.delete(CONFIG_MAPS, "parent", propagation=Propagation.FOREGROUND)
-    await api.gone(CONFIG_MAPS, "parent")
-    assert await api.names(LEASES) == []
+    await api.wait_for_deletion(CONFIG_MAPS, "parent")
+    assert await api.list_names(LEASES) == []
 
 
-async def test_orphans_stay_and_forget_their_owner(api: Api) -> None:
+async def test_orphans_are_kept_without_their_owner_reference(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
-    await child(api, "child", owner(parent))
+    await api.create(LEASES, owned_lease("child", owner_reference(parent)))
     await api.delete(CONFIG_MAPS, "parent", propagation=Propagation.ORPHAN)
-    await api.gone(CONFIG_MAPS, "parent")
+    await api.wait_for_deletion(CONFIG_MAPS, "parent")
     assert "ownerReferences" not in (await api.get(LEASES, "child"))["metadata"]
 
 
-async def test_an_owner_that_orphans_is_held_by_a_finalizer_until_it_is_done(api: Api) -> None:
+async def test_an_orphaning_owner_has_a_finalizer_until_its_children_are_orphaned(api: Api) -> None:
     await api.create(CONFIG_MAPS, config_map("parent", finalizers=[HOLD]))
-    answer = await api.delete(CONFIG_MAPS, "parent", propagation=Propagation.ORPHAN)
-    assert set(answer["metadata"]["finalizers"]) == {HOLD, "orphan"}
-    await api.changed(CONFIG_MAPS, "parent", lambda found: found["metadata"]["finalizers"] == [HOLD])
+    response = await api.delete(CONFIG_MAPS, "parent", propagation=Propagation.ORPHAN)
+    assert set(response["metadata"]["finalizers"]) == {HOLD, "orphan"}
+    await api.wait_for(CONFIG_MAPS, "parent", lambda obj: obj["metadata"]["finalizers"] == [HOLD])
 
 
-async def test_a_child_of_two_owners_stays_while_one_of_them_does(api: Api) -> None:
+async def test_a_child_of_two_owners_is_deleted_after_both(api: Api) -> None:
     first, second = [await api.create(CONFIG_MAPS, config_map(name)) for name in ("first", "second")]
-    await child(api, "child", owner(first), owner(second))
+    await api.create(LEASES, owned_lease("child", owner_reference(first), owner_reference(second)))
     await api.delete(CONFIG_MAPS, "first")
-    left = await api.changed(LEASES, "child", lambda found: len(found["metadata"]["ownerReferences"]) == 1)
-    assert left["metadata"]["ownerReferences"][0]["name"] == "second"
+    child = await api.wait_for(LEASES, "child", lambda obj: len(obj["metadata"]["ownerReferences"]) == 1)
+    assert child["metadata"]["ownerReferences"][0]["name"] == "second"
     await api.delete(CONFIG_MAPS, "second")
-    await api.gone(LEASES, "child")
+    await api.wait_for_deletion(LEASES, "child")
 
 
-async def test_a_child_whose_owner_never_was_is_collected(api: Api) -> None:
-    nobody = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "11111111-1111-1111-1111-111111111111"}
-    await child(api, "child", nobody)
-    await api.gone(LEASES, "child")
+async def test_a_child_whose_owner_never_existed_is_deleted(api: Api) -> None:
+    missing_owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "missing", "uid": "11111111-1111-1111-1111-111111111111"}
+    await api.create(LEASES, owned_lease("child", missing_owner))
+    await api.wait_for_deletion(LEASES, "child")
 
 
-async def test_a_child_whose_owner_is_another_object_of_that_name_is_collected(api: Api) -> None:
+async def test_a_child_whose_owner_has_another_uid_is_deleted(api: Api) -> None:
     namesake = await api.create(CONFIG_MAPS, config_map("parent"))
-    reference = owner(namesake) | {"uid": "11111111-1111-1111-1111-111111111111"}
-    await child(api, "child", reference)
-    await api.gone(LEASES, "child")
+    reference = owner_reference(namesake) | {"uid": "11111111-1111-1111-1111-111111111111"}
+    await api.create(LEASES, owned_lease("child", reference))
+    await api.wait_for_deletion(LEASES, "child")
     assert await api.get(CONFIG_MAPS, "parent") == namesake
 
 
-async def test_a_child_with_a_finalizer_is_marked_and_waits(api: Api) -> None:
+async def test_a_child_with_a_finalizer_is_terminating_until_the_finalizer_is_removed(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
-    await child(api, "child", owner(parent), finalizers=[HOLD])
+    await api.create(LEASES, owned_lease("child", owner_reference(parent), finalizers=[HOLD]))
     await api.delete(CONFIG_MAPS, "parent")
-    await api.changed(LEASES, "child", lambda found: "deletionTimestamp" in found["metadata"])
+    await api.wait_for_termination(LEASES, "child")
     await api.patch(LEASES, "child", {"metadata": {"finalizers": None}})
-    await api.gone(LEASES, "child")
+    await api.wait_for_deletion(LEASES, "child")
 
 
-async def test_a_running_pod_is_asked_to_end_when_its_owner_goes(api: Api) -> None:
+async def test_a_scheduled_pod_gets_its_grace_period_when_its_owner_is_deleted(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
-    await api.create(PODS, pod("placed", node="one", ownerReferences=[owner(parent)]))
-    await api.create(PODS, pod("waiting", ownerReferences=[owner(parent)]))
+    await api.create(PODS, pod("scheduled", node="one", ownerReferences=[owner_reference(parent)]))
+    await api.create(PODS, pod("unscheduled", ownerReferences=[owner_reference(parent)]))
     await api.delete(CONFIG_MAPS, "parent")
-    marked = await api.changed(PODS, "placed", lambda found: "deletionTimestamp" in found["metadata"])
-    assert marked["metadata"]["deletionGracePeriodSeconds"] == 30
-    await api.gone(PODS, "waiting")
+    terminating = await api.wait_for_termination(PODS, "scheduled")
+    assert terminating["metadata"]["deletionGracePeriodSeconds"] == 30
+    await api.wait_for_deletion(PODS, "unscheduled")
 
 
-async def test_an_owner_given_later_counts(api: Api) -> None:
+async def test_an_owner_reference_can_be_added_later(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
     await api.create(LEASES, lease("child"))
-    await api.patch(LEASES, "child", {"metadata": {"ownerReferences": [owner(parent)]}})
+    await api.patch(LEASES, "child", {"metadata": {"ownerReferences": [owner_reference(parent)]}})
     await api.delete(CONFIG_MAPS, "parent")
-    await api.gone(LEASES, "child")
+    await api.wait_for_deletion(LEASES, "child")
 
 
-async def test_what_has_no_owner_is_left_alone(api: Api) -> None:
+async def test_objects_without_an_owner_are_kept(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
     await api.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "free"}})
-    await child(api, "child", owner(parent))
+    await api.create(LEASES, owned_lease("child", owner_reference(parent)))
     await api.delete(CONFIG_MAPS, "parent")
-    await api.gone(LEASES, "child")
-    assert await api.names(SECRETS) == ["free"]
+    await api.wait_for_deletion(LEASES, "child")
+    assert await api.list_names(SECRETS) == ["free"]
 
 
 async def test_two_controllers_of_one_object_are_invalid(api: Api) -> None:
-    owners = [owner(await api.create(CONFIG_MAPS, config_map(name)), controller=True) for name in ("x", "y")]
-    error = await refused(child(api, "child", *owners), InvalidError)
+    owners = [owner_reference(await api.create(CONFIG_MAPS, config_map(name)), controller=True) for name in ("x", "y")]
+    error = await expect_error(api.create(LEASES, owned_lease("child", *owners)), InvalidError)
     assert [cause["field"] for cause in error.causes] == ["metadata.ownerReferences"]
     assert str(error).endswith(
         'Only one reference can have Controller set to true. Found "true" in references for ConfigMap/x and ConfigMap/y'
     )
 
 
-async def test_an_owner_needs_a_version_a_kind_a_name_and_a_uid(api: Api) -> None:
-    error = await refused(child(api, "child", {"apiVersion": "", "kind": "", "name": "", "uid": ""}), InvalidError)
+async def test_an_owner_reference_needs_an_api_version_a_kind_a_name_and_a_uid(api: Api) -> None:
+    error = await expect_error(
+        api.create(LEASES, owned_lease("child", {"apiVersion": "", "kind": "", "name": "", "uid": ""})), InvalidError
+    )
     names = ("apiVersion", "kind", "name", "uid")
     assert {cause["field"] for cause in error.causes} == {f"metadata.ownerReferences.{name}" for name in names}

@@ -1,4 +1,4 @@
-"""What names, labels and annotations may look like."""
+"""Validation of names, labels and annotations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dlop.kube.errors import BadRequestError, InvalidError
 from dlop.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, Resource
 from dlop.kube.types import JsonObject
 from tests.conformance.bodies import config_map, pod, service
-from tests.conformance.definitions import WIDGETS, widget
-from tests.conformance.support import Api, refused
+from tests.conformance.crds import WIDGETS, widget
+from tests.conformance.support import Api, expect_error
 
 SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an "
@@ -23,43 +23,43 @@ LABEL = (
 
 
 @pytest.mark.parametrize("name", ["UPPER", "under_score", "-dash", "dash-", "a..b", "slash/ed", "spa ce", "ümlaut"])
-async def test_a_config_map_cannot_have_the_name(api: Api, name: str) -> None:
-    error = await refused(api.create(CONFIG_MAPS, config_map(name)), InvalidError)
+async def test_an_invalid_config_map_name_is_rejected(api: Api, name: str) -> None:
+    error = await expect_error(api.create(CONFIG_MAPS, config_map(name)), InvalidError)
     message = f'Invalid value: "{name}": {SUBDOMAIN}'
     assert error.causes == [{"reason": "FieldValueInvalid", "message": message, "field": "metadata.name"}]
     assert str(error) == f'ConfigMap "{name}" is invalid: metadata.name: {message}'
 
 
-@pytest.mark.parametrize("name", ["a", "1", "with.dots.in-it", "x" * 253])
-async def test_a_config_map_can_have_the_name(api: Api, name: str) -> None:
+@pytest.mark.parametrize("name", ["a", "1", "dots.and-dashes", "x" * 253])
+async def test_a_valid_config_map_name_is_accepted(api: Api, name: str) -> None:
     assert (await api.create(CONFIG_MAPS, config_map(name)))["metadata"]["name"] == name
 
 
-async def test_a_name_can_be_too_long(api: Api) -> None:
-    error = await refused(api.create(CONFIG_MAPS, config_map("x" * 254)), InvalidError)
+async def test_a_name_that_is_too_long_is_rejected(api: Api) -> None:
+    error = await expect_error(api.create(CONFIG_MAPS, config_map("x" * 254)), InvalidError)
     assert error.causes[0]["message"].endswith("must be no more than 253 characters")
 
 
 @pytest.mark.parametrize(("resource", "body"), [(PODS, pod("Bad_Name")), (WIDGETS, widget("Bad_Name"))])
-async def test_pods_and_custom_objects_have_names_like_domains(api: Api, resource: Resource, body: JsonObject) -> None:
-    error = await refused(api.create(resource, body), InvalidError)
+async def test_names_of_pods_and_custom_objects_must_be_dns_subdomains(api: Api, resource: Resource, body: JsonObject) -> None:
+    error = await expect_error(api.create(resource, body), InvalidError)
     assert [(cause["field"], cause["message"]) for cause in error.causes] == [("metadata.name", f'Invalid value: "Bad_Name": {SUBDOMAIN}')]
 
 
-async def test_a_namespace_has_a_name_without_dots(api: Api) -> None:
+async def test_the_name_of_a_namespace_cannot_contain_dots(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "with.dots"}}
-    error = await refused(api.create(NAMESPACES, body), InvalidError)
+    error = await expect_error(api.create(NAMESPACES, body), InvalidError)
     assert error.causes[0]["message"].startswith('Invalid value: "with.dots": ')
     assert error.causes[0]["field"] == "metadata.name"
 
 
-async def test_a_service_has_a_name_like_a_label(api: Api) -> None:
-    error = await refused(api.create(SERVICES, service("with.dots")), InvalidError)
+async def test_the_name_of_a_service_must_be_a_dns_label(api: Api) -> None:
+    error = await expect_error(api.create(SERVICES, service("with.dots")), InvalidError)
     assert error.causes[0]["field"] == "metadata.name"
 
 
 @pytest.mark.parametrize(
-    ("labels", "value", "why"),
+    ("labels", "value", "detail"),
     [
         ({"bad key": "x"}, "bad key", "name part must consist of alphanumeric characters"),
         ({"key": "bad value"}, "bad value", "a valid label must be an empty string or consist of alphanumeric characters"),
@@ -69,41 +69,41 @@ async def test_a_service_has_a_name_like_a_label(api: Api) -> None:
         ({"key": "v" * 64}, "v" * 64, "must be no more than 63 bytes"),
     ],
 )
-async def test_a_label_is_invalid(api: Api, labels: dict[str, str], value: str, why: str) -> None:
-    error = await refused(api.create(CONFIG_MAPS, config_map("a", labels=labels)), InvalidError)
+async def test_an_invalid_label_is_rejected(api: Api, labels: dict[str, str], value: str, detail: str) -> None:
+    error = await expect_error(api.create(CONFIG_MAPS, config_map("a", labels=labels)), InvalidError)
     assert [(cause["reason"], cause["field"]) for cause in error.causes] == [("FieldValueInvalid", "metadata.labels")]
-    assert error.causes[0]["message"].startswith(f'Invalid value: "{value}": {why}')
+    assert error.causes[0]["message"].startswith(f'Invalid value: "{value}": {detail}')
 
 
-async def test_an_annotation_needs_a_good_key_and_may_have_any_value(api: Api) -> None:
+async def test_an_annotation_needs_a_valid_key_and_can_have_any_value(api: Api) -> None:
     annotations = {"example.org/note": "any text, even {json}\nand lines"}
     created = await api.create(CONFIG_MAPS, config_map("a", annotations=annotations))
     assert created["metadata"]["annotations"] == annotations
-    error = await refused(api.create(CONFIG_MAPS, config_map("b", annotations={"bad key": "x"})), InvalidError)
+    error = await expect_error(api.create(CONFIG_MAPS, config_map("b", annotations={"bad key": "x"})), InvalidError)
     assert [cause["field"] for cause in error.causes] == ["metadata.annotations"]
 
 
-async def test_annotations_have_a_limit_together(api: Api) -> None:
-    error = await refused(api.create(CONFIG_MAPS, config_map("a", annotations={"k": "x" * (256 * 1024 + 1)})), InvalidError)
+async def test_the_total_size_of_annotations_is_limited(api: Api) -> None:
+    error = await expect_error(api.create(CONFIG_MAPS, config_map("a", annotations={"k": "x" * (256 * 1024 + 1)})), InvalidError)
     message = "Too long: may not be more than 262144 bytes"
     assert error.causes == [{"reason": "FieldValueTooLong", "message": message, "field": "metadata.annotations"}]
 
 
-async def test_a_label_that_is_no_text_is_a_bad_request(api: Api) -> None:
+async def test_a_label_that_is_not_a_string_is_a_bad_request(api: Api) -> None:
     body = config_map("a") | {"metadata": {"name": "a", "labels": {"count": 5}}}
-    error = await refused(api.create(CONFIG_MAPS, body), BadRequestError)
+    error = await expect_error(api.create(CONFIG_MAPS, body), BadRequestError)
     assert "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string" in str(error)
 
 
-async def test_several_mistakes_are_told_at_once(api: Api) -> None:
+async def test_all_metadata_errors_are_reported(api: Api) -> None:
     body = config_map("Bad", labels={"bad key": "x"}, annotations={"bad key": "y"})
-    error = await refused(api.create(CONFIG_MAPS, body), InvalidError)
+    error = await expect_error(api.create(CONFIG_MAPS, body), InvalidError)
     assert [cause["field"] for cause in error.causes] == ["metadata.name", "metadata.labels", "metadata.annotations"]
     assert str(error).startswith('ConfigMap "Bad" is invalid: [metadata.name: ')
 
 
-async def test_the_name_of_an_object_cannot_change(api: Api) -> None:
+async def test_the_name_of_an_object_is_immutable(api: Api) -> None:
     await api.create(CONFIG_MAPS, config_map("a"))
     call = api.client.replace(CONFIG_MAPS, "a", config_map("b"), namespace=api.namespace)
-    error = await refused(call, BadRequestError)
+    error = await expect_error(call, BadRequestError)
     assert str(error) == "the name of the object (b) does not match the name on the URL (a)"

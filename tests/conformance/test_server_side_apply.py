@@ -1,27 +1,21 @@
-"""Server-side apply."""
+"""Server-side apply, which the embedded server does not support."""
 
 from __future__ import annotations
 
-from dlop.kube.client import PatchType
 from dlop.kube.errors import UnsupportedMediaTypeError
 from dlop.kube.resources import CONFIG_MAPS
 from tests.conformance.bodies import config_map
-from tests.conformance.definitions import WIDGETS, widget
-from tests.conformance.support import Api, only_on, refused
+from tests.conformance.crds import WIDGETS, widget
+from tests.conformance.support import Api, expect_error, only_on
+
+APPLY = "application/apply-patch+yaml"
 
 
-@only_on("in-process", "embedded", because="the embedded server does not have server-side apply, and says so; the real one has it")
-async def test_apply_is_refused_as_a_server_without_it_does(api: Api) -> None:
+@only_on("in-process", "embedded", reason="the real server supports server-side apply, the embedded one does not")
+async def test_server_side_apply_is_an_unsupported_media_type(api: Api) -> None:
     for resource, body in ((CONFIG_MAPS, config_map("a")), (WIDGETS, widget("a"))):
-        error = await refused(api.patch(resource, "a", body, patch_type=PatchType.APPLY), UnsupportedMediaTypeError)
+        patch = api.client.call("PATCH", api.path(resource, "a"), query=(("fieldManager", "dlop"),), body=body, content_type=APPLY)
+        error = await expect_error(patch, UnsupportedMediaTypeError)
         assert (error.status_code, error.status_reason) == (415, "UnsupportedMediaType")
-        assert "application/apply-patch+yaml" not in str(error)
-        assert await api.find(resource, "a") is None
-
-
-@only_on("real", because="the embedded server does not have server-side apply; this keeps the client's side of it honest")
-async def test_apply_creates_and_then_changes(api: Api) -> None:
-    first = await api.patch(CONFIG_MAPS, "a", config_map("a", {"k": "v", "other": "1"}), patch_type=PatchType.APPLY)
-    second = await api.patch(CONFIG_MAPS, "a", config_map("a", {"k": "w"}), patch_type=PatchType.APPLY, force=True)
-    assert first["data"] == {"k": "v", "other": "1"}
-    assert second["data"] == {"k": "w"}
+        assert APPLY not in str(error)
+        assert await api.get_or_none(resource, "a") is None

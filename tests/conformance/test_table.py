@@ -1,45 +1,24 @@
-"""Tables: what `kubectl get` shows."""
+"""The Table representation that `kubectl get` uses."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from dlop.kube.errors import BadRequestError, NotFoundError
-from dlop.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES, Resource
-from dlop.kube.types import JsonObject
+from dlop.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICES
 from dlop.kube.watch import WatchEventType
-from tests.conformance.bodies import config_map, custom, pod, service
-from tests.conformance.definitions import PLAIN, SHOWN
-from tests.conformance.support import Api, decoded, refused
+from tests.conformance.bodies import config_map, object_of, pod, service
+from tests.conformance.crds import GAUGES, NOTES
+from tests.conformance.support import Api, expect_error, over_https
+from tests.conformance.tables import TABLE, columns, create_gauge, get_table, rows
 
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-
-
-async def table(api: Api, resource: Resource, name: str | None = None, **query: str) -> JsonObject:
-    return decoded(await api.client.call("GET", api.path(resource, name), query=tuple(query.items()), accept=TABLE))
-
-
-def columns(found: JsonObject) -> list[tuple[str, str, int]]:
-    return [(each["name"], each["type"], each["priority"]) for each in found["columnDefinitions"]]
-
-
-def cells(found: JsonObject) -> list[dict[str, Any]]:
-    names = [each["name"] for each in found["columnDefinitions"]]
-    return [dict(zip(names, row["cells"], strict=True)) for row in found["rows"]]
-
-
-async def shown(api: Api) -> None:
-    await api.create(SHOWN, custom(SHOWN, "a", spec={"size": 3, "detail": "more"}))
-    status = {"phase": "Fine", "conditions": [{"type": "Other", "status": "x"}, {"type": "Ready", "status": "True"}]}
-    await api.patch(SHOWN, "a", {"status": status}, subresource="status")
+pytestmark = over_https(reason="the Accept header selects the representation of responses and watch streams")
 
 
 async def test_a_list_of_pods_as_a_table(api: Api) -> None:
     await api.create(PODS, pod("a", node="one"))
     await api.patch(PODS, "a", {"status": {"phase": "Running", "podIP": "10.1.2.3"}}, subresource="status")
-    found = await table(api, PODS)
-    assert (found["kind"], found["apiVersion"]) == ("Table", "meta.k8s.io/v1")
-    assert [(name, priority) for name, _, priority in columns(found)] == [
+    table = await get_table(api, PODS)
+    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert [(name, priority) for name, _, priority in columns(table)] == [
         ("Name", 0),
         ("Ready", 0),
         ("Status", 0),
@@ -50,20 +29,20 @@ async def test_a_list_of_pods_as_a_table(api: Api) -> None:
         ("Nominated Node", 1),
         ("Readiness Gates", 1),
     ]
-    row = cells(found)[0]
-    chosen = ("Name", "Ready", "Status", "Restarts", "IP", "Node", "Nominated Node", "Readiness Gates")
-    assert [str(row[name]) for name in chosen] == ["a", "0/1", "Running", "0", "10.1.2.3", "one", "<none>", "<none>"]
+    row = rows(table)[0]
+    names = ("Name", "Ready", "Status", "Restarts", "IP", "Node", "Nominated Node", "Readiness Gates")
+    assert [str(row[name]) for name in names] == ["a", "0/1", "Running", "0", "10.1.2.3", "one", "<none>", "<none>"]
 
 
-async def test_a_pod_that_is_ending_shows_so(api: Api) -> None:
+async def test_a_terminating_pod_has_the_status_terminating(api: Api) -> None:
     await api.create(PODS, pod("a", node="one"))
     await api.delete(PODS, "a")
-    assert cells(await table(api, PODS, "a"))[0]["Status"] == "Terminating"
+    assert rows(await get_table(api, PODS, "a"))[0]["Status"] == "Terminating"
 
 
-async def test_a_pod_shows_why_its_container_ended(api: Api) -> None:
+async def test_the_status_of_a_pod_is_the_termination_reason_of_its_container(api: Api) -> None:
     await api.create(PODS, pod("a", node="one"))
-    ended = {
+    container_status = {
         "name": "main",
         "ready": False,
         "restartCount": 2,
@@ -71,17 +50,17 @@ async def test_a_pod_shows_why_its_container_ended(api: Api) -> None:
         "imageID": "",
         "state": {"terminated": {"exitCode": 1, "reason": "OOMKilled"}},
     }
-    await api.patch(PODS, "a", {"status": {"phase": "Failed", "containerStatuses": [ended]}}, subresource="status")
-    row = cells(await table(api, PODS, "a"))[0]
+    await api.patch(PODS, "a", {"status": {"phase": "Failed", "containerStatuses": [container_status]}}, subresource="status")
+    row = rows(await get_table(api, PODS, "a"))[0]
     assert (row["Ready"], row["Status"]) == ("0/1", "OOMKilled")
 
 
 async def test_config_maps_services_and_namespaces_as_tables(api: Api) -> None:
     await api.create(CONFIG_MAPS, config_map("a", {"x": "1", "y": "2"}))
     await api.create(SERVICES, service("a"))
-    row = cells(await table(api, CONFIG_MAPS, "a"))[0]
+    row = rows(await get_table(api, CONFIG_MAPS, "a"))[0]
     assert (row["Name"], row["Data"]) == ("a", 2)
-    row = cells(await table(api, SERVICES, "a"))[0]
+    row = rows(await get_table(api, SERVICES, "a"))[0]
     assert (row["Type"], row["Cluster-IP"], row["External-IP"], row["Port(s)"], row["Selector"]) == (
         "ClusterIP",
         "None",
@@ -89,13 +68,13 @@ async def test_config_maps_services_and_namespaces_as_tables(api: Api) -> None:
         "80/TCP",
         "app=a",
     )
-    assert cells(await table(api, NAMESPACES, api.namespace))[0]["Status"] == "Active"
+    assert rows(await get_table(api, NAMESPACES, api.namespace))[0]["Status"] == "Active"
 
 
-async def test_a_custom_resource_shows_its_printer_columns(api: Api) -> None:
-    await shown(api)
-    found = await table(api, SHOWN)
-    assert columns(found) == [
+async def test_a_custom_resource_has_its_printer_columns(api: Api) -> None:
+    await create_gauge(api)
+    table = await get_table(api, GAUGES)
+    assert columns(table) == [
         ("Name", "string", 0),
         ("Phase", "string", 0),
         ("Size", "integer", 0),
@@ -103,7 +82,7 @@ async def test_a_custom_resource_shows_its_printer_columns(api: Api) -> None:
         ("Detail", "string", 1),
         ("Age", "date", 0),
     ]
-    row = cells(found)[0]
+    row = rows(table)[0]
     assert {name: row[name] for name in ("Name", "Phase", "Size", "Ready", "Detail")} == {
         "Name": "a",
         "Phase": "Fine",
@@ -111,55 +90,55 @@ async def test_a_custom_resource_shows_its_printer_columns(api: Api) -> None:
         "Ready": "True",
         "Detail": "more",
     }
-    assert found["columnDefinitions"][1]["description"] == "How it goes."
+    assert table["columnDefinitions"][1]["description"] == "Current phase."
 
 
 async def test_a_column_without_a_value_is_empty(api: Api) -> None:
-    await shown(api)
-    await api.create(SHOWN, custom(SHOWN, "b", spec={}))
-    row = cells(await table(api, SHOWN, "b"))[0]
+    await create_gauge(api)
+    await api.create(GAUGES, object_of(GAUGES, "b", spec={}))
+    row = rows(await get_table(api, GAUGES, "b"))[0]
     assert [row[name] for name in ("Phase", "Size", "Detail")] == [None, None, None]
 
 
-async def test_a_custom_resource_without_columns_shows_name_and_age(api: Api) -> None:
-    await api.create(PLAIN, custom(PLAIN, "a"))
-    found = await table(api, PLAIN)
-    assert columns(found) == [("Name", "string", 0), ("Age", "date", 0)]
-    assert cells(found)[0]["Name"] == "a"
+async def test_a_custom_resource_without_printer_columns_has_name_and_age(api: Api) -> None:
+    await api.create(NOTES, object_of(NOTES, "a"))
+    table = await get_table(api, NOTES)
+    assert columns(table) == [("Name", "string", 0), ("Age", "date", 0)]
+    assert rows(table)[0]["Name"] == "a"
 
 
-async def test_a_row_carries_the_metadata_unless_asked_for_more_or_less(api: Api) -> None:
+async def test_include_object_selects_the_object_in_each_row(api: Api) -> None:
     created = await api.create(CONFIG_MAPS, config_map("a", {"k": "v"}))
-    usual = (await table(api, CONFIG_MAPS, "a"))["rows"][0]["object"]
-    assert (usual["kind"], usual["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
-    assert usual["metadata"]["uid"] == created["metadata"]["uid"]
-    assert "data" not in usual
-    assert (await table(api, CONFIG_MAPS, "a", includeObject="Object"))["rows"][0]["object"]["data"] == {"k": "v"}
-    assert (await table(api, CONFIG_MAPS, "a", includeObject="None"))["rows"][0]["object"] is None
+    default = (await get_table(api, CONFIG_MAPS, "a"))["rows"][0]["object"]
+    assert (default["kind"], default["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+    assert default["metadata"]["uid"] == created["metadata"]["uid"]
+    assert "data" not in default
+    assert (await get_table(api, CONFIG_MAPS, "a", includeObject="Object"))["rows"][0]["object"]["data"] == {"k": "v"}
+    assert (await get_table(api, CONFIG_MAPS, "a", includeObject="None"))["rows"][0]["object"] is None
 
 
-async def test_a_table_of_objects_must_be_of_a_known_kind(api: Api) -> None:
-    error = await refused(table(api, CONFIG_MAPS, includeObject="Bogus"), BadRequestError)
+async def test_an_unknown_include_object_value_is_a_bad_request(api: Api) -> None:
+    error = await expect_error(get_table(api, CONFIG_MAPS, includeObject="Bogus"), BadRequestError)
     assert "must be 'Metadata', 'Object', 'None', or empty" in str(error)
 
 
-async def test_a_table_has_the_version_and_the_pages_of_its_list(api: Api) -> None:
+async def test_a_table_can_be_paged(api: Api) -> None:
     for name in ("a", "b", "c"):
         await api.create(CONFIG_MAPS, config_map(name, labels={"x": "y"}))
-    found = await table(api, CONFIG_MAPS, limit="2")
-    assert len(found["rows"]) == 2
-    rest = await table(api, CONFIG_MAPS, **{"continue": found["metadata"]["continue"]})
-    assert "c" in [row["Name"] for row in cells(rest)]
-    assert rest["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
+    first = await get_table(api, CONFIG_MAPS, limit="2")
+    assert len(first["rows"]) == 2
+    second = await get_table(api, CONFIG_MAPS, **{"continue": first["metadata"]["continue"]})
+    assert "c" in [row["Name"] for row in rows(second)]
+    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-async def test_what_is_not_there_is_not_found_as_a_table_too(api: Api) -> None:
-    error = await refused(table(api, CONFIG_MAPS, "a"), NotFoundError)
+async def test_a_table_of_a_missing_object_is_not_found(api: Api) -> None:
+    error = await expect_error(get_table(api, CONFIG_MAPS, "a"), NotFoundError)
     assert (error.status["kind"], str(error)) == ("Status", 'configmaps "a" not found')
 
 
 async def test_a_watch_can_be_a_stream_of_tables(api: Api) -> None:
-    await shown(api)
-    async with api.streamed(SHOWN, accept=TABLE) as watch:
-        kind, found = await watch.next()
-    assert (kind, found["kind"], cells(found)[0]["Phase"]) == (WatchEventType.ADDED, "Table", "Fine")
+    await create_gauge(api)
+    async with api.watch_as(GAUGES, accept=TABLE) as watch:
+        event_type, table = await watch.next()
+    assert (event_type, table["kind"], rows(table)[0]["Phase"]) == (WatchEventType.ADDED, "Table", "Fine")

@@ -1,7 +1,7 @@
-"""What a node must make of a pod, case by case: the words of the table.
+"""Building blocks of the kubelet test cases: a pod, and the steps that it goes through.
 
-A case is a pod, and what comes of it, step by step. The expectations are those of the Kubernetes documentation (Pod Lifecycle,
-Init Containers, Sidecar Containers, Configure Probes, Define a Command, Environment Variables, Volumes, Termination of Pods).
+The expectations are from the Kubernetes documentation (Pod Lifecycle, Init Containers, Sidecar Containers, Configure Probes, Define a
+Command, Environment Variables, Volumes, Termination of Pods).
 """
 
 from __future__ import annotations
@@ -18,105 +18,94 @@ PYTHON = sys.executable
 
 
 @dataclass(frozen=True)
-class Sees:
-    """A status that looks like this is written, sooner or later."""
+class ExpectStatus:
+    """Wait for a status that matches."""
 
     pattern: JsonObject
 
 
 @dataclass(frozen=True)
-class Deletes:
-    """The pod is deleted."""
-
+class DeletePod:
     grace_seconds: int | None = None
 
 
 @dataclass(frozen=True)
-class Gone:
-    """The pod object vanishes, and this was its last status."""
+class ExpectDeleted:
+    """Wait for the deletion of the pod object. The last status must match."""
 
     pattern: JsonObject
 
 
 @dataclass(frozen=True)
-class Hears:
-    """An event is told."""
+class ExpectEvent:
+    """Wait for an event that matches."""
 
     pattern: JsonObject
 
 
 @dataclass(frozen=True)
-class Says:
-    """The container has written this, and nothing else."""
+class ExpectOutput:
+    """The complete output of the container must match."""
 
     text: str | re.Pattern[str]
     container: str = "main"
 
 
 @dataclass(frozen=True)
-class Speaks:
-    """The container writes this, sooner or later: it has come so far."""
+class WaitForOutput:
+    """Wait until the container has written this text."""
 
     text: str = "ready\n"
     container: str = "main"
 
 
 @dataclass(frozen=True)
-class Creates:
-    """Somebody creates another object."""
-
+class CreateObject:
     resource: Resource
     body: JsonObject
 
 
 @dataclass(frozen=True)
-class Patches:
-    """Somebody changes another object."""
-
+class PatchObject:
     resource: Resource
     name: str
     change: JsonObject
 
 
-Step: TypeAlias = Sees | Deletes | Gone | Hears | Says | Speaks | Creates | Patches
+Step: TypeAlias = ExpectStatus | DeletePod | ExpectDeleted | ExpectEvent | ExpectOutput | WaitForOutput | CreateObject | PatchObject
 
 
 @dataclass(frozen=True)
 class Case:
-    """A pod, and what comes of it."""
-
     name: str
     spec: JsonObject
     steps: tuple[Step, ...]
-    before: tuple[Creates, ...] = ()
+    objects: tuple[CreateObject, ...] = ()
     metadata: JsonObject = field(default_factory=dict)
 
 
-# --- how cases are written ------------------------------------------------------------------------------------------------
+# --- helpers for cases ----------------------------------------------------------------------------------------------------
 
 
 def sh(script: str, **fields: Any) -> JsonObject:
-    """A container that runs a shell script."""
     return {"name": "main", "image": "shell", "command": ["sh", "-c", script], **fields}
 
 
 def pod(*containers: JsonObject, **spec: Any) -> JsonObject:
-    """A pod that is not restarted, unless it says so."""
+    """A pod spec, by default with restartPolicy Never."""
     return {"restartPolicy": "Never", "containers": list(containers), **spec}
 
 
 def main(**fields: Any) -> JsonObject:
-    """The status of a pod whose container `main` looks like this."""
+    """A pod status whose container `main` has these fields."""
     return {"containerStatuses": [{"name": "main", **fields}]}
 
 
-def ended(exit_code: int, reason: str, **fields: Any) -> JsonObject:
-    """A state."""
+def terminated(exit_code: int, reason: str, **fields: Any) -> JsonObject:
     return {"terminated": {"exitCode": exit_code, "reason": reason, **fields}}
 
 
 def waiting(reason: str, **fields: Any) -> JsonObject:
-    """A state."""
     return {"waiting": {"reason": reason, **fields}}
 
 
@@ -124,25 +113,20 @@ RUNNING: JsonObject = {"running": {"startedAt": re.compile("Z$")}}
 
 
 def condition(type: str, status: str, **fields: Any) -> JsonObject:
-    """A condition."""
     return {"type": type, "status": status, **fields}
 
 
-def succeeded(**fields: Any) -> Sees:
-    """The pod succeeds."""
-    return Sees({"phase": "Succeeded", **fields})
+def succeeded(**fields: Any) -> ExpectStatus:
+    return ExpectStatus({"phase": "Succeeded", **fields})
 
 
-def failed(**fields: Any) -> Sees:
-    """The pod fails."""
-    return Sees({"phase": "Failed", **fields})
+def failed(**fields: Any) -> ExpectStatus:
+    return ExpectStatus({"phase": "Failed", **fields})
 
 
-def config_map(name: str, **data: str) -> Creates:
-    """A config map."""
-    return Creates(CONFIG_MAPS, {"metadata": {"name": name}, "data": data})
+def config_map(name: str, **data: str) -> CreateObject:
+    return CreateObject(CONFIG_MAPS, {"metadata": {"name": name}, "data": data})
 
 
-def secret(name: str, **data: str) -> Creates:
-    """A secret."""
-    return Creates(SECRETS, {"metadata": {"name": name}, "stringData": data})
+def secret(name: str, **data: str) -> CreateObject:
+    return CreateObject(SECRETS, {"metadata": {"name": name}, "stringData": data})

@@ -10,11 +10,11 @@ from dlop.kube.types import JsonObject
 from tests.embedded.kubelet_cases import (
     RUNNING,
     Case,
-    Creates,
-    Hears,
-    Patches,
-    Says,
-    Sees,
+    CreateObject,
+    ExpectEvent,
+    ExpectOutput,
+    ExpectStatus,
+    PatchObject,
     config_map,
     main,
     pod,
@@ -47,69 +47,69 @@ COMMANDS = (
     Case(
         "args follow the command",
         pod({"name": "main", "image": "shell", "command": ["echo", "one"], "args": ["two", "three four"]}),
-        (succeeded(), Says("one two three four\n")),
+        (succeeded(), ExpectOutput("one two three four\n")),
     ),
     Case(
-        "args alone follow the image's own entry point",
-        pod({"name": "main", "image": "talker", "args": ["of", "it"]}),
-        (succeeded(), Says("the image says of it\n")),
+        "args without a command follow the entry point of the image",
+        pod({"name": "main", "image": "echo-image", "args": ["of", "it"]}),
+        (succeeded(), ExpectOutput("the image says of it\n")),
     ),
     Case(
-        "without command and args the image's own entry point runs",
-        pod({"name": "main", "image": "talker"}),
-        (succeeded(), Says("the image says\n")),
+        "without command and args the entry point of the image runs",
+        pod({"name": "main", "image": "echo-image"}),
+        (succeeded(), ExpectOutput("the image says\n")),
     ),
     Case(
-        "a command replaces the image's own entry point altogether",
-        pod({"name": "main", "image": "talker", "command": ["echo", "mine"]}),
-        (succeeded(), Says("mine\n")),
+        "a command replaces the entry point of the image",
+        pod({"name": "main", "image": "echo-image", "command": ["echo", "mine"]}),
+        (succeeded(), ExpectOutput("mine\n")),
     ),
     Case(
-        "the image's own variables are there, unless the pod sets them",
-        pod(sh("echo $COLOUR $SHAPE", image="talker", env=_env(SHAPE="round"))),
-        (succeeded(), Says("red round\n")),
+        "variables of the image are set unless the pod overrides them",
+        pod(sh("echo $COLOUR $SHAPE", image="echo-image", env=_env(SHAPE="round"))),
+        (succeeded(), ExpectOutput("red round\n")),
     ),
     Case(
-        "variables are put into commands and args as $(NAME)",
+        "$(NAME) is expanded in command and args",
         pod({"name": "main", "image": "shell", "command": ["echo", "$(A)"], "args": ["<$(B)>"], "env": _env(A="x y", B="z")}),
-        (succeeded(), Says("x y <z>\n")),
+        (succeeded(), ExpectOutput("x y <z>\n")),
     ),
     Case(
-        "a reference to nothing stays as it is, and a doubled dollar is one",
+        "an unresolvable reference is unchanged, and a double dollar sign is one dollar sign",
         pod({"name": "main", "image": "shell", "command": ["echo", "$(NOBODY)", "$$(A)", "$$$(A)", "$A"], "env": _env(A="x")}),
-        (succeeded(), Says("$(NOBODY) $(A) $x $A\n")),
+        (succeeded(), ExpectOutput("$(NOBODY) $(A) $x $A\n")),
     ),
     Case(
-        "variables of the image are not put into commands",
-        pod({"name": "main", "image": "talker", "command": ["echo", "$(COLOUR)"]}),
-        (succeeded(), Says("$(COLOUR)\n")),
+        "variables of the image are not expanded in commands",
+        pod({"name": "main", "image": "echo-image", "command": ["echo", "$(COLOUR)"]}),
+        (succeeded(), ExpectOutput("$(COLOUR)\n")),
     ),
-    Case("the working folder is the container's own", pod(sh("pwd", workingDir="/usr")), (succeeded(), Says("/usr\n"))),
+    Case("workingDir sets the working directory", pod(sh("pwd", workingDir="/usr")), (succeeded(), ExpectOutput("/usr\n"))),
     Case(
-        "what was written without a last newline is not lost",
+        "output without a final newline is not lost",
         pod(sh("printf 'no newline'")),
-        (succeeded(), Says("no newline")),
+        (succeeded(), ExpectOutput("no newline")),
     ),
     Case(
-        "an image that nobody knows and no command: there is nothing to run",
-        pod({"name": "main", "image": "stranger:1"}),
+        "an unknown image without a command cannot be pulled",
+        pod({"name": "main", "image": "unknown:1"}),
         (
-            Sees({"phase": "Pending", **main(state=waiting("ErrImagePull", message=re.compile("--image stranger:1=PATH")))}),
-            Sees(main(state=waiting("ImagePullBackOff", message=re.compile('^Back-off pulling image "stranger:1"')))),
-            Hears({"reason": "Failed", "type": "Warning", "message": re.compile('^Failed to pull image "stranger:1"')}),
-            Hears({"reason": "BackOff", "message": 'Back-off pulling image "stranger:1"'}),
+            ExpectStatus({"phase": "Pending", **main(state=waiting("ErrImagePull", message=re.compile("--image unknown:1=PATH")))}),
+            ExpectStatus(main(state=waiting("ImagePullBackOff", message=re.compile('^Back-off pulling image "unknown:1"')))),
+            ExpectEvent({"reason": "Failed", "type": "Warning", "message": re.compile('^Failed to pull image "unknown:1"')}),
+            ExpectEvent({"reason": "BackOff", "message": 'Back-off pulling image "unknown:1"'}),
         ),
     ),
 )
 
 VARIABLES = (
     Case(
-        "a variable may refer to those before it, and not to those after it",
+        "a variable may refer to earlier variables only",
         pod(sh('echo "$B" "$C"', env=_env(A="1", B="$(A)2", C="$(D)", D="4"))),
-        (succeeded(), Says("12 $(D)\n")),
+        (succeeded(), ExpectOutput("12 $(D)\n")),
     ),
     Case(
-        "fields of the pod are variables",
+        "variables may be fields of the pod",
         pod(
             sh(
                 'echo "$NAME $NS $NODE $LABEL $NOTE $ACCOUNT"; [ "$IP" = "$IPS" ] && [ -n "$IP" ] && [ -n "$HOST" ] && [ -n "$UID_" ]',
@@ -128,11 +128,11 @@ VARIABLES = (
             ),
             serviceAccountName="default",
         ),
-        (succeeded(), Says(re.compile(r"^case-\d+ default dlop-local web two words default\n$"))),
+        (succeeded(), ExpectOutput(re.compile(r"^case-\d+ default dlop-local web two words default\n$"))),
         metadata={"labels": {"app": "web"}, "annotations": {"example.org/note": "two words"}},
     ),
     Case(
-        "requests and limits are variables, in the units that are asked for",
+        "variables may be requests and limits in units of the divisor",
         pod(
             sh(
                 "echo $CPU $MILLI $MEMORY $REQUEST",
@@ -145,15 +145,15 @@ VARIABLES = (
                 ),
             )
         ),
-        (succeeded(), Says("2 1500 1024 67108864\n")),
+        (succeeded(), ExpectOutput("2 1500 1024 67108864\n")),
     ),
     Case(
-        "without a limit the limit is what the node has",
+        "a missing limit is the capacity of the node",
         pod(sh("echo $CPU", env=_from(CPU={"resourceFieldRef": {"resource": "limits.cpu"}}))),
-        (succeeded(), Says("1000\n")),
+        (succeeded(), ExpectOutput("1000\n")),
     ),
     Case(
-        "keys of config maps and secrets are variables",
+        "variables may be keys of config maps and secrets",
         pod(
             sh(
                 "echo $COLOUR $TOKEN",
@@ -162,33 +162,33 @@ VARIABLES = (
                 ),
             )
         ),
-        (succeeded(), Says("blue s3cret\n")),
-        before=(config_map("paint", colour="blue"), secret("key", token="s3cret")),
+        (succeeded(), ExpectOutput("blue s3cret\n")),
+        objects=(config_map("paint", colour="blue"), secret("key", token="s3cret")),
     ),
     Case(
-        "a config map that is missing keeps the container waiting until it is there",
+        "a missing config map keeps the container waiting until it is created",
         pod(sh("echo $LATE", env=_from(LATE={"configMapKeyRef": {"name": "late", "key": "word"}}))),
         (
-            Sees({"phase": "Pending", **main(state=waiting("CreateContainerConfigError", message='configmap "late" not found'))}),
-            Hears({"reason": "Failed", "type": "Warning", "message": 'Error: configmap "late" not found'}),
-            Creates(CONFIG_MAPS, {"metadata": {"name": "late"}, "data": {"word": "better"}}),
+            ExpectStatus({"phase": "Pending", **main(state=waiting("CreateContainerConfigError", message='configmap "late" not found'))}),
+            ExpectEvent({"reason": "Failed", "type": "Warning", "message": 'Error: configmap "late" not found'}),
+            CreateObject(CONFIG_MAPS, {"metadata": {"name": "late"}, "data": {"word": "better"}}),
             succeeded(**main(restartCount=0)),
-            Says("better\n"),
+            ExpectOutput("better\n"),
         ),
     ),
     Case(
-        "a secret that is missing keeps the container waiting",
+        "a missing secret keeps the container waiting",
         pod(sh("exit 0", env=_from(X={"secretKeyRef": {"name": "nowhere", "key": "x"}}))),
-        (Sees(main(state=waiting("CreateContainerConfigError", message='secret "nowhere" not found'))),),
+        (ExpectStatus(main(state=waiting("CreateContainerConfigError", message='secret "nowhere" not found'))),),
     ),
     Case(
-        "a key that is missing keeps the container waiting",
+        "a missing key keeps the container waiting",
         pod(sh("exit 0", env=_from(X={"configMapKeyRef": {"name": "keyless", "key": "x"}}))),
-        (Sees(main(state=waiting("CreateContainerConfigError", message="couldn't find key x in ConfigMap default/keyless"))),),
-        before=(config_map("keyless", y="1"),),
+        (ExpectStatus(main(state=waiting("CreateContainerConfigError", message="couldn't find key x in ConfigMap default/keyless"))),),
+        objects=(config_map("keyless", y="1"),),
     ),
     Case(
-        "what is optional may be missing",
+        "optional references may be missing",
         pod(
             sh(
                 'echo "<${X-unset}><${Y-unset}>"',
@@ -199,10 +199,10 @@ VARIABLES = (
                 envFrom=[{"configMapRef": {"name": "nowhere", "optional": True}}],
             )
         ),
-        (succeeded(), Says("<unset><unset>\n")),
+        (succeeded(), ExpectOutput("<unset><unset>\n")),
     ),
     Case(
-        "all keys of a config map or secret are variables, with a prefix, and env outranks them",
+        "envFrom sets all keys with a prefix, and env overrides them",
         pod(
             sh(
                 "echo $A $P_B $C",
@@ -210,18 +210,18 @@ VARIABLES = (
                 env=_env(C="mine"),
             )
         ),
-        (succeeded(), Says("1 2 mine\n")),
-        before=(config_map("many", A="1", C="theirs"), secret("more", B="2")),
+        (succeeded(), ExpectOutput("1 2 mine\n")),
+        objects=(config_map("many", A="1", C="theirs"), secret("more", B="2")),
     ),
     Case(
-        "a pod on the host's network has the host's address",
+        "a pod on the host network has the address of the host",
         pod(sh('[ "$IP" = "$HOST" ]', env=_from(IP=_field("status.podIP"), HOST=_field("status.hostIP"))), hostNetwork=True),
         (succeeded(),),
     ),
     Case(
-        "the host name of a pod is its name, or the one it asks for",
+        "the hostname of a pod is its name or spec.hostname",
         pod(sh("echo $HOSTNAME"), hostname="custom"),
-        (succeeded(), Says("custom\n")),
+        (succeeded(), ExpectOutput("custom\n")),
     ),
 )
 
@@ -233,34 +233,34 @@ VOLUMES = (
             sh("echo hello > /there/new; mv /there/new /there/word", name="other", volumeMounts=[{"name": "it", "mountPath": "/there"}]),
             volumes=[_volume("it", emptyDir={})],
         ),
-        (succeeded(), Says("hello\n")),
+        (succeeded(), ExpectOutput("hello\n")),
     ),
     Case(
-        "a config map is a folder of files",
+        "a config map volume contains a file for each key",
         pod(sh("cd /it && ls && cat one two", volumeMounts=_MOUNTED), volumes=[_volume("it", configMap={"name": "files"})]),
-        (succeeded(), Says("one\ntwo\n12")),
-        before=(config_map("files", one="1", two="2"),),
+        (succeeded(), ExpectOutput("one\ntwo\n12")),
+        objects=(config_map("files", one="1", two="2"),),
     ),
     Case(
-        "of a config map some keys may be picked, under other paths and modes",
+        "items select keys of a config map with paths and modes",
         pod(
             sh("cd /it && ls && cat deep/er && stat -L -c %a deep/er", volumeMounts=_MOUNTED),
             volumes=[_volume("it", configMap={"name": "picked", "items": [{"key": "one", "path": "deep/er", "mode": 0o600}]})],
         ),
-        (succeeded(), Says("deep\n1\n600\n")),
-        before=(config_map("picked", one="1\n", two="2"),),
+        (succeeded(), ExpectOutput("deep\n1\n600\n")),
+        objects=(config_map("picked", one="1\n", two="2"),),
     ),
     Case(
-        "a secret is a folder of files",
+        "a secret volume contains a file for each key",
         pod(
             sh("cat /it/token; stat -L -c %a /it/token", volumeMounts=_MOUNTED),
             volumes=[_volume("it", secret={"secretName": "vault", "defaultMode": 0o400})],
         ),
-        (succeeded(), Says("hush\n400\n")),
-        before=(secret("vault", token="hush\n"),),
+        (succeeded(), ExpectOutput("hush\n400\n")),
+        objects=(secret("vault", token="hush\n"),),
     ),
     Case(
-        "the downward API is a folder of files",
+        "a downward API volume contains a file for each item",
         pod(
             sh("cat /it/labels; echo; cat /it/cpu", volumeMounts=_MOUNTED, resources={"limits": {"cpu": "2"}}),
             volumes=[
@@ -275,11 +275,11 @@ VOLUMES = (
                 )
             ],
         ),
-        (succeeded(), Says('app="web"\ntier="1"\n2')),
+        (succeeded(), ExpectOutput('app="web"\ntier="1"\n2')),
         metadata={"labels": {"tier": "1", "app": "web"}},
     ),
     Case(
-        "a projected volume puts many sources into one folder",
+        "a projected volume combines several sources",
         pod(
             sh("cat /it/a /it/b /it/name", volumeMounts=_MOUNTED),
             volumes=[
@@ -295,65 +295,65 @@ VOLUMES = (
                 )
             ],
         ),
-        (succeeded(), Says("12default")),
-        before=(config_map("part", x="1"), secret("part", x="2")),
+        (succeeded(), ExpectOutput("12default")),
+        objects=(config_map("part", x="1"), secret("part", x="2")),
     ),
     Case(
-        "a volume whose config map is missing keeps the pod waiting until it is there",
+        "a volume with a missing config map keeps the pod waiting until it is created",
         pod(sh("cat /it/word", volumeMounts=_MOUNTED), volumes=[_volume("it", configMap={"name": "tardy"})]),
         (
-            Sees({"phase": "Pending", **main(state=waiting("ContainerCreating"))}),
-            Hears(
+            ExpectStatus({"phase": "Pending", **main(state=waiting("ContainerCreating"))}),
+            ExpectEvent(
                 {
                     "reason": "FailedMount",
                     "type": "Warning",
                     "message": 'MountVolume.SetUp failed for volume "it" : configmap "tardy" not found',
                 }
             ),
-            Creates(CONFIG_MAPS, {"metadata": {"name": "tardy"}, "data": {"word": "there"}}),
+            CreateObject(CONFIG_MAPS, {"metadata": {"name": "tardy"}, "data": {"word": "there"}}),
             succeeded(),
-            Says("there"),
+            ExpectOutput("there"),
         ),
     ),
     Case(
-        "a config map that changes changes in the pods that have mounted it",
+        "a changed config map is updated in mounted volumes",
         pod(
             sh("until grep -q new /it/word; do sleep 0.05; done; ls /it", volumeMounts=_MOUNTED),
             volumes=[_volume("it", configMap={"name": "moving"})],
         ),
         (
-            Sees(main(state=RUNNING)),
-            Patches(CONFIG_MAPS, "moving", {"data": {"word": "new", "old": None, "more": "x"}}),
+            ExpectStatus(main(state=RUNNING)),
+            PatchObject(CONFIG_MAPS, "moving", {"data": {"word": "new", "old": None, "more": "x"}}),
             succeeded(),
-            Says("more\nword\n"),
+            ExpectOutput("more\nword\n"),
         ),
-        before=(config_map("moving", word="old", old="x"),),
+        objects=(config_map("moving", word="old", old="x"),),
     ),
     Case(
-        "an optional config map that is missing is an empty folder",
+        "a missing optional config map is an empty directory",
         pod(sh("ls -A /it", volumeMounts=_MOUNTED), volumes=[_volume("it", configMap={"name": "nowhere", "optional": True})]),
-        (succeeded(), Says("")),
+        (succeeded(), ExpectOutput("")),
     ),
     Case(
-        "a host path is the host's own",
+        "a hostPath volume is the path of the host",
         pod(sh("test -x /it/sh", volumeMounts=_MOUNTED), volumes=[_volume("it", hostPath={"path": "/bin", "type": "Directory"})]),
         (succeeded(),),
     ),
     Case(
-        "a host path of the wrong type cannot be mounted",
+        "a hostPath volume of another type cannot be mounted",
         pod(sh("exit 0", volumeMounts=_MOUNTED), volumes=[_volume("it", hostPath={"path": "/bin", "type": "File"})]),
         (
-            Hears(
+            ExpectEvent(
                 {
                     "reason": "FailedMount",
                     "message": 'MountVolume.SetUp failed for volume "it" : hostPath type check failed: /bin is not a file',
                 }
             ),
-            Sees({"phase": "Pending"}),
+            ExpectStatus({"phase": "Pending"}),
         ),
     ),
     Case(
-        "a part of a volume may be mounted alone, under a name made of variables",
+        "subPathExpr mounts a part of a volume",
         pod(
             sh("echo x > /it/file", volumeMounts=[{"name": "it", "mountPath": "/it", "subPathExpr": "of/$(WHO)"}], env=_env(WHO="me")),
             initContainers=[sh("mkdir -p /all/of/me", name="first", volumeMounts=[{"name": "it", "mountPath": "/all"}])],
@@ -362,14 +362,14 @@ VOLUMES = (
         (succeeded(),),
     ),
     Case(
-        "the mounts of a container are told in its status",
+        "the mounts of a container are in its status",
         pod(sh("exit 0", volumeMounts=[{"name": "it", "mountPath": "/it", "readOnly": True}]), volumes=[_volume("it", emptyDir={})]),
         (succeeded(**main(volumeMounts=[{"name": "it", "mountPath": "/it", "readOnly": True, "recursiveReadOnly": "Disabled"}])),),
     ),
     Case(
-        "a volume that needs a storage system keeps the pod waiting, and says why",
+        "an unsupported volume type keeps the pod waiting with an event",
         pod(sh("exit 0", volumeMounts=_MOUNTED), volumes=[_volume("it", persistentVolumeClaim={"claimName": "disk"})]),
-        (Hears({"reason": "FailedMount", "message": re.compile("persistentVolumeClaim")}), Sees({"phase": "Pending"})),
+        (ExpectEvent({"reason": "FailedMount", "message": re.compile("persistentVolumeClaim")}), ExpectStatus({"phase": "Pending"})),
     ),
 )
 

@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import re
 
-from tests.embedded.kubelet_cases import PYTHON, RUNNING, Case, Hears, Sees, condition, ended, failed, main, pod, sh, succeeded, waiting
-from tests.embedded.node_world import ABSENT
+from tests.embedded.kubelet_cases import (
+    PYTHON,
+    RUNNING,
+    Case,
+    ExpectEvent,
+    ExpectStatus,
+    condition,
+    failed,
+    main,
+    pod,
+    sh,
+    succeeded,
+    terminated,
+    waiting,
+)
+from tests.embedded.node_env import ABSENT
 
 PHASES = (
     Case(
         "a pod whose only container exits with 0 has succeeded",
         pod(sh("exit 0")),
-        (succeeded(**main(state=ended(0, "Completed"), restartCount=0, ready=False, started=False)),),
+        (succeeded(**main(state=terminated(0, "Completed"), restartCount=0, ready=False, started=False)),),
     ),
     Case(
-        "a pod whose only container exits with something else has failed",
+        "a pod whose only container exits with another code has failed",
         pod(sh("exit 3")),
-        (failed(**main(state=ended(3, "Error"), restartCount=0)),),
+        (failed(**main(state=terminated(3, "Error"), restartCount=0)),),
     ),
     Case(
-        "a pod is pending before its containers were created",
+        "a pod is pending before its containers are created",
         pod(sh("exit 0")),
-        (Sees({"phase": "Pending", **main(state=waiting("ContainerCreating"), ready=False)}), succeeded()),
+        (ExpectStatus({"phase": "Pending", **main(state=waiting("ContainerCreating"), ready=False)}), succeeded()),
     ),
     Case(
-        "a running pod has an address, a start time, a host and container ids",
+        "a running pod has an address, a start time, a host and container IDs",
         pod(sh("sleep 60")),
         (
-            Sees(
+            ExpectStatus(
                 {
                     "phase": "Running",
                     "podIP": re.compile(r"^\d+\.\d+\.\d+\.\d+$"),
@@ -51,10 +65,10 @@ PHASES = (
         ),
     ),
     Case(
-        "all five conditions of a running pod hold",
+        "all five conditions of a running pod are true",
         pod(sh("sleep 60")),
         (
-            Sees(
+            ExpectStatus(
                 {
                     "conditions": [
                         condition("PodScheduled", "True"),
@@ -68,7 +82,7 @@ PHASES = (
         ),
     ),
     Case(
-        "a pod that has succeeded is initialized and not ready, because it is completed",
+        "a pod that succeeded is initialized and not ready with reason PodCompleted",
         pod(sh("exit 0")),
         (
             succeeded(
@@ -83,7 +97,7 @@ PHASES = (
         ),
     ),
     Case(
-        "a pod that has failed is not ready, because it has failed",
+        "a pod that failed is not ready with reason PodFailed",
         pod(sh("exit 1")),
         (failed(conditions=[condition("Ready", "False", reason="PodFailed"), condition("ContainersReady", "False", reason="PodFailed")]),),
     ),
@@ -91,11 +105,11 @@ PHASES = (
         "a pod runs as long as one of its containers does",
         pod(sh("exit 1"), sh("sleep 60", name="other")),
         (
-            Sees(
+            ExpectStatus(
                 {
                     "phase": "Running",
                     "containerStatuses": [
-                        {"name": "main", "state": ended(1, "Error"), "ready": False},
+                        {"name": "main", "state": terminated(1, "Error"), "ready": False},
                         {"name": "other", "state": RUNNING, "ready": True},
                     ],
                     "conditions": [
@@ -106,13 +120,13 @@ PHASES = (
         ),
     ),
     Case(
-        "a pod has failed when all containers have ended and one of them badly",
+        "a pod has failed when all containers have exited and one of them failed",
         pod(sh("exit 2"), sh("exit 0", name="other")),
         (
             failed(
                 containerStatuses=[
-                    {"name": "main", "state": ended(2, "Error")},
-                    {"name": "other", "state": ended(0, "Completed")},
+                    {"name": "main", "state": terminated(2, "Error")},
+                    {"name": "other", "state": terminated(0, "Completed")},
                 ]
             ),
         ),
@@ -126,7 +140,7 @@ PHASES = (
         "a readiness gate keeps a pod from being ready",
         pod(sh("sleep 60"), readinessGates=[{"conditionType": "example.org/open"}]),
         (
-            Sees(
+            ExpectStatus(
                 {
                     "conditions": [
                         condition("ContainersReady", "True"),
@@ -144,96 +158,98 @@ PHASES = (
 )
 
 EXITS = (
-    Case("the exit code is told as it is", pod(sh("exit 42")), (failed(**main(state=ended(42, "Error"))),)),
+    Case("the exit code is in the status", pod(sh("exit 42")), (failed(**main(state=terminated(42, "Error"))),)),
     Case(
-        "an end by signal n is 128 + n",
+        "a termination by signal n has exit code 128 + n",
         pod({"name": "main", "image": "shell", "command": [PYTHON, "-I", "-S", "-c", "import ctypes; ctypes.string_at(0)"]}),
-        (failed(**main(state=ended(139, "Error", signal=ABSENT))),),
+        (failed(**main(state=terminated(139, "Error", signal=ABSENT))),),
     ),
     Case(
-        "the times of an end are told",
+        "a termination has a start and a finish time",
         pod(sh("exit 0")),
         (
             succeeded(
                 **main(
-                    state=ended(0, "Completed", startedAt=re.compile("Z$"), finishedAt=re.compile("Z$"), containerID=re.compile("^dlop://"))
+                    state=terminated(
+                        0, "Completed", startedAt=re.compile("Z$"), finishedAt=re.compile("Z$"), containerID=re.compile("^dlop://")
+                    )
                 )
             ),
         ),
     ),
     Case(
-        "a program that does not exist cannot be started",
+        "a missing program is a start error",
         pod({"name": "main", "image": "shell", "command": ["/no/such/program"]}),
         (
-            failed(**main(state=ended(128, "StartError", message=re.compile("/no/such/program"), startedAt="1970-01-01T00:00:00Z"))),
-            Hears({"reason": "Failed", "type": "Warning", "message": re.compile("^Error: .*no/such/program")}),
+            failed(**main(state=terminated(128, "StartError", message=re.compile("/no/such/program"), startedAt="1970-01-01T00:00:00Z"))),
+            ExpectEvent({"reason": "Failed", "type": "Warning", "message": re.compile("^Error: .*no/such/program")}),
         ),
     ),
     Case(
-        "a program that cannot be started is tried again, if the pod restarts",
+        "a start error is retried if the pod restarts",
         pod({"name": "main", "image": "shell", "command": ["/no/such/program"]}, restartPolicy="Always"),
         (
-            Sees({"phase": "Running", **main(state=waiting("CrashLoopBackOff"), lastState=ended(128, "StartError"))}),
-            Sees(main(restartCount=2)),
+            ExpectStatus({"phase": "Running", **main(state=waiting("CrashLoopBackOff"), lastState=terminated(128, "StartError"))}),
+            ExpectStatus(main(restartCount=2)),
         ),
     ),
     Case(
         "a termination message is read from its file",
         pod(sh("printf 'all is lost' > /dev/termination-log; exit 1")),
-        (failed(**main(state=ended(1, "Error", message="all is lost"))),),
+        (failed(**main(state=terminated(1, "Error", message="all is lost"))),),
     ),
     Case(
-        "the termination message may have another path",
+        "terminationMessagePath sets the path of the message",
         pod(sh("printf why > /tmp/why; exit 0", terminationMessagePath="/tmp/why")),
-        (succeeded(**main(state=ended(0, "Completed", message="why"))),),
+        (succeeded(**main(state=terminated(0, "Completed", message="why"))),),
     ),
     Case(
-        "without a message there is none, whatever the log says",
+        "the output is not the termination message by default",
         pod(sh("echo much; exit 1")),
-        (failed(**main(state=ended(1, "Error", message=ABSENT))),),
+        (failed(**main(state=terminated(1, "Error", message=ABSENT))),),
     ),
     Case(
-        "the end of the log is the message of a failure, if the container wants it so",
+        "FallbackToLogsOnError uses the end of the output of a failure",
         pod(sh("echo one; echo two >&2; exit 1", terminationMessagePolicy="FallbackToLogsOnError")),
-        (failed(**main(state=ended(1, "Error", message=re.compile("two\n")))),),
+        (failed(**main(state=terminated(1, "Error", message=re.compile("two\n")))),),
     ),
     Case(
-        "the end of the log is no message of a success",
+        "FallbackToLogsOnError does not apply to a success",
         pod(sh("echo one; exit 0", terminationMessagePolicy="FallbackToLogsOnError")),
-        (succeeded(**main(state=ended(0, "Completed", message=ABSENT))),),
+        (succeeded(**main(state=terminated(0, "Completed", message=ABSENT))),),
     ),
     Case(
-        "a long termination message is cut to its last 4096 bytes",
+        "a long termination message is truncated to its last 4096 bytes",
         pod(sh("head -c 5000 /dev/zero | tr '\\0' x > /dev/termination-log; printf END >> /dev/termination-log")),
-        (succeeded(**main(state=ended(0, "Completed", message=re.compile("^x{4093}END$")))),),
+        (succeeded(**main(state=terminated(0, "Completed", message=re.compile("^x{4093}END$")))),),
     ),
 )
 
 RESTARTS = (
     Case(
-        "a container that fails is restarted on failure, and counted",
+        "a failed container is restarted with restartPolicy OnFailure and counted",
         pod(
             sh("[ -e /state/again ] && exit 0; touch /state/again; exit 5", volumeMounts=[{"name": "state", "mountPath": "/state"}]),
             restartPolicy="OnFailure",
             volumes=[{"name": "state", "emptyDir": {}}],
         ),
-        (succeeded(**main(restartCount=1, state=ended(0, "Completed"), lastState=ended(5, "Error"))),),
+        (succeeded(**main(restartCount=1, state=terminated(0, "Completed"), lastState=terminated(5, "Error"))),),
     ),
     Case(
-        "a container that succeeds is not restarted on failure",
+        "a container that succeeded is not restarted with restartPolicy OnFailure",
         pod(sh("exit 0"), restartPolicy="OnFailure"),
         (succeeded(**main(restartCount=0)),),
     ),
     Case(
-        "a container that succeeds is restarted always",
+        "a container that succeeded is restarted with restartPolicy Always",
         pod(sh("exit 0"), restartPolicy="Always"),
-        (Sees({"phase": "Running", **main(restartCount=1, lastState=ended(0, "Completed"))}),),
+        (ExpectStatus({"phase": "Running", **main(restartCount=1, lastState=terminated(0, "Completed"))}),),
     ),
     Case(
-        "a container that keeps failing waits longer and longer, and says so",
+        "a container that keeps failing is in CrashLoopBackOff",
         pod(sh("exit 1"), restartPolicy="Always"),
         (
-            Sees(
+            ExpectStatus(
                 {
                     "phase": "Running",
                     **main(
@@ -242,16 +258,16 @@ RESTARTS = (
                             "CrashLoopBackOff",
                             message=re.compile(r"^back-off 200ms restarting failed container=main pod=.*_default\(.*\)$"),
                         ),
-                        lastState=ended(1, "Error"),
+                        lastState=terminated(1, "Error"),
                         ready=False,
                         started=False,
                     ),
                 }
             ),
-            Sees(main(restartCount=2, state=waiting("CrashLoopBackOff", message=re.compile("^back-off 400ms ")))),
-            Sees(main(restartCount=3, state=waiting("CrashLoopBackOff", message=re.compile("^back-off 800ms ")))),
-            Sees(main(restartCount=4, state=waiting("CrashLoopBackOff", message=re.compile("^back-off 800ms ")))),
-            Hears(
+            ExpectStatus(main(restartCount=2, state=waiting("CrashLoopBackOff", message=re.compile("^back-off 400ms ")))),
+            ExpectStatus(main(restartCount=3, state=waiting("CrashLoopBackOff", message=re.compile("^back-off 800ms ")))),
+            ExpectStatus(main(restartCount=4, state=waiting("CrashLoopBackOff", message=re.compile("^back-off 800ms ")))),
+            ExpectEvent(
                 {
                     "reason": "BackOff",
                     "type": "Warning",
@@ -262,14 +278,14 @@ RESTARTS = (
         ),
     ),
     Case(
-        "each container is restarted on its own",
+        "containers are restarted independently",
         pod(sh("exit 1"), sh("sleep 60", name="other"), restartPolicy="OnFailure"),
         (
-            Sees(
+            ExpectStatus(
                 {
                     "phase": "Running",
                     "containerStatuses": [
-                        {"name": "main", "restartCount": 2, "lastState": ended(1, "Error")},
+                        {"name": "main", "restartCount": 2, "lastState": terminated(1, "Error")},
                         {"name": "other", "restartCount": 0, "state": RUNNING},
                     ],
                 }
@@ -277,7 +293,7 @@ RESTARTS = (
         ),
     ),
     Case(
-        "a restart rule of the container outranks the pod's policy",
+        "a restart rule of the container overrides the restartPolicy of the pod",
         pod(
             sh(
                 "[ -e /state/again ] && exit 1; touch /state/again; exit 42",
@@ -287,10 +303,10 @@ RESTARTS = (
             ),
             volumes=[{"name": "state", "emptyDir": {}}],
         ),
-        (failed(**main(restartCount=1, state=ended(1, "Error"), lastState=ended(42, "Error"))),),
+        (failed(**main(restartCount=1, state=terminated(1, "Error"), lastState=terminated(42, "Error"))),),
     ),
     Case(
-        "an emptyDir outlives the restarts of a container",
+        "an emptyDir survives restarts of a container",
         pod(
             sh(
                 "echo x >> /state/runs; [ $(wc -l < /state/runs) -ge 3 ] || exit 1", volumeMounts=[{"name": "state", "mountPath": "/state"}]

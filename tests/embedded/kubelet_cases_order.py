@@ -7,31 +7,31 @@ import re
 from tests.embedded.kubelet_cases import (
     RUNNING,
     Case,
-    Deletes,
-    Gone,
-    Hears,
-    Says,
-    Sees,
-    Speaks,
+    DeletePod,
+    ExpectDeleted,
+    ExpectEvent,
+    ExpectOutput,
+    ExpectStatus,
+    WaitForOutput,
     condition,
-    ended,
     failed,
     main,
     pod,
     sh,
     succeeded,
+    terminated,
     waiting,
 )
-from tests.embedded.node_world import ABSENT
+from tests.embedded.node_env import ABSENT
 
 _WAIT = "echo ready; while :; do sleep 0.05; done"
 _TRAP = f"trap 'echo bye; exit 0' TERM; {_WAIT}"
-_DEAF = f"trap '' TERM; {_WAIT}"
-_TELL = "cp /state/order /dev/termination-log"
+_IGNORE_TERM = f"trap '' TERM; {_WAIT}"
+_COPY_ORDER = "cp /state/order /dev/termination-log"
 
 INIT = (
     Case(
-        "init containers run one after the other, before the others",
+        "init containers run in order before the main containers",
         pod(
             sh("echo main >> /state/order; cat /state/order", volumeMounts=[{"name": "state", "mountPath": "/state"}]),
             initContainers=[
@@ -43,18 +43,18 @@ INIT = (
         (
             succeeded(
                 initContainerStatuses=[
-                    {"name": "first", "ready": True, "state": ended(0, "Completed"), "started": False},
-                    {"name": "second", "ready": True, "state": ended(0, "Completed")},
+                    {"name": "first", "ready": True, "state": terminated(0, "Completed"), "started": False},
+                    {"name": "second", "ready": True, "state": terminated(0, "Completed")},
                 ]
             ),
-            Says("first\nsecond\nmain\n"),
+            ExpectOutput("first\nsecond\nmain\n"),
         ),
     ),
     Case(
-        "while init containers run, the pod is pending and the others wait for it to be initialized",
+        "a pod is pending while its init containers run",
         pod(sh("exit 0"), initContainers=[sh("sleep 0.3", name="first"), sh("exit 0", name="second")]),
         (
-            Sees(
+            ExpectStatus(
                 {
                     "phase": "Pending",
                     "initContainerStatuses": [
@@ -72,17 +72,17 @@ INIT = (
                     ],
                 }
             ),
-            Sees({"conditions": [condition("Initialized", "True")]}),
+            ExpectStatus({"conditions": [condition("Initialized", "True")]}),
             succeeded(),
         ),
     ),
     Case(
-        "a failing init container fails a pod that never restarts, and nothing else runs",
+        "a failed init container fails a pod with restartPolicy Never",
         pod(sh("exit 0"), initContainers=[sh("exit 7", name="first"), sh("exit 0", name="second")]),
         (
             failed(
                 initContainerStatuses=[
-                    {"name": "first", "state": ended(7, "Error"), "ready": False},
+                    {"name": "first", "state": terminated(7, "Error"), "ready": False},
                     {"name": "second", "state": waiting("PodInitializing")},
                 ],
                 containerStatuses=[{"name": "main", "state": waiting("PodInitializing"), "restartCount": 0}],
@@ -90,34 +90,34 @@ INIT = (
         ),
     ),
     Case(
-        "a failing init container is tried again, if the pod restarts, and the pod stays pending",
+        "a failed init container is restarted while the pod stays pending",
         pod(sh("exit 0"), initContainers=[sh("exit 7", name="first")], restartPolicy="Always"),
         (
-            Sees(
+            ExpectStatus(
                 {
                     "phase": "Pending",
                     "initContainerStatuses": [
-                        {"name": "first", "state": waiting("CrashLoopBackOff"), "restartCount": 1, "lastState": ended(7, "Error")}
+                        {"name": "first", "state": waiting("CrashLoopBackOff"), "restartCount": 1, "lastState": terminated(7, "Error")}
                     ],
                 }
             ),
-            Sees({"phase": "Pending", "initContainerStatuses": [{"name": "first", "restartCount": 2}]}),
+            ExpectStatus({"phase": "Pending", "initContainerStatuses": [{"name": "first", "restartCount": 2}]}),
         ),
     ),
     Case(
-        "an init container that succeeds is not restarted, whatever the pod's policy",
+        "an init container that succeeded is not restarted with any restartPolicy",
         pod(sh("sleep 60"), initContainers=[sh("exit 0", name="first")], restartPolicy="Always"),
         (
-            Sees(
+            ExpectStatus(
                 {
                     "phase": "Running",
-                    "initContainerStatuses": [{"name": "first", "restartCount": 0, "state": ended(0, "Completed"), "ready": True}],
+                    "initContainerStatuses": [{"name": "first", "restartCount": 0, "state": terminated(0, "Completed"), "ready": True}],
                 }
             ),
         ),
     ),
     Case(
-        "a sidecar starts before the containers, runs beside them, and does not keep the pod from ending",
+        "a sidecar starts before the main containers and does not keep the pod running",
         pod(
             sh("cat /state/side", volumeMounts=[{"name": "state", "mountPath": "/state"}]),
             initContainers=[
@@ -131,90 +131,127 @@ INIT = (
             ],
             volumes=[{"name": "state", "emptyDir": {}}],
         ),
-        (succeeded(initContainerStatuses=[{"name": "side", "state": ended(0, "Completed")}]), Says("here\n"), Says("ready\nbye\n", "side")),
+        (
+            succeeded(initContainerStatuses=[{"name": "side", "state": terminated(0, "Completed")}]),
+            ExpectOutput("here\n"),
+            ExpectOutput("ready\nbye\n", "side"),
+        ),
     ),
     Case(
-        "a sidecar that ends is started again, though the pod never restarts",
+        "a sidecar that exits is restarted even with restartPolicy Never",
         pod(sh("sleep 60"), initContainers=[sh("sleep 0.1", name="side", restartPolicy="Always")]),
-        (Sees({"phase": "Running", "initContainerStatuses": [{"name": "side", "restartCount": 1, "lastState": ended(0, "Completed")}]}),),
+        (
+            ExpectStatus(
+                {
+                    "phase": "Running",
+                    "initContainerStatuses": [{"name": "side", "restartCount": 1, "lastState": terminated(0, "Completed")}],
+                }
+            ),
+        ),
     ),
 )
 
 TERMINATION = (
     Case(
-        "a deleted pod is asked to end, and its last status is told before it is gone",
+        "a deleted pod gets SIGTERM, and its final status is written before the deletion",
         pod(sh(_TRAP), terminationGracePeriodSeconds=30),
         (
-            Sees(main(state=RUNNING)),
-            Speaks(),
-            Deletes(),
-            Gone({"phase": "Succeeded", **main(state=ended(0, "Completed"))}),
-            Hears({"reason": "Killing", "type": "Normal", "message": "Stopping container main"}),
+            ExpectStatus(main(state=RUNNING)),
+            WaitForOutput(),
+            DeletePod(),
+            ExpectDeleted({"phase": "Succeeded", **main(state=terminated(0, "Completed"))}),
+            ExpectEvent({"reason": "Killing", "type": "Normal", "message": "Stopping container main"}),
         ),
     ),
     Case(
-        "a pod that does not listen is killed after its grace period",
-        pod(sh(_DEAF), terminationGracePeriodSeconds=1),
-        (Sees(main(state=RUNNING)), Speaks(), Deletes(), Gone({"phase": "Failed", **main(state=ended(137, "Error"))})),
+        "a pod that ignores SIGTERM is killed after its grace period",
+        pod(sh(_IGNORE_TERM), terminationGracePeriodSeconds=1),
+        (
+            ExpectStatus(main(state=RUNNING)),
+            WaitForOutput(),
+            DeletePod(),
+            ExpectDeleted({"phase": "Failed", **main(state=terminated(137, "Error"))}),
+        ),
     ),
     Case(
-        "a deletion may give less grace than the pod asks for",
-        pod(sh(_DEAF), terminationGracePeriodSeconds=600),
-        (Sees(main(state=RUNNING)), Speaks(), Deletes(1), Gone({"phase": "Failed", **main(state=ended(137, "Error"))})),
+        "a deletion may shorten the grace period of the pod",
+        pod(sh(_IGNORE_TERM), terminationGracePeriodSeconds=600),
+        (
+            ExpectStatus(main(state=RUNNING)),
+            WaitForOutput(),
+            DeletePod(1),
+            ExpectDeleted({"phase": "Failed", **main(state=terminated(137, "Error"))}),
+        ),
     ),
     Case(
-        "a second deletion may cut the grace period short",
-        pod(sh(_DEAF), terminationGracePeriodSeconds=600),
-        (Sees(main(state=RUNNING)), Speaks(), Deletes(), Deletes(1), Gone({"phase": "Failed", **main(state=ended(137, "Error"))})),
+        "a second deletion may shorten the grace period",
+        pod(sh(_IGNORE_TERM), terminationGracePeriodSeconds=600),
+        (
+            ExpectStatus(main(state=RUNNING)),
+            WaitForOutput(),
+            DeletePod(),
+            DeletePod(1),
+            ExpectDeleted({"phase": "Failed", **main(state=terminated(137, "Error"))}),
+        ),
     ),
     Case(
-        "a pod that restarts always is not restarted when it is deleted",
+        "a deleted pod with restartPolicy Always is not restarted",
         pod(sh(_TRAP), restartPolicy="Always"),
-        (Sees(main(state=RUNNING)), Speaks(), Deletes(), Gone({"phase": "Succeeded", **main(restartCount=0, state=ended(0, "Completed"))})),
+        (
+            ExpectStatus(main(state=RUNNING)),
+            WaitForOutput(),
+            DeletePod(),
+            ExpectDeleted({"phase": "Succeeded", **main(restartCount=0, state=terminated(0, "Completed"))}),
+        ),
     ),
     Case(
-        "a pod that is forced away is gone at once",
+        "a forced deletion is immediate",
         pod(sh(_TRAP)),
-        (Sees(main(state=RUNNING)), Speaks(), Deletes(0), Gone(main(state=RUNNING))),
+        (ExpectStatus(main(state=RUNNING)), WaitForOutput(), DeletePod(0), ExpectDeleted(main(state=RUNNING))),
     ),
     Case(
-        "a pod that waits for its restart can be deleted, and its last end is told",
+        "a pod in restart back-off can be deleted and keeps its last termination",
         pod(sh("exit 1"), restartPolicy="Always"),
         (
-            Sees(main(state=waiting("CrashLoopBackOff"), restartCount=2)),
-            Deletes(),
-            Gone({"phase": "Failed", **main(state=ended(1, "Error"))}),
+            ExpectStatus(main(state=waiting("CrashLoopBackOff"), restartCount=2)),
+            DeletePod(),
+            ExpectDeleted({"phase": "Failed", **main(state=terminated(1, "Error"))}),
         ),
     ),
     Case(
         "a pod can be deleted while its init container runs",
         pod(sh("exit 0"), initContainers=[sh(_TRAP, name="first")]),
         (
-            Sees({"initContainerStatuses": [{"name": "first", "state": RUNNING}]}),
-            Speaks(container="first"),
-            Deletes(),
-            Gone({"initContainerStatuses": [{"name": "first", "state": ended(0, "Completed")}]}),
+            ExpectStatus({"initContainerStatuses": [{"name": "first", "state": RUNNING}]}),
+            WaitForOutput(container="first"),
+            DeletePod(),
+            ExpectDeleted({"initContainerStatuses": [{"name": "first", "state": terminated(0, "Completed")}]}),
         ),
     ),
     Case(
         "preStop runs before the signal",
         pod(
             sh(
-                f"trap 'echo signal >> /state/order; {_TELL}; exit 0' TERM; {_WAIT}",
+                f"trap 'echo signal >> /state/order; {_COPY_ORDER}; exit 0' TERM; {_WAIT}",
                 lifecycle={"preStop": {"exec": {"command": ["sh", "-c", "sleep 0.2; echo hook >> /state/order"]}}},
                 volumeMounts=[{"name": "state", "mountPath": "/state"}],
             ),
             volumes=[{"name": "state", "emptyDir": {}}],
         ),
-        (Sees(main(state=RUNNING)), Speaks(), Deletes(), Gone(main(state=ended(0, "Completed", message="hook\nsignal\n")))),
+        (
+            ExpectStatus(main(state=RUNNING)),
+            WaitForOutput(),
+            DeletePod(),
+            ExpectDeleted(main(state=terminated(0, "Completed", message="hook\nsignal\n"))),
+        ),
     ),
     Case(
-        "a container may choose the signal that it is stopped with",
+        "stopSignal selects the signal that stops a container",
         pod(sh(f"trap 'exit 0' USR1; {_WAIT}", lifecycle={"stopSignal": "SIGUSR1"}), os={"name": "linux"}),
-        (Sees(main(state=RUNNING)), Speaks(), Deletes(), Gone(main(state=ended(0, "Completed")))),
+        (ExpectStatus(main(state=RUNNING)), WaitForOutput(), DeletePod(), ExpectDeleted(main(state=terminated(0, "Completed")))),
     ),
     Case(
-        "a preStop that sleeps gives the container that time",
+        "a preStop sleep delays the signal",
         pod(
             sh(
                 "trap 'exit 9' TERM; echo ready; (sleep 0.5; touch /state/done) & until [ -e /state/done ]; do sleep 0.05; done",
@@ -223,21 +260,21 @@ TERMINATION = (
             ),
             volumes=[{"name": "state", "emptyDir": {}}],
         ),
-        (Sees(main(state=RUNNING)), Speaks(), Deletes(), Gone(main(state=ended(0, "Completed")))),
+        (ExpectStatus(main(state=RUNNING)), WaitForOutput(), DeletePod(), ExpectDeleted(main(state=terminated(0, "Completed")))),
     ),
     Case(
-        "a preStop that fails is told, and the container is stopped all the same",
+        "a failed preStop hook is recorded, and the container is stopped",
         pod(sh(_TRAP, lifecycle={"preStop": {"exec": {"command": ["false"]}}})),
         (
-            Sees(main(state=RUNNING)),
-            Speaks(),
-            Deletes(),
-            Gone(main(state=ended(0, "Completed"))),
-            Hears({"reason": "FailedPreStopHook", "type": "Warning", "message": "PreStopHook failed"}),
+            ExpectStatus(main(state=RUNNING)),
+            WaitForOutput(),
+            DeletePod(),
+            ExpectDeleted(main(state=terminated(0, "Completed"))),
+            ExpectEvent({"reason": "FailedPreStopHook", "type": "Warning", "message": "PreStopHook failed"}),
         ),
     ),
     Case(
-        "a preStop that never ends is given up after the grace period",
+        "a preStop hook that hangs is aborted after the grace period",
         pod(
             sh(
                 f"trap 'exit 0' TERM; {_WAIT}",
@@ -245,26 +282,26 @@ TERMINATION = (
             ),
             terminationGracePeriodSeconds=1,
         ),
-        (Sees(main(state=RUNNING)), Speaks(), Deletes(), Gone(main(state=ended(0, "Completed")))),
+        (ExpectStatus(main(state=RUNNING)), WaitForOutput(), DeletePod(), ExpectDeleted(main(state=terminated(0, "Completed")))),
     ),
     Case(
-        "a pod that is active for too long has failed, and says why",
+        "a pod that exceeds its active deadline fails with a reason",
         pod(sh(_TRAP), activeDeadlineSeconds=3, restartPolicy="OnFailure"),
         (
-            Sees(main(state=RUNNING)),
-            Sees(
+            ExpectStatus(main(state=RUNNING)),
+            ExpectStatus(
                 {
                     "phase": "Failed",
                     "reason": "DeadlineExceeded",
                     "message": "Pod was active on the node longer than the specified deadline",
-                    **main(state=ended(0, "Completed")),
+                    **main(state=terminated(0, "Completed")),
                 }
             ),
-            Hears({"reason": "DeadlineExceeded", "type": "Normal"}),
+            ExpectEvent({"reason": "DeadlineExceeded", "type": "Normal"}),
         ),
     ),
     Case(
-        "sidecars end after the containers, in reverse order",
+        "sidecars are stopped after the main containers in reverse order",
         pod(
             sh(
                 f"trap 'echo main >> /state/order; exit 0' TERM; {_WAIT}",
@@ -272,7 +309,7 @@ TERMINATION = (
             ),
             initContainers=[
                 sh(
-                    f"trap 'echo one >> /state/order; {_TELL}; exit 0' TERM; {_WAIT}",
+                    f"trap 'echo one >> /state/order; {_COPY_ORDER}; exit 0' TERM; {_WAIT}",
                     name="one",
                     restartPolicy="Always",
                     volumeMounts=[{"name": "state", "mountPath": "/state"}],
@@ -287,22 +324,22 @@ TERMINATION = (
             volumes=[{"name": "state", "emptyDir": {}}],
         ),
         (
-            Sees({"phase": "Running", "conditions": [condition("Ready", "True")]}),
-            Speaks(),
-            Speaks(container="one"),
-            Speaks(container="two"),
-            Deletes(),
-            Gone({"initContainerStatuses": [{"name": "one", "state": ended(0, "Completed", message="main\ntwo\none\n")}]}),
+            ExpectStatus({"phase": "Running", "conditions": [condition("Ready", "True")]}),
+            WaitForOutput(),
+            WaitForOutput(container="one"),
+            WaitForOutput(container="two"),
+            DeletePod(),
+            ExpectDeleted({"initContainerStatuses": [{"name": "one", "state": terminated(0, "Completed", message="main\ntwo\none\n")}]}),
         ),
     ),
 )
 
 SCHEDULING = (
     Case(
-        "a pod that asks for more than there is stays pending, and says what is missing",
+        "a pod that does not fit stays pending with the insufficient resources",
         pod(sh("exit 0", resources={"limits": {"nvidia.com/gpu": "9"}})),
         (
-            Sees(
+            ExpectStatus(
                 {
                     "phase": "Pending",
                     "containerStatuses": ABSENT,
@@ -319,7 +356,7 @@ SCHEDULING = (
                     ],
                 }
             ),
-            Hears(
+            ExpectEvent(
                 {
                     "reason": "FailedScheduling",
                     "type": "Warning",
@@ -330,10 +367,10 @@ SCHEDULING = (
         ),
     ),
     Case(
-        "a pod that wants another node stays pending",
+        "a pod that selects another node stays pending",
         pod(sh("exit 0"), nodeSelector={"disk": "fast"}),
         (
-            Sees(
+            ExpectStatus(
                 {
                     "conditions": [
                         condition(
@@ -348,22 +385,22 @@ SCHEDULING = (
         ),
     ),
     Case(
-        "a pod that fits is assigned, and its containers are told of",
+        "a pod that fits is scheduled, with the usual events",
         pod(sh("exit 0", resources={"limits": {"nvidia.com/gpu": "1"}})),
         (
             succeeded(conditions=[condition("PodScheduled", "True", reason=ABSENT)]),
-            Hears(
+            ExpectEvent(
                 {"reason": "Scheduled", "type": "Normal", "message": re.compile("^Successfully assigned default/case-.* to dlop-local$")}
             ),
-            Hears(
+            ExpectEvent(
                 {
                     "reason": "Pulled",
                     "message": re.compile('^Container image "shell" already present on machine'),
                     "involvedObject": {"fieldPath": "spec.containers{main}"},
                 }
             ),
-            Hears({"reason": "Created", "message": "Container created", "source": {"component": "kubelet", "host": "dlop-local"}}),
-            Hears({"reason": "Started", "message": "Container started"}),
+            ExpectEvent({"reason": "Created", "message": "Container created", "source": {"component": "kubelet", "host": "dlop-local"}}),
+            ExpectEvent({"reason": "Started", "message": "Container started"}),
         ),
     ),
 )

@@ -1,106 +1,135 @@
-"""Cases: startup, liveness and readiness probes, by command, connection and request; the hook after a start."""
+"""Cases: startup, liveness and readiness probes, and the postStart hook."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from ports import ReservedPorts
+
 from dlop.kube.types import JsonObject
-from tests.embedded.kubelet_cases import PYTHON, RUNNING, Case, Hears, Says, Sees, Speaks, condition, ended, failed, main, pod, sh
+from tests.embedded.kubelet_cases import (
+    PYTHON,
+    RUNNING,
+    Case,
+    ExpectEvent,
+    ExpectOutput,
+    ExpectStatus,
+    WaitForOutput,
+    condition,
+    failed,
+    main,
+    pod,
+    sh,
+    terminated,
+)
 
 _READY = condition("Ready", "True")
 _UNREADY = condition("Ready", "False", reason="ContainersNotReady")
 
 
-def _keeping(script: str, **fields: Any) -> JsonObject:
-    """A pod of one script that has a folder of its own."""
+def _pod_with_state(script: str, **fields: Any) -> JsonObject:
+    """A pod with one script and a volume at /state."""
     spec = {name: fields.pop(name) for name in ("restartPolicy", "terminationGracePeriodSeconds") if name in fields}
-    mounted = sh(script, volumeMounts=[{"name": "state", "mountPath": "/state"}], **fields)
-    return pod(mounted, volumes=[{"name": "state", "emptyDir": {}}], **spec)
+    container = sh(script, volumeMounts=[{"name": "state", "mountPath": "/state"}], **fields)
+    return pod(container, volumes=[{"name": "state", "emptyDir": {}}], **spec)
 
 
 def _probe(*command: str, **numbers: Any) -> JsonObject:
     return {"exec": {"command": list(command)}, "periodSeconds": 1, **numbers}
 
 
-def _listening(answer: str) -> str:
-    """A script that does as it is told when it gets its signal, and says when it is ready for it."""
-    return f"trap '{answer}' TERM; touch /state/up; while :; do sleep 0.05; done"
+def _on_sigterm(command: str) -> str:
+    """A script that runs a command on SIGTERM, and creates /state/up when it is ready for the signal."""
+    return f"trap '{command}' TERM; touch /state/up; while :; do sleep 0.05; done"
 
 
-# Tells of a file, and leaves word that it has looked, or that it has found it.
-_LOOKS = ("sh", "-c", "test -e /state/there; found=$?; touch /state/looked; exit $found")
-_FINDS = ("sh", "-c", "test -e /state/there && touch /state/looked")
-_ONCE_LOOKED = "until [ -e /state/looked ]; do sleep 0.05; done"
+# Probe commands that check for a file, and record that they have looked, or that they have found it.
+_CHECK_FILE = ("sh", "-c", "test -e /state/there; found=$?; touch /state/looked; exit $found")
+_FIND_FILE = ("sh", "-c", "test -e /state/there && touch /state/looked")
+_UNTIL_CHECKED = "until [ -e /state/looked ]; do sleep 0.05; done"
 
-# Fails, but not before the container is ready for what comes of that.
-_FAILS = ("sh", "-c", "until [ -e /state/up ]; do sleep 0.05; done; echo sick; exit 1")
+# A probe command that fails once the container is ready for the signal.
+_FAIL = ("sh", "-c", "until [ -e /state/up ]; do sleep 0.05; done; echo sick; exit 1")
 
 
-def _failing(**numbers: Any) -> JsonObject:
-    return _probe(*_FAILS, timeoutSeconds=20, failureThreshold=1, **numbers)
+def _failing_probe(**numbers: Any) -> JsonObject:
+    return _probe(*_FAIL, timeoutSeconds=20, failureThreshold=1, **numbers)
+
+
+# Pods on the host network share the ports of this machine.
+_PORTS = ReservedPorts()
+_HTTP_PORT = _PORTS.reserve()
+_NAMED_PORT = _PORTS.reserve()
+_FAILING_HTTP_PORT = _PORTS.reserve()
+_REDIRECT_PORT = _PORTS.reserve()
+_CLOSED_HTTP_PORT = _PORTS.reserve()
+_TCP_PORT = _PORTS.reserve()
+_CLOSED_TCP_PORT = _PORTS.reserve()
 
 
 def _server(port: int, code: int = 200) -> str:
-    """A program that answers every request with a code."""
+    """A program that responds to every request with a status code."""
     return (
-        "import http.server as h\n"
+        "import http.server as h, socketserver as s\n"
         "class A(h.BaseHTTPRequestHandler):\n"
         f"    def do_GET(self): self.send_response({code} if self.headers.get('X-Want') in (None, 'it') else 500); self.end_headers()\n"
         "    def log_message(self, *_): pass\n"
-        f"h.HTTPServer(('0.0.0.0', {port}), A).serve_forever()\n"
+        # HTTPServer is not used, because it resolves the host name before it listens, which may take long.
+        "s.TCPServer.allow_reuse_address = True\n"
+        f"s.TCPServer(('0.0.0.0', {port}), A).serve_forever()\n"
     )
 
 
-def _serving(port: int, code: int = 200, **fields: Any) -> JsonObject:
+def _http_container(port: int, code: int = 200, **fields: Any) -> JsonObject:
     return {"name": "main", "image": "shell", "command": [PYTHON, "-I", "-S", "-c", _server(port, code)], **fields}
 
 
 CASES = (
     Case(
-        "a container is ready once its readiness probe succeeds, and not before",
-        _keeping(f"{_ONCE_LOOKED}; touch /state/there; sleep 60", readinessProbe=_probe(*_LOOKS)),
+        "a container is ready once its readiness probe has succeeded",
+        _pod_with_state(f"{_UNTIL_CHECKED}; touch /state/there; sleep 60", readinessProbe=_probe(*_CHECK_FILE)),
         (
-            Sees({"phase": "Running", "conditions": [_UNREADY], **main(state=RUNNING, ready=False, started=True)}),
-            Sees({"phase": "Running", "conditions": [_READY], **main(ready=True)}),
-            Hears({"reason": "Unhealthy", "type": "Warning", "message": re.compile("^Readiness probe failed: ")}),
+            ExpectStatus({"phase": "Running", "conditions": [_UNREADY], **main(state=RUNNING, ready=False, started=True)}),
+            ExpectStatus({"phase": "Running", "conditions": [_READY], **main(ready=True)}),
+            ExpectEvent({"reason": "Unhealthy", "type": "Warning", "message": re.compile("^Readiness probe failed: ")}),
         ),
     ),
     Case(
-        "a container whose readiness probe fails is not ready any more, and is not restarted",
-        _keeping(
-            f"touch /state/there; {_ONCE_LOOKED}; rm /state/there; sleep 60",
-            readinessProbe=_probe(*_FINDS, failureThreshold=1),
+        "a container whose readiness probe fails becomes unready and is not restarted",
+        _pod_with_state(
+            f"touch /state/there; {_UNTIL_CHECKED}; rm /state/there; sleep 60",
+            readinessProbe=_probe(*_FIND_FILE, failureThreshold=1),
             restartPolicy="Always",
         ),
         (
-            Sees({"conditions": [_READY]}),
-            Sees({"phase": "Running", "conditions": [_UNREADY], **main(ready=False, restartCount=0, state=RUNNING)}),
+            ExpectStatus({"conditions": [_READY]}),
+            ExpectStatus({"phase": "Running", "conditions": [_UNREADY], **main(ready=False, restartCount=0, state=RUNNING)}),
         ),
     ),
     Case(
         "a container whose liveness probe fails is stopped and restarted",
-        _keeping(_listening("exit 0"), livenessProbe=_failing(), restartPolicy="Always"),
+        _pod_with_state(_on_sigterm("exit 0"), livenessProbe=_failing_probe(), restartPolicy="Always"),
         (
-            Sees(main(restartCount=1, lastState=ended(0, "Completed"))),
-            Hears({"reason": "Unhealthy", "type": "Warning", "message": "Liveness probe failed: sick\n"}),
-            Hears({"reason": "Killing", "message": "Container main failed liveness probe, will be restarted"}),
+            ExpectStatus(main(restartCount=1, lastState=terminated(0, "Completed"))),
+            ExpectEvent({"reason": "Unhealthy", "type": "Warning", "message": "Liveness probe failed: sick\n"}),
+            ExpectEvent({"reason": "Killing", "message": "Container main failed liveness probe, will be restarted"}),
         ),
     ),
     Case(
-        "a pod that never restarts has failed when its liveness probe does",
-        _keeping(_listening("exit 4"), livenessProbe=_failing()),
-        (failed(**main(state=ended(4, "Error"), restartCount=0)),),
+        "a failed liveness probe fails a pod with restartPolicy Never",
+        _pod_with_state(_on_sigterm("exit 4"), livenessProbe=_failing_probe()),
+        (failed(**main(state=terminated(4, "Error"), restartCount=0)),),
     ),
     Case(
-        "a probe may have a grace period of its own",
-        _keeping(_listening(""), livenessProbe=_failing(terminationGracePeriodSeconds=1), terminationGracePeriodSeconds=600),
-        (failed(**main(state=ended(137, "Error"))),),
+        "a probe may have its own grace period",
+        _pod_with_state(_on_sigterm(""), livenessProbe=_failing_probe(terminationGracePeriodSeconds=1), terminationGracePeriodSeconds=600),
+        (failed(**main(state=terminated(137, "Error"))),),
     ),
     Case(
-        "failures below the threshold change nothing",
-        _keeping(
-            # It lives on: a probe that is under way when its container ends is killed with it, and has failed once more.
+        "failures below the threshold have no effect",
+        _pod_with_state(
+            # It keeps running, because a probe that is killed with its container would count as another failure.
             "trap 'exit 3' TERM; [ -e /state/probes ] && echo again; touch /state/probes;"
             " while [ $(wc -l < /state/probes) -lt 3 ]; do sleep 0.05; done; echo ready; while :; do sleep 0.05; done",
             livenessProbe=_probe(
@@ -108,117 +137,121 @@ CASES = (
             ),
             restartPolicy="OnFailure",
         ),
-        (Sees(main(state=RUNNING)), Speaks(), Hears({"reason": "Unhealthy", "count": 1}), Says("ready\n")),
+        (ExpectStatus(main(state=RUNNING)), WaitForOutput(), ExpectEvent({"reason": "Unhealthy", "count": 1}), ExpectOutput("ready\n")),
     ),
     Case(
-        "a readiness probe may have to succeed more than once",
+        "successThreshold of a readiness probe applies",
         pod(sh("sleep 60", readinessProbe=_probe("true", successThreshold=2))),
-        (Sees({"conditions": [_UNREADY], **main(started=True)}), Sees({"conditions": [_READY]})),
+        (ExpectStatus({"conditions": [_UNREADY], **main(started=True)}), ExpectStatus({"conditions": [_READY]})),
     ),
     Case(
-        "until its startup probe has succeeded a container has not started, and is probed for nothing else",
-        _keeping(
-            f"{_ONCE_LOOKED}; touch /state/there; sleep 60",
-            startupProbe=_probe(*_LOOKS, failureThreshold=30),
+        "other probes start after the startup probe has succeeded",
+        _pod_with_state(
+            f"{_UNTIL_CHECKED}; touch /state/there; sleep 60",
+            startupProbe=_probe(*_CHECK_FILE, failureThreshold=30),
             livenessProbe=_probe("test", "-e", "/state/there", failureThreshold=1),
             readinessProbe=_probe("test", "-e", "/state/there"),
         ),
         (
-            Sees({"phase": "Running", "conditions": [_UNREADY], **main(state=RUNNING, started=False, ready=False)}),
-            Sees({"phase": "Running", "conditions": [_READY], **main(started=True, ready=True, restartCount=0)}),
+            ExpectStatus({"phase": "Running", "conditions": [_UNREADY], **main(state=RUNNING, started=False, ready=False)}),
+            ExpectStatus({"phase": "Running", "conditions": [_READY], **main(started=True, ready=True, restartCount=0)}),
         ),
     ),
     Case(
         "a container whose startup probe fails is restarted",
-        _keeping(_listening("exit 6"), startupProbe=_failing(), restartPolicy="OnFailure"),
+        _pod_with_state(_on_sigterm("exit 6"), startupProbe=_failing_probe(), restartPolicy="OnFailure"),
         (
-            Hears({"reason": "Killing", "message": "Container main failed startup probe, will be restarted"}),
-            Sees({"phase": "Running", **main(restartCount=1, lastState=ended(6, "Error"))}),
+            ExpectEvent({"reason": "Killing", "message": "Container main failed startup probe, will be restarted"}),
+            ExpectStatus({"phase": "Running", **main(restartCount=1, lastState=terminated(6, "Error"))}),
         ),
     ),
     Case(
-        "a probe that takes too long has failed",
+        "a probe that times out has failed",
         pod(sh("sleep 60", readinessProbe=_probe("sleep", "5", timeoutSeconds=1))),
-        (Hears({"reason": "Unhealthy", "message": 'Readiness probe failed: command timed out: "sleep 5" timed out after 1s'}),),
+        (ExpectEvent({"reason": "Unhealthy", "message": 'Readiness probe failed: command timed out: "sleep 5" timed out after 1s'}),),
     ),
     Case(
-        "a container that answers requests is ready",
-        pod(_serving(18081, readinessProbe={"httpGet": {"port": 18081, "path": "/healthz"}, "periodSeconds": 1})),
-        (Sees({"conditions": [_READY]}),),
+        "an HTTP probe succeeds when the container responds",
+        pod(_http_container(_HTTP_PORT, readinessProbe={"httpGet": {"port": _HTTP_PORT, "path": "/healthz"}, "periodSeconds": 1})),
+        (ExpectStatus({"conditions": [_READY]}),),
     ),
     Case(
-        "a port may be named, and a request may have headers",
+        "an HTTP probe may have a named port and headers",
         pod(
-            _serving(
-                18082,
-                ports=[{"name": "web", "containerPort": 18082}],
+            _http_container(
+                _NAMED_PORT,
+                ports=[{"name": "web", "containerPort": _NAMED_PORT}],
                 readinessProbe={"httpGet": {"port": "web", "httpHeaders": [{"name": "X-Want", "value": "it"}]}, "periodSeconds": 1},
             )
         ),
-        (Sees({"conditions": [_READY]}),),
+        (ExpectStatus({"conditions": [_READY]}),),
     ),
     Case(
-        "an answer of 400 and more is a failure",
-        pod(_serving(18083, 503, readinessProbe={"httpGet": {"port": 18083}, "periodSeconds": 1})),
+        "an HTTP status of 400 or more is a failure",
+        pod(_http_container(_FAILING_HTTP_PORT, 503, readinessProbe={"httpGet": {"port": _FAILING_HTTP_PORT}, "periodSeconds": 1})),
         (
-            Hears({"reason": "Unhealthy", "message": "Readiness probe failed: HTTP probe failed with statuscode: 503"}),
-            Sees({"conditions": [_UNREADY]}),
+            ExpectEvent({"reason": "Unhealthy", "message": "Readiness probe failed: HTTP probe failed with statuscode: 503"}),
+            ExpectStatus({"conditions": [_UNREADY]}),
         ),
     ),
     Case(
-        "an answer of less than 400 is a success",
-        pod(_serving(18084, 302, readinessProbe={"httpGet": {"port": 18084}, "periodSeconds": 1})),
-        (Sees({"conditions": [_READY]}),),
+        "an HTTP status below 400 is a success",
+        pod(_http_container(_REDIRECT_PORT, 302, readinessProbe={"httpGet": {"port": _REDIRECT_PORT}, "periodSeconds": 1})),
+        (ExpectStatus({"conditions": [_READY]}),),
     ),
     Case(
-        "a request that nobody answers is a failure",
-        pod(sh("sleep 60", readinessProbe={"httpGet": {"port": 18085}, "periodSeconds": 1})),
+        "a refused HTTP request is a failure",
+        pod(sh("sleep 60", readinessProbe={"httpGet": {"port": _CLOSED_HTTP_PORT}, "periodSeconds": 1})),
         (
-            Hears(
+            ExpectEvent(
                 {
                     "reason": "Unhealthy",
                     "message": re.compile(
-                        '^Readiness probe failed: Get "http://.*:18085/": dial tcp .*:18085: connect: connection refused$'
+                        f'^Readiness probe failed: Get "http://.*:{_CLOSED_HTTP_PORT}/": '
+                        f"dial tcp .*:{_CLOSED_HTTP_PORT}: connect: connection refused$"
                     ),
                 }
             ),
         ),
     ),
     Case(
-        "a container that takes connections is ready",
-        pod(_serving(18086, readinessProbe={"tcpSocket": {"port": 18086}, "periodSeconds": 1})),
-        (Sees({"conditions": [_READY]}),),
+        "a TCP probe succeeds when the port is open",
+        pod(_http_container(_TCP_PORT, readinessProbe={"tcpSocket": {"port": _TCP_PORT}, "periodSeconds": 1})),
+        (ExpectStatus({"conditions": [_READY]}),),
     ),
     Case(
-        "a container that takes no connections is not ready",
-        pod(sh("sleep 60", readinessProbe={"tcpSocket": {"port": 18087}, "periodSeconds": 1})),
+        "a TCP probe fails when the port is closed",
+        pod(sh("sleep 60", readinessProbe={"tcpSocket": {"port": _CLOSED_TCP_PORT}, "periodSeconds": 1})),
         (
-            Hears(
-                {"reason": "Unhealthy", "message": re.compile("^Readiness probe failed: dial tcp .*:18087: connect: connection refused$")}
+            ExpectEvent(
+                {
+                    "reason": "Unhealthy",
+                    "message": re.compile(f"^Readiness probe failed: dial tcp .*:{_CLOSED_TCP_PORT}: connect: connection refused$"),
+                }
             ),
-            Sees({"conditions": [_UNREADY]}),
+            ExpectStatus({"conditions": [_UNREADY]}),
         ),
     ),
     Case(
         "a probe waits for its initial delay",
         pod(sh("sleep 60", readinessProbe=_probe("true", initialDelaySeconds=1))),
-        (Sees({"conditions": [_UNREADY], **main(state=RUNNING)}), Sees({"conditions": [_READY]})),
+        (ExpectStatus({"conditions": [_UNREADY], **main(state=RUNNING)}), ExpectStatus({"conditions": [_READY]})),
     ),
     Case(
         "a container runs only after its postStart hook",
-        _keeping(
+        _pod_with_state(
             "sleep 60",
             lifecycle={"postStart": {"exec": {"command": ["sh", "-c", "sleep 0.2; touch /state/hooked"]}}},
             readinessProbe=_probe("test", "-e", "/state/hooked", failureThreshold=1),
         ),
-        (Sees({"phase": "Pending"}), Sees({"phase": "Running", "conditions": [_READY]})),
+        (ExpectStatus({"phase": "Pending"}), ExpectStatus({"phase": "Running", "conditions": [_READY]})),
     ),
     Case(
-        "a container whose postStart hook fails is killed, and restarted by the pod's policy",
-        _keeping(_listening("exit 1"), lifecycle={"postStart": {"exec": {"command": list(_FAILS)}}}, restartPolicy="Always"),
+        "a container whose postStart hook fails is killed and restarted by policy",
+        _pod_with_state(_on_sigterm("exit 1"), lifecycle={"postStart": {"exec": {"command": list(_FAIL)}}}, restartPolicy="Always"),
         (
-            Hears({"reason": "FailedPostStartHook", "type": "Warning", "message": "PostStartHook failed"}),
-            Sees(main(restartCount=1, lastState=ended(1, "Error"))),
+            ExpectEvent({"reason": "FailedPostStartHook", "type": "Warning", "message": "PostStartHook failed"}),
+            ExpectStatus(main(restartCount=1, lastState=terminated(1, "Error"))),
         ),
     ),
 )

@@ -1,7 +1,7 @@
-"""For the tests of runtimes: pods in one line, and what their processes wrote.
+"""Helpers for the tests of runtimes: pods in one line, and the output of their processes.
 
-What a process wrote is read up to the end of the file, which comes when the last process that holds it has ended. So reading is also
-how a test knows that nothing of a pod is left.
+Output is read up to the end of the file, which is reached when the last process that holds it has exited. This is also how a test
+checks that no process of a pod is left.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dlop.embedded.kubelet.runtime.base import Exit, Launch, Process, Runtime, Sandbox, SandboxRequest
+from dlop.embedded.kubelet.runtime.base import ExitStatus, LaunchRequest, Process, Runtime, Sandbox, SandboxRequest
 from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 
-MODES = {"namespaces": NamespacesRuntime, "plain": PlainRuntime}
+RUNTIMES = {"namespaces": NamespacesRuntime, "plain": PlainRuntime}
 PATH = os.environ["PATH"]
-PATIENCE_SECONDS = 20
+TIMEOUT_SECONDS = 20
 
 
 @dataclass
 class Output:
-    """What comes out of a pipe."""
+    """The read end of a pipe."""
 
     reader: asyncio.StreamReader
     transport: asyncio.ReadTransport
 
     async def line(self) -> str:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return (await self.reader.readline()).decode().strip()
 
     async def rest(self) -> str:
-        """Everything up to the end of the last process that could write."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        """Everything until the last process that could write has exited."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             text = (await self.reader.read()).decode().strip()
         self.transport.close()
         return text
 
 
 async def open_pipe() -> tuple[Output, BinaryIO]:
-    """A pipe: what comes out of it, and the end to write to."""
+    """A pipe: its output, and the end to write to."""
     read, write = os.pipe()
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
@@ -61,30 +61,30 @@ async def pipe() -> AsyncIterator[tuple[Output, BinaryIO]]:
 
 @dataclass
 class Pod:
-    """A sandbox, and short ways to use it."""
+    """A sandbox with shortcuts."""
 
     sandbox: Sandbox
-    folder: Path
+    directory: Path
     _outputs: list[Output] = field(default_factory=list)
 
     async def start(self, *argv: str, environment: Mapping[str, str] | None = None, **rest: Any) -> Process:
-        return await self.sandbox.start(Launch(argv=argv, environment={"PATH": PATH, **(environment or {})}, **rest))
+        return await self.sandbox.start(LaunchRequest(argv=argv, environment={"PATH": PATH, **(environment or {})}, **rest))
 
     async def start_with_output(self, *argv: str, **rest: Any) -> tuple[Process, Output]:
-        """Start a process whose stdout and stderr are read together."""
+        """Start a process whose stdout and stderr go to one pipe."""
         output, end = await open_pipe()
         self._outputs.append(output)
         with end:
             process = await self.start(*argv, stdout=end.fileno(), stderr=end.fileno(), **rest)
         return process, output
 
-    async def run(self, *argv: str, **rest: Any) -> tuple[Exit, str]:
-        """Run a process to its end."""
+    async def run(self, *argv: str, **rest: Any) -> tuple[ExitStatus, str]:
+        """Run a process and wait for its exit. Returns the exit status and the output."""
         process, output = await self.start_with_output(*argv, **rest)
         text = await output.rest()
         return await process.wait(), text
 
-    async def shell(self, script: str, **rest: Any) -> tuple[Exit, str]:
+    async def shell(self, script: str, **rest: Any) -> tuple[ExitStatus, str]:
         return await self.run("sh", "-c", script, **rest)
 
     async def close(self) -> None:
@@ -95,28 +95,30 @@ class Pod:
 
 @dataclass
 class Pods:
-    """A runtime, and the pods that a test makes in it."""
+    """A runtime, and the pods that a test creates in it."""
 
     runtime: Runtime
-    folder: Path
-    _made: list[Pod] = field(default_factory=list)
+    directory: Path
+    _created: list[Pod] = field(default_factory=list)
 
     async def pod(self, hostname: str = "pod", **request: Any) -> Pod:
-        folder = self.folder / f"{hostname}-{len(self._made)}"
-        folder.mkdir()
-        made = Pod(await self.runtime.sandbox(SandboxRequest(uid=hostname, hostname=hostname, folder=folder, **request)), folder)
-        self._made.append(made)
-        return made
+        directory = self.directory / f"{hostname}-{len(self._created)}"
+        directory.mkdir()
+        pod = Pod(
+            await self.runtime.create_sandbox(SandboxRequest(uid=hostname, hostname=hostname, directory=directory, **request)), directory
+        )
+        self._created.append(pod)
+        return pod
 
     async def close(self) -> None:
-        for made in self._made:
-            await made.close()
+        for pod in self._created:
+            await pod.close()
 
 
 @asynccontextmanager
-async def pods_in(runtime: Runtime, folder: Path) -> AsyncIterator[Pods]:
-    """Pods in a runtime that runs already. They are gone in the end."""
-    pods = Pods(runtime, folder)
+async def pods_in(runtime: Runtime, directory: Path) -> AsyncIterator[Pods]:
+    """Create pods in a running runtime. They are closed at the end."""
+    pods = Pods(runtime, directory)
     try:
         yield pods
     finally:
@@ -124,18 +126,18 @@ async def pods_in(runtime: Runtime, folder: Path) -> AsyncIterator[Pods]:
 
 
 @asynccontextmanager
-async def pods_of(runtime: Runtime, folder: Path) -> AsyncIterator[Pods]:
-    """Pods in a runtime that is started for them."""
-    async with runtime, pods_in(runtime, folder) as pods:
+async def start_pods(runtime: Runtime, directory: Path) -> AsyncIterator[Pods]:
+    """Start a runtime and create pods in it."""
+    async with runtime, pods_in(runtime, directory) as pods:
         yield pods
 
 
 def launcher_of_this_process() -> int:
-    """The launcher that this process has started. Other tests may have left it other children, such as a control plane."""
+    """The PID of the launcher that this process has started. Other tests may have left other children, such as a control plane."""
     (launcher,) = (pid for pid in children(os.getpid()) if b"launcher" in Path(f"/proc/{pid}/cmdline").read_bytes())
     return launcher
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
+    """The PIDs of the children of a process."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -1,4 +1,4 @@
-"""The node against the contract of a kubelet: every case of the table, with real processes, all at once."""
+"""All kubelet test cases, with real processes, run concurrently."""
 
 from __future__ import annotations
 
@@ -13,32 +13,43 @@ import pytest
 import pytest_asyncio
 
 from dlop.embedded.kubelet.image_map import Image, ImageMap
-from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.runtime.detect import detect_runtime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.kube.errors import AlreadyExistsError
 from tests.embedded import kubelet_cases_config, kubelet_cases_lifecycle, kubelet_cases_order, kubelet_cases_probes
-from tests.embedded.kubelet_cases import Case, Creates, Deletes, Gone, Hears, Patches, Says, Sees, Speaks, Step
-from tests.embedded.node_world import NodeWorld, difference, embedded_world
+from tests.embedded.kubelet_cases import (
+    Case,
+    CreateObject,
+    DeletePod,
+    ExpectDeleted,
+    ExpectEvent,
+    ExpectOutput,
+    ExpectStatus,
+    PatchObject,
+    Step,
+    WaitForOutput,
+)
+from tests.embedded.node_env import NodeEnv, embedded_node_env, find_mismatch
 
-_FAMILIES = (kubelet_cases_lifecycle, kubelet_cases_order, kubelet_cases_config, kubelet_cases_probes)
-CASES = [case for family in _FAMILIES for case in family.CASES]
+_CASE_MODULES = (kubelet_cases_lifecycle, kubelet_cases_order, kubelet_cases_config, kubelet_cases_probes)
+CASES = [case for module in _CASE_MODULES for case in module.CASES]
 
-_IMAGES = ImageMap([Image(name="talker", command=("echo", "the image says"), environment={"COLOUR": "red", "SHAPE": "square"})])
-_AT_ONCE = 24
+_IMAGES = ImageMap([Image(name="echo-image", command=("echo", "the image says"), environment={"COLOUR": "red", "SHAPE": "square"})])
+_MAX_CONCURRENT = 24
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-Course = dict[str, "asyncio.Task[None]"]
+CaseTasks = dict[str, "asyncio.Task[None]"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["isolated", "plain"])
-async def course(request: pytest.FixtureRequest) -> AsyncIterator[Course]:
-    """All cases under way, by their names."""
-    runtime = PlainRuntime(dice=Random(1)) if request.param == "plain" else (await choose()).runtime
-    places = asyncio.Semaphore(_AT_ONCE)
-    with tempfile.TemporaryDirectory(prefix="dlop-contract-") as folder:
-        async with embedded_world(runtime, Path(folder), images=_IMAGES, extended={"nvidia.com/gpu": 2}) as world:
-            tasks = {case.name: asyncio.create_task(_play(world, case, f"case-{number}", places)) for number, case in enumerate(CASES)}
+async def case_tasks(request: pytest.FixtureRequest) -> AsyncIterator[CaseTasks]:
+    """The tasks that run the cases, by name."""
+    runtime = PlainRuntime(rng=Random(1)) if request.param == "plain" else (await detect_runtime()).runtime
+    semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
+    with tempfile.TemporaryDirectory(prefix="dlop-contract-") as directory:
+        async with embedded_node_env(runtime, Path(directory), images=_IMAGES, extended_resources={"nvidia.com/gpu": 2}) as env:
+            tasks = {case.name: asyncio.create_task(_run_case(env, case, f"case-{number}", semaphore)) for number, case in enumerate(CASES)}
             yield tasks
             for task in tasks.values():
                 task.cancel()
@@ -46,53 +57,53 @@ async def course(request: pytest.FixtureRequest) -> AsyncIterator[Course]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_the_node_keeps_the_contract(case: Case, course: Course) -> None:
-    await course[case.name]
+async def test_the_kubelet_case_passes(case: Case, case_tasks: CaseTasks) -> None:
+    await case_tasks[case.name]
 
 
-async def test_the_table_has_no_case_twice() -> None:
+async def test_case_names_are_unique() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
-async def _play(world: NodeWorld, case: Case, name: str, places: asyncio.Semaphore) -> None:
-    async with places:
-        for creation in case.before:
+async def _run_case(env: NodeEnv, case: Case, name: str, semaphore: asyncio.Semaphore) -> None:
+    async with semaphore:
+        for creation in case.objects:
             try:
-                await world.create(creation.resource, creation.body)
+                await env.create(creation.resource, creation.body)
             except AlreadyExistsError:
-                raise AssertionError("two cases use one object") from None
-        await world.run_pod(name, case.spec, **case.metadata)
-        at = 0
+                raise AssertionError("two cases use the same object") from None
+        await env.run_pod(name, case.spec, **case.metadata)
+        version = 0
         for step in case.steps:
-            at = await _take(world, step, name, at)
-        if not world.sight(name).is_gone:
-            await world.delete(name, grace_seconds=0)
+            version = await _run_step(env, step, name, version)
+        if not env.history(name).is_deleted:
+            await env.delete(name, grace_seconds=0)
 
 
-async def _take(world: NodeWorld, step: Step, name: str, at: int) -> int:
-    """Take a step, and say which version of the pod it has seen."""
+async def _run_step(env: NodeEnv, step: Step, name: str, version: int) -> int:
+    """Run a step. Returns the index of the pod version that it has matched."""
     match step:
-        case Sees():
-            return await world.sees(name, step.pattern, since=at)
-        case Deletes():
-            await world.delete(name, grace_seconds=step.grace_seconds)
-        case Gone():
-            problem = difference(step.pattern, await world.sees_it_gone(name))
-            assert not problem, problem
-        case Hears():
-            await world.hears(name, step.pattern)
-        case Creates():
-            await world.create(step.resource, step.body)
-        case Patches():
-            await world.client.patch(step.resource, step.name, step.change, namespace=world.namespace)
-        case Speaks():
-            await world.hears_say(name, step.text, step.container)
-        case Says():
-            _check_output(step, world.output(name, step.container))
-    return at
+        case ExpectStatus():
+            return await env.wait_for_status(name, step.pattern, since=version)
+        case DeletePod():
+            await env.delete(name, grace_seconds=step.grace_seconds)
+        case ExpectDeleted():
+            mismatch = find_mismatch(step.pattern, await env.wait_deleted(name))
+            assert not mismatch, mismatch
+        case ExpectEvent():
+            await env.wait_for_event(name, step.pattern)
+        case CreateObject():
+            await env.create(step.resource, step.body)
+        case PatchObject():
+            await env.client.patch(step.resource, step.name, step.change, namespace=env.namespace)
+        case WaitForOutput():
+            await env.wait_for_output(name, step.text, step.container)
+        case ExpectOutput():
+            _check_output(step, env.output(name, step.container))
+    return version
 
 
-def _check_output(step: Says, output: str) -> None:
+def _check_output(step: ExpectOutput, output: str) -> None:
     if isinstance(step.text, re.Pattern):
         assert step.text.search(output), output
     else:

@@ -1,4 +1,4 @@
-"""Paths and names that are put in by hand are put in where they stand as a whole, and nowhere else."""
+"""Paths and names are rewritten where they match as a whole, and nowhere else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAMES = {"worker-0": "127.1.0.1", "worker-0.jobs.svc": "127.1.0.1", "worker-1": 
         ("data", "data"),
     ],
 )
-def test_a_path_of_a_mount_becomes_the_folder_on_the_host(text: str, expected: str) -> None:
+def test_a_mount_path_becomes_the_path_on_the_host(text: str, expected: str) -> None:
     assert rewriter(paths=PATHS, names={})(text) == expected
 
 
@@ -56,5 +56,5 @@ def test_a_name_becomes_an_address(text: str, expected: str) -> None:
     assert rewriter(paths={}, names=NAMES)(text) == expected
 
 
-def test_a_folder_on_the_host_is_not_taken_for_a_name() -> None:
+def test_a_name_in_a_host_path_is_not_rewritten() -> None:
     assert rewriter(paths=PATHS, names=NAMES)("/data/x") == "/host/volume/x"

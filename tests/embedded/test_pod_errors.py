@@ -1,4 +1,4 @@
-"""The node when the server, the cluster or the node itself is in trouble."""
+"""The kubelet during failures of the API server, the cluster or the node itself."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from random import Random
 import pytest
 from kubernetes_build import require_assets
 
-from dlop.embedded.apiserver.faults import Match
+from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.embedded.cluster import EmbeddedCluster
-from dlop.embedded.kubelet.kubelet import Node, Serving
-from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.kubelet import EmbeddedKubelet, KubeletServerConfig
+from dlop.embedded.kubelet.runtime.detect import detect_runtime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.embedded.kubelet.server.api import HOST
 from dlop.kube.client import PatchType
 from dlop.kube.resources import NODES, PODS
 from dlop.kube.types import JsonObject
-from tests.embedded.kubelet_cases import RUNNING, condition, ended, main, pod, sh
-from tests.embedded.node_world import HURRIED, PATIENCE_SECONDS, difference, embedded_world, world_of
+from tests.embedded.kubelet_cases import RUNNING, condition, main, pod, sh, terminated
+from tests.embedded.node_env import FAST_TIMINGS, TIMEOUT_SECONDS, embedded_node_env, find_mismatch, node_env
 
 _TRAP = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done"
-_BUSY: JsonObject = {"kind": "Status", "status": "Failure", "reason": "InternalError", "code": 500, "message": "not now"}
-_STATUS_WRITES = Match(verb="patch", plural="pods", subresource="status")
+_SERVER_ERROR: JsonObject = {"kind": "Status", "status": "Failure", "reason": "InternalError", "code": 500, "message": "not now"}
+_STATUS_WRITES = RequestMatch(verb="patch", plural="pods", subresource="status")
 
 
 @pytest.fixture
@@ -36,123 +36,129 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
         yield cluster
 
 
-def _node(cluster: EmbeddedCluster, folder: Path, **options: object) -> Node:
-    return Node(cluster.client(), runtime=PlainRuntime(dice=Random(3)), folder=folder, pace=HURRIED, **options)  # type: ignore[arg-type]
+def _kubelet(cluster: EmbeddedCluster, directory: Path, **options: object) -> EmbeddedKubelet:
+    return EmbeddedKubelet(cluster.client(), runtime=PlainRuntime(rng=Random(3)), root_dir=directory, timings=FAST_TIMINGS, **options)  # type: ignore[arg-type]
 
 
-async def test_the_last_word_gets_through_whatever_the_server_says(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    async with world_of(cluster.client(), _node(cluster, tmp_path), tmp_path) as world:
-        cluster.faults.fail_before(_BUSY, match=_STATUS_WRITES, times=3)
+async def test_the_final_status_is_written_despite_server_errors(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    async with node_env(cluster.client(), _kubelet(cluster, tmp_path), tmp_path) as env:
+        cluster.faults.fail_before(_SERVER_ERROR, match=_STATUS_WRITES, times=3)
         cluster.faults.fail_after(None, match=_STATUS_WRITES, times=2)
-        await world.run_pod("a", pod(sh("exit 3")))
-        status = await world.sees_the_end("a")
-        assert not difference({"phase": "Failed", **main(state=ended(3, "Error"))}, status)
+        await env.run_pod("a", pod(sh("exit 3")))
+        status = await env.wait_finished("a")
+        assert not find_mismatch({"phase": "Failed", **main(state=terminated(3, "Error"))}, status)
 
 
-async def test_a_pod_that_is_replaced_by_another_of_its_name_does_not_speak_for_it(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    async with world_of(cluster.client(), _node(cluster, tmp_path), tmp_path) as world:
-        await world.run_pod("a", pod(sh(_TRAP)))
-        await world.sees("a", main(state=RUNNING))
-        await world.delete("a", grace_seconds=0)
-        await world.sees_it_gone("a")
-        second = await world.run_pod("a", pod(sh("exit 7")))
-        at = await world.sees_pod("a", {"metadata": {"uid": second["metadata"]["uid"]}, "status": {"phase": "Failed"}})
-        assert not difference(main(state=ended(7, "Error")), world.sight("a").versions[at]["status"])
+async def test_a_replaced_pod_does_not_write_the_status_of_its_successor(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    async with node_env(cluster.client(), _kubelet(cluster, tmp_path), tmp_path) as env:
+        await env.run_pod("a", pod(sh(_TRAP)))
+        await env.wait_for_status("a", main(state=RUNNING))
+        await env.delete("a", grace_seconds=0)
+        await env.wait_deleted("a")
+        second = await env.run_pod("a", pod(sh("exit 7")))
+        version = await env.wait_for_pod("a", {"metadata": {"uid": second["metadata"]["uid"]}, "status": {"phase": "Failed"}})
+        assert not find_mismatch(main(state=terminated(7, "Error")), env.history("a").versions[version]["status"])
 
 
-async def test_a_pod_that_did_not_fit_is_looked_at_again_when_something_is_freed(tmp_path: Path) -> None:
-    async with embedded_world(PlainRuntime(dice=Random(4)), tmp_path, extended={"nvidia.com/gpu": 1}) as world:
-        greedy = {"limits": {"nvidia.com/gpu": "1"}}
-        await world.run_pod("first", pod(sh(_TRAP, resources=greedy)))
-        await world.sees("first", main(state=RUNNING))
-        await world.run_pod("second", pod(sh("exit 0", resources=greedy)))
-        refused = condition("PodScheduled", "False", message=re.compile(r"1 No preemption victims found for incoming pod\.$"))
-        at = await world.sees("second", {"conditions": [refused]})
-        await world.delete("first")
-        await world.sees("second", {"phase": "Succeeded", "conditions": [condition("PodScheduled", "True")]}, since=at)
+async def test_an_unschedulable_pod_is_scheduled_when_resources_are_freed(tmp_path: Path) -> None:
+    async with embedded_node_env(PlainRuntime(rng=Random(4)), tmp_path, extended_resources={"nvidia.com/gpu": 1}) as env:
+        gpu = {"limits": {"nvidia.com/gpu": "1"}}
+        await env.run_pod("first", pod(sh(_TRAP, resources=gpu)))
+        await env.wait_for_status("first", main(state=RUNNING))
+        await env.run_pod("second", pod(sh("exit 0", resources=gpu)))
+        unschedulable = condition("PodScheduled", "False", message=re.compile(r"1 No preemption victims found for incoming pod\.$"))
+        version = await env.wait_for_status("second", {"conditions": [unschedulable]})
+        await env.delete("first")
+        await env.wait_for_status("second", {"phase": "Succeeded", "conditions": [condition("PodScheduled", "True")]}, since=version)
 
 
-async def test_pods_of_the_nodes_last_life_are_told_to_have_failed(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    async with world_of(cluster.client(), _node(cluster, tmp_path / "first"), tmp_path) as world:
-        await world.run_pod("a", pod(sh("sleep 60"), restartPolicy="Always"))
-        await world.run_pod("b", pod(sh("exit 0")))
-        await world.sees("a", main(state=RUNNING))
-        await world.sees_the_end("b")
-    async with world_of(cluster.client(), _node(cluster, tmp_path / "second"), tmp_path) as world:
-        lost = await world.sees_the_end("a")
-        assert not difference(
-            {"conditions": [condition("DisruptionTarget", "True")], **main(state=ended(137, "ContainerStatusUnknown"))}, lost
+async def test_pods_of_a_previous_node_process_fail(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    async with node_env(cluster.client(), _kubelet(cluster, tmp_path / "first"), tmp_path) as env:
+        await env.run_pod("a", pod(sh("sleep 60"), restartPolicy="Always"))
+        await env.run_pod("b", pod(sh("exit 0")))
+        await env.wait_for_status("a", main(state=RUNNING))
+        await env.wait_finished("b")
+    async with node_env(cluster.client(), _kubelet(cluster, tmp_path / "second"), tmp_path) as env:
+        status = await env.wait_finished("a")
+        assert not find_mismatch(
+            {"conditions": [condition("DisruptionTarget", "True")], **main(state=terminated(137, "ContainerStatusUnknown"))}, status
         )
-        assert (await world.sees_the_end("b"))["phase"] == "Succeeded"
+        assert (await env.wait_finished("b"))["phase"] == "Succeeded"
 
 
-async def test_nothing_of_a_pod_is_left_when_the_node_leaves(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    mark = f"sleep 987{os.getpid()}"
-    async with world_of(cluster.client(), _node(cluster, tmp_path), tmp_path) as world:
-        await world.run_pod("a", pod(sh(f"{mark} & {mark}")))
-        await world.sees("a", main(state=RUNNING))
-        await _until(lambda: len(_processes(mark)) >= 2)
-    await _until(lambda: not _processes(mark))
+async def test_no_process_of_a_pod_is_left_when_the_node_stops(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    command_line = f"sleep 987{os.getpid()}"
+    async with node_env(cluster.client(), _kubelet(cluster, tmp_path), tmp_path) as env:
+        await env.run_pod("a", pod(sh(f"{command_line} & {command_line}")))
+        await env.wait_for_status("a", main(state=RUNNING))
+        await _wait_until(lambda: len(_processes(command_line)) >= 2)
+    await _wait_until(lambda: not _processes(command_line))
 
 
-async def test_a_node_that_lost_its_watch_catches_up(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    async with world_of(cluster.client(), _node(cluster, tmp_path), tmp_path) as world:
-        await world.run_pod("a", pod(sh(_TRAP)))
-        await world.sees("a", main(state=RUNNING))
+async def test_a_lost_watch_is_recovered(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    async with node_env(cluster.client(), _kubelet(cluster, tmp_path), tmp_path) as env:
+        await env.run_pod("a", pod(sh(_TRAP)))
+        await env.wait_for_status("a", main(state=RUNNING))
         cluster.faults.drop_watches()
         cluster.faults.compact()
-        await world.delete("a")
-        await world.sees_it_gone("a")
+        await env.delete("a")
+        await env.wait_deleted("a")
 
 
-async def test_conditions_of_others_survive_the_nodes_writes(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    async with world_of(cluster.client(), _node(cluster, tmp_path), tmp_path) as world:
-        await world.run_pod("a", pod(sh("sleep 60"), readinessGates=[{"conditionType": "example.org/open"}]))
-        await world.sees("a", {"conditions": [condition("Ready", "False", reason="ReadinessGatesNotReady")]})
-        opened = {"status": {"conditions": [{"type": "example.org/open", "status": "True"}]}}
-        await world.client.patch(PODS, "a", opened, namespace="default", subresource="status", patch_type=PatchType.STRATEGIC)
-        await world.sees("a", {"conditions": [condition("Ready", "True"), condition("example.org/open", "True")]})
+async def test_conditions_of_other_owners_are_kept(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    async with node_env(cluster.client(), _kubelet(cluster, tmp_path), tmp_path) as env:
+        await env.run_pod("a", pod(sh("sleep 60"), readinessGates=[{"conditionType": "example.org/open"}]))
+        await env.wait_for_status("a", {"conditions": [condition("Ready", "False", reason="ReadinessGatesNotReady")]})
+        open_gate = {"status": {"conditions": [{"type": "example.org/open", "status": "True"}]}}
+        await env.client.patch(PODS, "a", open_gate, namespace="default", subresource="status", patch_type=PatchType.STRATEGIC)
+        await env.wait_for_status("a", {"conditions": [condition("Ready", "True"), condition("example.org/open", "True")]})
 
 
-async def test_the_node_tells_its_size(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    async with _node(cluster, tmp_path, cpus=2.5, memory_bytes=2**30, extended={"nvidia.com/gpu": 4}):
+async def test_the_node_reports_its_capacity(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    async with _kubelet(cluster, tmp_path, cpus=2.5, memory_bytes=2**30, extended_resources={"nvidia.com/gpu": 4}):
         node = await cluster.client().get(NODES, "dlop-local")
-        wanted = {"cpu": "2500m", "memory": "1Gi", "ephemeral-storage": re.compile(r"^[1-9]\d*[KMGT]?i?$"), "nvidia.com/gpu": "4"}
-        assert not difference({"capacity": wanted, "allocatable": wanted}, node["status"])
+        expected = {"cpu": "2500m", "memory": "1Gi", "ephemeral-storage": re.compile(r"^[1-9]\d*[KMGT]?i?$"), "nvidia.com/gpu": "4"}
+        assert not find_mismatch({"capacity": expected, "allocatable": expected}, node["status"])
 
 
-async def test_kubectl_reads_the_log_of_a_pod_and_runs_a_command_in_it(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+async def test_kubectl_reads_the_log_of_a_pod_and_runs_a_command(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     kubectl = require_assets(("kubectl",))["kubectl"]
-    node = Node(cluster.client(), runtime=(await choose()).runtime, folder=tmp_path / "node", pace=HURRIED, serving=Serving(token="secret"))
+    node = EmbeddedKubelet(
+        cluster.client(),
+        runtime=(await detect_runtime()).runtime,
+        root_dir=tmp_path / "node",
+        timings=FAST_TIMINGS,
+        server_config=KubeletServerConfig(token="secret"),
+    )
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps((await cluster.serve()).kubeconfig()))
-    async with world_of(cluster.client(), node, tmp_path) as world:
-        assert node.kubelet is not None
-        cluster.trust_node(HOST, node.kubelet.port, authority_pem=node.kubelet.authority_pem, token="secret")
+    async with node_env(cluster.client(), node, tmp_path) as env:
+        assert node.server is not None
+        cluster.trust_kubelet(HOST, node.server.port, ca_pem=node.server.ca_pem, token="secret")
         variable = {"name": "WHO", "value": "world"}
-        await world.run_pod("a", pod(sh(f"echo hello $WHO; {_TRAP}", env=[variable])))
-        await world.sees("a", main(state=RUNNING))
-        await _until(lambda: world.output("a") != "")
+        await env.run_pod("a", pod(sh(f"echo hello $WHO; {_TRAP}", env=[variable])))
+        await env.wait_for_status("a", main(state=RUNNING))
+        await _wait_until(lambda: env.output("a") != "")
         assert await _output(kubectl, kubeconfig, "logs", "a") == "hello world\n"
         assert await _output(kubectl, kubeconfig, "exec", "a", "--", "sh", "-c", "echo again $WHO; hostname") == "again world\na\n"
 
 
-def _processes(mark: str) -> list[int]:
-    """The processes of this machine that were started with these words."""
-    wanted = mark.replace(" ", "\0").encode()
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+def _processes(command_line: str) -> list[int]:
+    """PIDs of the processes of this machine whose command line starts with this."""
+    expected = command_line.replace(" ", "\0").encode()
+    pids = []
+    for directory in Path("/proc").glob("[0-9]*"):
         try:
-            if (folder / "cmdline").read_bytes().startswith(wanted):
-                found.append(int(folder.name))
+            if (directory / "cmdline").read_bytes().startswith(expected):
+                pids.append(int(directory.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - what happens outside of this program tells nobody
+async def _wait_until(is_true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not is_true():  # noqa: ASYNC110 - there is no notification for other processes
             await asyncio.sleep(0.02)
 
 
@@ -160,6 +166,6 @@ async def _output(program: Path, kubeconfig: Path, *arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
         program, "--kubeconfig", kubeconfig, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    output, problem = await process.communicate()
-    assert process.returncode == 0, problem.decode()
+    output, error_output = await process.communicate()
+    assert process.returncode == 0, error_output.decode()
     return output.decode()

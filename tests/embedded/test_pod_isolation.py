@@ -1,4 +1,4 @@
-"""What a pod is kept from, what others are kept from in a pod's files, and manifests that try to get round it."""
+"""What pods cannot access, who can access the files of pods, and manifests that try to break out."""
 
 from __future__ import annotations
 
@@ -11,61 +11,63 @@ from typing import Any
 import pytest
 
 from dlop.embedded.kubelet.runtime.base import Runtime
-from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.runtime.detect import detect_runtime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.kube.resources import CORE_EVENTS, SECRETS
 from dlop.kube.types import JsonObject
 from tests.embedded.kubelet_cases import main, pod, sh
-from tests.embedded.node_world import NodeWorld, embedded_world
+from tests.embedded.node_env import NodeEnv, embedded_node_env
 
-_MOUNTED = [{"name": "it", "mountPath": "/it"}]
-_GANG = "volcano"
+_VOLUME_MOUNTS = [{"name": "it", "mountPath": "/it"}]
+_OTHER_SCHEDULER = "volcano"
 
 
 @pytest.fixture(params=["namespaces", "plain"])
 async def runtime(request: pytest.FixtureRequest) -> Runtime:
-    """Both ways to run pods, where the machine has both."""
+    """Both runtimes, if the machine supports both."""
     if request.param == "plain":
-        return PlainRuntime(dice=Random(3))
-    chosen = await choose()
-    if isinstance(chosen.runtime, PlainRuntime):
-        pytest.skip(chosen.reason)
-    return chosen.runtime
+        return PlainRuntime(rng=Random(3))
+    detected = await detect_runtime()
+    if isinstance(detected.runtime, PlainRuntime):
+        pytest.skip(detected.description)
+    return detected.runtime
 
 
 @pytest.fixture
-async def world(runtime: Runtime, tmp_path: Path) -> AsyncIterator[NodeWorld]:
-    """A node whose folder was there before it, open to everybody."""
-    folder = tmp_path / "node"
-    folder.mkdir(mode=0o755)
-    async with embedded_world(runtime, folder) as world:
-        yield world
+async def env(runtime: Runtime, tmp_path: Path) -> AsyncIterator[NodeEnv]:
+    """A node whose root directory existed before and was accessible to other users."""
+    directory = tmp_path / "node"
+    directory.mkdir(mode=0o755)
+    async with embedded_node_env(runtime, directory) as env:
+        yield env
 
 
-async def test_nobody_else_reads_what_is_in_a_pods_volumes_and_logs(world: NodeWorld) -> None:
-    assert stat.S_IMODE(world.folder.stat().st_mode) == 0o700
-    await world.create(SECRETS, {"metadata": {"name": "vault"}, "stringData": {"word": "hush"}})
-    await world.run_pod("a", pod(sh("cat /it/word", volumeMounts=_MOUNTED), volumes=[{"name": "it", "secret": {"secretName": "vault"}}]))
-    assert (await world.sees_the_end("a"))["phase"] == "Succeeded"
-    assert world.output("a") == "hush"
+async def test_other_users_cannot_read_the_volumes_and_logs_of_a_pod(env: NodeEnv) -> None:
+    assert stat.S_IMODE(env.directory.stat().st_mode) == 0o700
+    await env.create(SECRETS, {"metadata": {"name": "vault"}, "stringData": {"word": "hush"}})
+    await env.run_pod(
+        "a", pod(sh("cat /it/word", volumeMounts=_VOLUME_MOUNTS), volumes=[{"name": "it", "secret": {"secretName": "vault"}}])
+    )
+    assert (await env.wait_finished("a"))["phase"] == "Succeeded"
+    assert env.output("a") == "hush"
 
 
-async def test_a_pod_gets_a_token_of_its_service_account_which_no_other_user_may_read(world: NodeWorld) -> None:
+async def test_a_service_account_token_is_not_readable_by_other_users(env: NodeEnv) -> None:
     sources = {"sources": [{"serviceAccountToken": {"path": "token"}}]}
     script = "stat -L -c %a /it/token; cut -d. -f1 /it/token"
-    await world.run_pod("a", pod(sh(script, volumeMounts=_MOUNTED), volumes=[{"name": "it", "projected": sources}]))
-    assert (await world.sees_the_end("a"))["phase"] == "Succeeded"
-    mode, header = world.output("a").split()
+    await env.run_pod("a", pod(sh(script, volumeMounts=_VOLUME_MOUNTS), volumes=[{"name": "it", "projected": sources}]))
+    assert (await env.wait_finished("a"))["phase"] == "Succeeded"
+    mode, header = env.output("a").split()
     assert (mode, header[:2]) == ("600", "ey")
 
 
 @pytest.mark.parametrize(
     "fields", [{"workingDir": "/a\0b"}, {"env": [{"name": "A", "value": "a\0b"}]}, {"command": ["tr\0ue"]}, {"args": ["a\0b"]}]
 )
-async def test_a_null_byte_keeps_a_container_from_starting_and_it_says_so(world: NodeWorld, fields: JsonObject) -> None:
+async def test_a_null_byte_is_a_start_error(env: NodeEnv, fields: JsonObject) -> None:
     container = {**sh("true"), **fields}
-    await world.run_pod("a", pod(container))
-    status = await world.sees_the_end("a")
+    await env.run_pod("a", pod(container))
+    status = await env.wait_finished("a")
     terminated = status["containerStatuses"][0]["state"]["terminated"]
     assert (terminated["reason"], terminated["exitCode"]) == ("StartError", 128)
     assert terminated["message"]
@@ -79,57 +81,57 @@ async def test_a_null_byte_keeps_a_container_from_starting_and_it_says_so(world:
         {"downwardAPI": {"items": [{"path": "a\0b", "fieldRef": {"fieldPath": "metadata.name"}}]}},
     ],
 )
-async def test_a_volume_with_a_path_that_cannot_be_is_told_and_nothing_is_written(world: NodeWorld, volume: JsonObject) -> None:
-    await world.run_pod("a", pod(sh("true"), volumes=[{"name": "it", **volume}]))
-    told = await world.hears("a", {"reason": "FailedMount", "type": "Warning"})
-    assert "invalid path" in told["message"]
-    assert not list(world.folder.rglob("out"))
+async def test_a_volume_with_an_invalid_path_is_an_error_and_writes_nothing(env: NodeEnv, volume: JsonObject) -> None:
+    await env.run_pod("a", pod(sh("true"), volumes=[{"name": "it", **volume}]))
+    event = await env.wait_for_event("a", {"reason": "FailedMount", "type": "Warning"})
+    assert "invalid path" in event["message"]
+    assert not list(env.directory.rglob("out"))
 
 
-async def test_a_sub_path_that_is_a_link_out_of_its_volume_is_refused(world: NodeWorld, tmp_path: Path) -> None:
+async def test_a_sub_path_must_not_be_a_link_out_of_its_volume(env: NodeEnv, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     (volume / "link").symlink_to("/etc")
     mounts = [{"name": "it", "mountPath": "/it", "subPath": "link"}]
-    await world.run_pod("a", pod(sh("true", volumeMounts=mounts), volumes=[{"name": "it", "hostPath": {"path": str(volume)}}]))
-    await world.sees("a", main(state={"waiting": {"reason": "CreateContainerConfigError"}}))
+    await env.run_pod("a", pod(sh("true", volumeMounts=mounts), volumes=[{"name": "it", "hostPath": {"path": str(volume)}}]))
+    await env.wait_for_status("a", main(state={"waiting": {"reason": "CreateContainerConfigError"}}))
 
 
-async def test_nothing_of_a_manifest_is_read_by_a_shell(world: NodeWorld, tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    words = [f"$(touch {made})", f"; touch {made}", f"`touch {made}`", "$(A)"]
+async def test_values_of_a_manifest_are_not_passed_to_a_shell(env: NodeEnv, tmp_path: Path) -> None:
+    created_file = tmp_path / "created"
+    arguments = [f"$(touch {created_file})", f"; touch {created_file}", f"`touch {created_file}`", "$(A)"]
     container = {
         "name": "main",
-        "image": f"x; touch {made}",
-        "command": ["echo", *words],
-        "env": [{"name": "A", "value": f"$(touch {made})"}],
+        "image": f"x; touch {created_file}",
+        "command": ["echo", *arguments],
+        "env": [{"name": "A", "value": f"$(touch {created_file})"}],
     }
-    await world.run_pod("a", pod(container))
-    assert (await world.sees_the_end("a"))["phase"] == "Succeeded"
-    assert world.output("a") == " ".join([*words[:3], f"$(touch {made})"]) + "\n"
-    assert not made.exists()
+    await env.run_pod("a", pod(container))
+    assert (await env.wait_finished("a"))["phase"] == "Succeeded"
+    assert env.output("a") == " ".join([*arguments[:3], f"$(touch {created_file})"]) + "\n"
+    assert not created_file.exists()
 
 
-# --- not of seclusion, but of one node alone --------------------------------------------------------------------------------
+# --- scheduling and events -------------------------------------------------------------------------------------------------
 
 
-async def test_pods_for_another_scheduler_are_taken_where_there_is_no_other(tmp_path: Path) -> None:
-    async with embedded_world(PlainRuntime(dice=Random(3)), tmp_path, schedules_all=True) as world:
-        await world.run_pod("a", pod(sh("true"), schedulerName=_GANG))
-        assert (await world.sees_the_end("a"))["phase"] == "Succeeded"
+async def test_pods_of_another_scheduler_are_scheduled_if_there_is_no_other(tmp_path: Path) -> None:
+    async with embedded_node_env(PlainRuntime(rng=Random(3)), tmp_path, schedule_all=True) as env:
+        await env.run_pod("a", pod(sh("true"), schedulerName=_OTHER_SCHEDULER))
+        assert (await env.wait_finished("a"))["phase"] == "Succeeded"
 
 
-async def test_pods_for_another_scheduler_are_left_to_it(tmp_path: Path) -> None:
-    async with embedded_world(PlainRuntime(dice=Random(3)), tmp_path) as world:
-        await world.run_pod("theirs", pod(sh("true"), schedulerName=_GANG))
-        await world.run_pod("ours", pod(sh("true")))
-        await world.sees_the_end("ours")
-        assert all("nodeName" not in version["spec"] for version in world.sight("theirs").versions)
+async def test_pods_of_another_scheduler_are_ignored(tmp_path: Path) -> None:
+    async with embedded_node_env(PlainRuntime(rng=Random(3)), tmp_path) as env:
+        await env.run_pod("other", pod(sh("true"), schedulerName=_OTHER_SCHEDULER))
+        await env.run_pod("own", pod(sh("true")))
+        await env.wait_finished("own")
+        assert all("nodeName" not in version["spec"] for version in env.history("other").versions)
 
 
-async def test_the_events_of_one_second_are_listed_in_the_order_in_which_they_happened(tmp_path: Path) -> None:
-    async with embedded_world(PlainRuntime(dice=Random(3)), tmp_path) as world:
-        await world.run_pod("a", pod(sh("true")))
-        await world.hears("a", {"reason": "Started"})
-        listed: dict[str, Any] = await world.client.list(CORE_EVENTS, namespace=world.namespace)
-        assert [event["reason"] for event in listed["items"]] == ["Scheduled", "Pulled", "Created", "Started"]
+async def test_events_of_the_same_second_are_listed_in_order(tmp_path: Path) -> None:
+    async with embedded_node_env(PlainRuntime(rng=Random(3)), tmp_path) as env:
+        await env.run_pod("a", pod(sh("true")))
+        await env.wait_for_event("a", {"reason": "Started"})
+        events: dict[str, Any] = await env.client.list(CORE_EVENTS, namespace=env.namespace)
+        assert [event["reason"] for event in events["items"]] == ["Scheduled", "Pulled", "Created", "Started"]

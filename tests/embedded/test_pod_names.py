@@ -1,4 +1,4 @@
-"""Pods find each other by name: every form, across namespaces, headless and not, before readiness."""
+"""Pods resolve service names: every form, across namespaces, headless or not, before readiness."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.runtime.detect import detect_runtime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.kube.resources import NAMESPACES, PODS, SERVICES
 from dlop.kube.types import JsonObject
 from tests.embedded.kubelet_cases import PYTHON, pod
-from tests.embedded.node_world import NodeWorld, embedded_world
+from tests.embedded.node_env import NodeEnv, embedded_node_env
 
 _PORT = 23450
 _SERVER = """
@@ -26,7 +26,7 @@ while True:
     connection.sendall(os.environ["NAME"].encode())
     connection.close()
 """
-# It waits for names that mean nothing yet, as every client of a job does.
+# Retries names that do not resolve yet, as the clients of a job do.
 _CLIENT = """
 import os, socket, time
 for name in os.environ["NAMES"].split(","):
@@ -41,57 +41,57 @@ for name in os.environ["NAMES"].split(","):
 
 
 @pytest.fixture(params=["isolated", "plain"])
-async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[NodeWorld]:
-    runtime = PlainRuntime(dice=Random(2)) if request.param == "plain" else (await choose()).runtime
-    async with embedded_world(runtime, tmp_path) as world:
+async def env(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[NodeEnv]:
+    runtime = PlainRuntime(rng=Random(2)) if request.param == "plain" else (await detect_runtime()).runtime
+    async with embedded_node_env(runtime, tmp_path) as env:
         for name in ("one", "two"):
-            await world.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        yield world
+            await env.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        yield env
 
 
-async def test_pods_of_two_namespaces_find_each_other_by_every_form_of_name(world: NodeWorld) -> None:
+async def test_names_resolve_in_every_form_across_namespaces(env: NodeEnv) -> None:
     for namespace in ("one", "two"):
-        await _serve(world, "server", namespace=namespace, headless=namespace == "one")
+        await _create_server(env, "server", namespace=namespace, headless=namespace == "one")
     forms = ["server", "server.one", "server.one.svc", "server.one.svc.cluster.local"]
-    await _ask(world, "client", [*forms, "server.two", "server.two.svc", "server.two.svc.cluster.local"])
-    assert world.output("client").split() == ["one"] * 4 + ["two"] * 3
+    await _run_client(env, "client", [*forms, "server.two", "server.two.svc", "server.two.svc.cluster.local"])
+    assert env.output("client").split() == ["one"] * 4 + ["two"] * 3
 
 
-async def test_a_pod_finds_a_service_whose_pod_comes_later(world: NodeWorld) -> None:
-    world.namespace = "one"
-    await _create_service(world, "server", namespace="one", headless=True)
-    await world.run_pod("client", _client(["server"]))
-    await world.sees("client", {"podIP": re.compile(".")})
-    await _serve_pod(world, "server", namespace="one")
-    await world.sees_the_end("client")
-    assert world.output("client") == "one\n"
+async def test_a_service_resolves_when_its_pod_is_created_later(env: NodeEnv) -> None:
+    env.namespace = "one"
+    await _create_service(env, "server", namespace="one", headless=True)
+    await env.run_pod("client", _client(["server"]))
+    await env.wait_for_status("client", {"podIP": re.compile(".")})
+    await _create_server_pod(env, "server", namespace="one")
+    await env.wait_finished("client")
+    assert env.output("client") == "one\n"
 
 
-async def _serve(world: NodeWorld, name: str, *, namespace: str, headless: bool) -> None:
-    await _create_service(world, name, namespace=namespace, headless=headless)
-    await _serve_pod(world, name, namespace=namespace)
+async def _create_server(env: NodeEnv, name: str, *, namespace: str, headless: bool) -> None:
+    await _create_service(env, name, namespace=namespace, headless=headless)
+    await _create_server_pod(env, name, namespace=namespace)
 
 
-async def _create_service(world: NodeWorld, name: str, *, namespace: str, headless: bool) -> None:
+async def _create_service(env: NodeEnv, name: str, *, namespace: str, headless: bool) -> None:
     spec: JsonObject = {"selector": {"app": name}, "ports": [{"port": _PORT}]}
     if headless:
         spec["clusterIP"] = "None"
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
-    await world.client.create(SERVICES, body, namespace=namespace)
+    await env.client.create(SERVICES, body, namespace=namespace)
 
 
-async def _serve_pod(world: NodeWorld, name: str, *, namespace: str) -> None:
-    own = {"name": "OWN", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+async def _create_server_pod(env: NodeEnv, name: str, *, namespace: str) -> None:
+    own_address = {"name": "OWN", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     container = {
         "name": "main",
         "image": "x",
         "command": [PYTHON, "-I", "-S", "-c", _SERVER.format(port=_PORT)],
-        "env": [own, {"name": "NAME", "value": namespace}],
-        # Never ready: names are found all the same.
+        "env": [own_address, {"name": "NAME", "value": namespace}],
+        # Never ready, because names resolve before readiness.
         "readinessProbe": {"exec": {"command": ["false"]}, "initialDelaySeconds": 600},
     }
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": pod(container)}
-    await world.client.create(PODS, body, namespace=namespace)
+    await env.client.create(PODS, body, namespace=namespace)
 
 
 def _client(names: list[str]) -> JsonObject:
@@ -99,7 +99,7 @@ def _client(names: list[str]) -> JsonObject:
     return pod({"name": "main", "image": "x", "command": command, "env": [{"name": "NAMES", "value": ",".join(names)}]})
 
 
-async def _ask(world: NodeWorld, name: str, names: list[str]) -> None:
-    world.namespace = "one"
-    await world.run_pod(name, _client(names))
-    await world.sees_the_end(name)
+async def _run_client(env: NodeEnv, name: str, names: list[str]) -> None:
+    env.namespace = "one"
+    await env.run_pod(name, _client(names))
+    await env.wait_finished(name)

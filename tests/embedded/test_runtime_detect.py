@@ -1,4 +1,4 @@
-"""The runtime that is chosen works, and the reason for it is said in one line."""
+"""The detected runtime works, and its description says why it was selected."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ import os
 import sys
 from pathlib import Path
 
-from dlop.embedded.kubelet.runtime.base import Exit
-from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.runtime.base import ExitStatus
+from dlop.embedded.kubelet.runtime.detect import detect_runtime
 from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
-from tests.embedded.runtime_kit import pods_of
+from tests.embedded.runtime_kit import start_pods
 
-# A limit of zero in a user namespace forbids to make others there, as a locked-down machine does.
+# A limit of zero in a user namespace forbids nested user namespaces, as on a locked-down machine.
 LOCKED_DOWN = """
 import asyncio, os
-from dlop.embedded.kubelet.runtime.detect import choose
+from dlop.embedded.kubelet.runtime.detect import detect_runtime
 from dlop.embedded.kubelet.runtime.launcher.syscalls import CLONE_NEWUSER, unshare
 user = os.geteuid()
 unshare(CLONE_NEWUSER)
 open("/proc/self/uid_map", "w").write(f"0 {user} 1")
 open("/proc/sys/user/max_user_namespaces", "w").write("0")
-choice = asyncio.run(choose())
-print(type(choice.runtime).__name__, choice.reason)
+detected = asyncio.run(detect_runtime())
+print(type(detected.runtime).__name__, detected.description)
 """
 
 
-async def test_the_runtime_that_is_chosen_runs_a_pod(tmp_path: Path) -> None:
-    choice = await choose()
-    async with pods_of(choice.runtime, tmp_path) as pods:
-        assert await (await pods.pod()).shell("echo hello") == (Exit(0), "hello")
+async def test_the_detected_runtime_runs_a_pod(tmp_path: Path) -> None:
+    detected = await detect_runtime()
+    async with start_pods(detected.runtime, tmp_path) as pods:
+        assert await (await pods.pod()).shell("echo hello") == (ExitStatus(0), "hello")
 
 
 async def test_this_machine_allows_namespaces() -> None:
-    choice = await choose()
-    assert isinstance(choice.runtime, NamespacesRuntime)
-    assert choice.reason == "pods run in namespaces of their own (network, files, processes); they cannot reach networks outside"
+    detected = await detect_runtime()
+    assert isinstance(detected.runtime, NamespacesRuntime)
+    assert detected.description == "pods run in their own network, mount and PID namespaces; they cannot reach external networks"
 
 
-async def test_a_network_of_their_own_can_be_declined_and_so_can_namespaces() -> None:
-    on_host = await choose(own_network=False)
-    assert on_host.reason == (
-        "pods run in namespaces of their own (files, processes) on this machine's network: ports may collide, "
-        "and what they open is open to the network too"
+async def test_the_pod_network_and_namespaces_can_be_disabled() -> None:
+    on_host = await detect_runtime(own_network=False)
+    assert on_host.description == (
+        "pods run in their own mount and PID namespaces on the host's network; "
+        "ports can collide, and open ports are exposed to the host's network"
     )
-    plain = await choose(namespaces=False)
-    assert plain.reason.endswith("open to the network too, and service names work in variables only (as was asked for)")
+    plain = await detect_runtime(namespaces=False)
+    assert plain.description.endswith("service names resolve only in arguments and variables (namespaces are disabled)")
 
 
-async def test_where_namespaces_are_not_allowed_pods_are_plain_processes_and_the_reason_is_said() -> None:
+async def test_without_namespaces_pods_are_plain_processes_and_the_description_gives_the_reason() -> None:
     program = await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "ignore", "-c", LOCKED_DOWN),
         cwd=Path(__file__).parents[2],
@@ -57,7 +57,7 @@ async def test_where_namespaces_are_not_allowed_pods_are_plain_processes_and_the
     )
     text = (await program.communicate())[0].decode()
     assert text == (
-        "PlainRuntime pods run as plain processes: they share this machine's files and network; "
-        "what they open is open to the network too, and service names work in variables only "
-        "(this machine does not allow namespaces: unshare: No space left on device; user.max_user_namespaces is 0)\n"
+        "PlainRuntime pods run as plain processes that share the host's files and network; "
+        "their open ports are exposed to the host's network, and service names resolve only in arguments and variables "
+        "(namespaces are not available: unshare: No space left on device; user.max_user_namespaces is 0)\n"
     )

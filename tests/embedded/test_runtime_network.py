@@ -1,4 +1,4 @@
-"""Both runtimes: pods have addresses, are reached under them, and find each other by name."""
+"""Both runtimes: pods have addresses, are reachable at them, and resolve each other's names."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from ports import ReservedPorts
 
 from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
-from tests.embedded.runtime_kit import MODES, Output, Pod, Pods, pods_in, pods_of
+from tests.embedded.runtime_kit import RUNTIMES, Output, Pod, Pods, pods_in, start_pods
 
 SERVER = """
 import os, socket, sys
@@ -33,13 +34,16 @@ print(socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).makefile().re
 RESOLVE = "import socket, sys; sys.stdin.readline(); print(socket.gethostbyname('early.default.svc'), flush=True); "
 
 
-# One runtime for all tests here: they make pods of their own.
+# Pods on the host network share the ports of this machine.
+PORTS = ReservedPorts()
+
+# All tests here share one runtime and create their own pods.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=MODES)
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=RUNTIMES)
 async def runtime(request: pytest.FixtureRequest) -> AsyncIterator[Runtime]:
-    async with MODES[request.param]() as runtime:
+    async with RUNTIMES[request.param]() as runtime:
         yield runtime
 
 
@@ -61,58 +65,58 @@ async def isolated(namespaces: Runtime, tmp_path: Path) -> AsyncIterator[Pods]:
         yield pods
 
 
-async def serve(pod: Pod, *, at: str, port: int, saying: str) -> Output:
-    _, output = await pod.start_with_output(sys.executable, "-c", SERVER, at, str(port), saying)
+async def serve(pod: Pod, *, address: str, port: int, message: str) -> Output:
+    _, output = await pod.start_with_output(sys.executable, "-c", SERVER, address, str(port), message)
     assert await output.line() == "ready", await output.rest()
     return output
 
 
-async def test_pods_have_addresses_of_their_own_and_may_listen_on_the_same_port(pods: Pods) -> None:
+async def test_pods_have_different_addresses_and_may_listen_on_the_same_port(pods: Pods) -> None:
     one, two = await pods.pod("one"), await pods.pod("two")
     assert one.sandbox.address != two.sandbox.address
     for pod, name in ((one, "one"), (two, "two")):
-        await serve(pod, at=pod.sandbox.address, port=9091, saying=f"I am {name}")
+        await serve(pod, address=pod.sandbox.address, port=9091, message=f"I am {name}")
     for pod in (one, two):
         assert (await pod.run(sys.executable, "-c", CLIENT, one.sandbox.address, "9091"))[1] == "I am one"
         assert (await pod.run(sys.executable, "-c", CLIENT, two.sandbox.address, "9091"))[1] == "I am two"
 
 
-async def test_pods_may_listen_everywhere_on_the_same_port(isolated: Pods) -> None:
+async def test_pods_may_listen_on_all_interfaces_on_the_same_port(isolated: Pods) -> None:
     one, two = await isolated.pod("one"), await isolated.pod("two")
-    await serve(one, at="0.0.0.0", port=9091, saying="one")
-    await serve(two, at="0.0.0.0", port=9091, saying="two")
+    await serve(one, address="0.0.0.0", port=9091, message="one")
+    await serve(two, address="0.0.0.0", port=9091, message="two")
     assert (await one.run(sys.executable, "-c", CLIENT, two.sandbox.address, "9091"))[1] == "two"
     assert (await one.run(sys.executable, "-c", CLIENT, "localhost", "9091"))[1] == "one"
 
 
-@pytest.mark.parametrize("at", ["its address", "127.0.0.1", "0.0.0.0"])
-async def test_a_port_of_a_pod_is_reached_wherever_it_listens(pods: Pods, at: str) -> None:
-    pod, port = await pods.pod(), _free_port()
-    await serve(pod, at=pod.sandbox.address if at == "its address" else at, port=port, saying="hello")
+@pytest.mark.parametrize("address", ["its address", "127.0.0.1", "0.0.0.0"])
+async def test_a_port_is_reachable_on_any_address_it_listens_on(pods: Pods, address: str) -> None:
+    pod, port = await pods.pod(), PORTS.reserve()
+    await serve(pod, address=pod.sandbox.address if address == "its address" else address, port=port, message="hello")
     assert await _read(pod, port) == b"hello"
 
 
-async def test_a_port_where_nobody_listens_is_refused(pods: Pods) -> None:
+async def test_a_connection_to_a_closed_port_is_refused(pods: Pods) -> None:
     pod = await pods.pod()
     with pytest.raises(ConnectionRefusedError):
-        await pod.sandbox.connect(_free_port())
+        await pod.sandbox.connect(PORTS.reserve())
 
 
-async def test_a_probe_does_not_reach_what_listens_on_localhost_only(pods: Pods) -> None:
-    pod, port = await pods.pod(), _free_port()
-    await serve(pod, at="127.0.0.1", port=port, saying="hello")
+async def test_a_probe_does_not_reach_a_port_that_listens_on_localhost_only(pods: Pods) -> None:
+    pod, port = await pods.pod(), PORTS.reserve()
+    await serve(pod, address="127.0.0.1", port=port, message="hello")
     with pytest.raises(ConnectionRefusedError):
         await pod.sandbox.connect(port, address=pod.sandbox.address)
     assert await _read(pod, port, address="127.0.0.1") == b"hello"
 
 
-async def test_a_pod_knows_its_own_name(isolated: Pods) -> None:
+async def test_a_pod_resolves_its_own_name(isolated: Pods) -> None:
     pod = await isolated.pod("job-worker-0")
     _, text = await pod.shell("hostname; cat /etc/hostname; getent hosts job-worker-0")
     assert text.split() == ["job-worker-0", "job-worker-0", pod.sandbox.address, "job-worker-0"]
 
 
-async def test_new_names_are_known_to_processes_that_run_already(isolated: Pods) -> None:
+async def test_running_processes_resolve_new_names(isolated: Pods) -> None:
     pod = await isolated.pod()
     read, write = os.pipe()
     try:
@@ -126,25 +130,25 @@ async def test_new_names_are_known_to_processes_that_run_already(isolated: Pods)
         os.close(write)
 
 
-async def test_an_unknown_name_is_refused_at_once(isolated: Pods) -> None:
+async def test_an_unknown_name_fails_immediately(isolated: Pods) -> None:
     pod = await isolated.pod()
     loop = asyncio.get_running_loop()
     before = loop.time()
-    exit_, _ = await pod.run("getent", "hosts", "nobody.default.svc.cluster.local")
-    assert exit_.code == 2
+    status, _ = await pod.run("getent", "hosts", "nobody.default.svc.cluster.local")
+    assert status.code == 2
     assert loop.time() - before < 3
 
 
-async def test_where_there_is_no_hosts_file_names_are_put_into_arguments_and_variables(tmp_path: Path) -> None:
-    async with pods_of(PlainRuntime(), tmp_path) as pods:
+async def test_without_a_hosts_file_names_are_replaced_in_arguments_and_variables(tmp_path: Path) -> None:
+    async with start_pods(PlainRuntime(), tmp_path) as pods:
         names = {"job-worker-0": "127.1.0.1", "job-worker-0.default.svc": "127.1.0.1"}
-        pod = await pods.pod(names=names)
+        pod = await pods.pod(host_addresses=names)
         names["late"] = "127.1.0.9"
         _, text = await pod.shell("echo $PEERS job-worker-0", environment={"PEERS": "job-worker-0.default.svc:22,late:22"})
         assert text == "127.1.0.1:22,127.1.0.9:22 127.1.0.1"
 
 
-async def test_a_pod_on_the_host_network_is_on_the_host_network(pods: Pods) -> None:
+async def test_a_pod_on_the_host_network_reaches_the_host(pods: Pods) -> None:
     pod = await pods.pod(host_network=True)
     assert pod.sandbox.address == "127.0.0.1"
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -158,30 +162,30 @@ async def test_a_pod_on_the_host_network_is_on_the_host_network(pods: Pods) -> N
         assert (await run)[1] == "the host"
 
 
-async def test_pods_can_have_names_and_addresses_on_the_hosts_network_too(tmp_path: Path) -> None:
-    async with pods_of(NamespacesRuntime(host_network=True), tmp_path) as pods:
+async def test_pods_on_the_host_network_have_names_and_addresses(tmp_path: Path) -> None:
+    async with start_pods(NamespacesRuntime(host_network=True), tmp_path) as pods:
         one, two = await pods.pod("one"), await pods.pod("two")
         one.sandbox.write_hosts(f"{two.sandbox.address}\ttwo.jobs.svc\n")
         for pod, name in ((one, "one"), (two, "two")):
-            await serve(pod, at=pod.sandbox.address, port=9091, saying=f"I am {name}")
+            await serve(pod, address=pod.sandbox.address, port=9091, message=f"I am {name}")
         assert (await one.run(sys.executable, "-c", CLIENT, "two.jobs.svc", "9091"))[1] == "I am two"
         assert await _read(one, 9091) == b"I am one"
 
 
-async def test_other_pods_do_not_see_the_hosts_network(isolated: Pods) -> None:
+async def test_pods_with_their_own_network_do_not_see_the_hosts_network(isolated: Pods) -> None:
     pod = await isolated.pod()
     with socket.create_server(("127.0.0.1", 0)) as server:
-        exit_, text = await pod.run(sys.executable, "-c", CLIENT, "127.0.0.1", str(server.getsockname()[1]))
-    assert exit_.code == 1
+        status, text = await pod.run(sys.executable, "-c", CLIENT, "127.0.0.1", str(server.getsockname()[1]))
+    assert status.code == 1
     assert "ConnectionRefusedError" in text
 
 
-async def test_two_runtimes_at_once_do_not_meet(pods: Pods, tmp_path: Path) -> None:
+async def test_two_runtimes_do_not_interfere(pods: Pods, tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
-    async with pods_of(type(pods.runtime)(), tmp_path / "second") as others:
+    async with start_pods(type(pods.runtime)(), tmp_path / "second") as others:
         mine, theirs = await pods.pod(), await others.pod()
-        await serve(mine, at=mine.sandbox.address, port=9091, saying="first")
-        await serve(theirs, at=theirs.sandbox.address, port=9091, saying="second")
+        await serve(mine, address=mine.sandbox.address, port=9091, message="first")
+        await serve(theirs, address=theirs.sandbox.address, port=9091, message="second")
         assert await _read(mine, 9091) == b"first"
         assert await _read(theirs, 9091) == b"second"
 
@@ -194,36 +198,29 @@ async def _read(pod: Pod, port: int, *, address: str | None = None) -> bytes:
     return data
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-async def test_pods_reach_a_socket_of_the_node_and_this_machine_does_not_listen_there(isolated: Pods, namespaces: Runtime) -> None:
-    await isolated.pod("first")  # a pod that was there before makes no difference
-    listening = await namespaces.listen()
-    assert listening is not None
-    address, port = listening.getsockname()
+async def test_pods_reach_a_socket_of_the_node_that_the_host_does_not_see(isolated: Pods, namespaces: Runtime) -> None:
+    await isolated.pod("first")  # existing pods make no difference
+    listener = await namespaces.listen()
+    assert listener is not None
+    address, port = listener.getsockname()
     assert address == namespaces.node_address
 
-    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"from the node")
         writer.close()
 
-    async with await asyncio.start_server(answer, sock=listening):
+    async with await asyncio.start_server(respond, sock=listener):
         pod = await isolated.pod("caller")
         assert (await pod.run(sys.executable, "-c", CLIENT, address, str(port)))[1] == "from the node"
-        number = str(os.fstat(listening.fileno()).st_ino)
-        assert number not in _sockets_of_this_machine()
+        inode = str(os.fstat(listener.fileno()).st_ino)
+        assert inode not in _sockets_of_the_host()
 
 
-async def test_there_is_no_such_socket_where_pods_are_on_the_machines_network() -> None:
+async def test_no_socket_is_needed_for_pods_on_the_host_network() -> None:
     for runtime in (PlainRuntime(), NamespacesRuntime(host_network=True)):
         async with runtime:
             assert await runtime.listen() is None
 
 
-def _sockets_of_this_machine() -> set[str]:
+def _sockets_of_the_host() -> set[str]:
     return {line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()}

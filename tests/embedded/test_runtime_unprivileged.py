@@ -1,4 +1,4 @@
-"""Everything that is claimed of namespaces holds for a user without any rights too."""
+"""The tests of the namespaces runtime also pass for a user without privileges."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedded.as_nobody import NOBODY
+from tests.embedded.unprivileged import NOBODY
 
 HERE = Path(__file__).parent
-CLAIMS = ("processes", "files", "network", "death")
+TEST_MODULES = ("processes", "files", "network", "death")
 PROJECT = HERE.parents[1]
 
 
 @pytest.fixture
-def room() -> Iterator[Path]:
-    """A folder that nobody may write to, in the other sense."""
-    folder = Path(tempfile.mkdtemp(prefix="dlop-nobody-"))
-    os.chown(folder, NOBODY, NOBODY)
-    yield folder
-    shutil.rmtree(folder)
+def writable_dir() -> Iterator[Path]:
+    """A directory that belongs to the user `nobody`."""
+    directory = Path(tempfile.mkdtemp(prefix="dlop-nobody-"))
+    os.chown(directory, NOBODY, NOBODY)
+    yield directory
+    shutil.rmtree(directory)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests show it already")
-async def test_nobody_can_run_pods_in_namespaces(room: Path) -> None:
-    pytest_ = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={room / 'tests'}", "-k", "not plain")
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests already run without privileges")
+async def test_an_unprivileged_user_can_run_pods_in_namespaces(writable_dir: Path) -> None:
+    pytest_ = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={writable_dir / 'tests'}", "-k", "not plain")
     program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.embedded.as_nobody"),
-        *(*pytest_, *(str(HERE / f"test_runtime_{claims}.py") for claims in CLAIMS)),
+        *(sys.executable, "-m", "tests.embedded.unprivileged"),
+        *(*pytest_, *(str(HERE / f"test_runtime_{name}.py") for name in TEST_MODULES)),
         cwd=PROJECT,
-        env={"PATH": os.environ["PATH"], "HOME": str(room), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={"PATH": os.environ["PATH"], "HOME": str(writable_dir), "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

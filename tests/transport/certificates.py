@@ -1,4 +1,4 @@
-"""Certificates for tests, made on the spot."""
+"""Certificates for tests."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from cryptography.x509.oid import NameOID
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class KeyPair:
     """A certificate and its key, as PEM."""
 
     certificate: bytes
     key: bytes
 
 
-class Authority:
-    """A certificate authority of a test's own."""
+class CertificateAuthority:
+    """A certificate authority for one test."""
 
-    def __init__(self, name: str = "test authority") -> None:
+    def __init__(self, name: str = "test CA") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _builder(self._name, self._name, self._key.public_key(), days=1)
@@ -34,8 +34,8 @@ class Authority:
         )
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
 
-    def issue(self, name: str, *, days: float = 1, hosts: tuple[str, ...] = ("127.0.0.1",)) -> Pair:
-        """A certificate for a server or a client; with negative days it has ended already."""
+    def issue(self, name: str, *, days: float = 1, hosts: tuple[str, ...] = ("127.0.0.1",)) -> KeyPair:
+        """A certificate for a server or a client. With negative `days` it has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
@@ -43,16 +43,18 @@ class Authority:
             _builder(subject, self._name, key.public_key(), days=days).add_extension(names, critical=False).sign(self._key, hashes.SHA256())
         )
         key_pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        return Pair(certificate.public_bytes(serialization.Encoding.PEM), key_pem)
+        return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), key_pem)
 
-    def server_context(self, folder: Path, *, hosts: tuple[str, ...] = ("127.0.0.1",), wants_client: bool = False) -> ssl.SSLContext:
-        """The TLS of a server that this authority vouches for, and which may ask clients for a certificate of it."""
+    def server_context(
+        self, directory: Path, *, hosts: tuple[str, ...] = ("127.0.0.1",), require_client_cert: bool = False
+    ) -> ssl.SSLContext:
+        """The TLS context of a server with a certificate of this CA."""
         pair = self.issue("server", hosts=hosts)
-        (folder / "server.crt").write_bytes(pair.certificate)
-        (folder / "server.key").write_bytes(pair.key)
+        (directory / "server.crt").write_bytes(pair.certificate)
+        (directory / "server.key").write_bytes(pair.key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder / "server.crt", folder / "server.key")
-        if wants_client:
+        context.load_cert_chain(directory / "server.crt", directory / "server.key")
+        if require_client_cert:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(cadata=self.pem.decode())
         return context

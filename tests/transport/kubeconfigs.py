@@ -11,7 +11,7 @@ import yaml
 
 
 def kubeconfig(
-    folder: Path,
+    directory: Path,
     *,
     server: str = "http://127.0.0.1:1",
     user: dict[str, Any] | None = None,
@@ -20,11 +20,11 @@ def kubeconfig(
     namespace: str | None = None,
     file: str = "config",
 ) -> Path:
-    """Write a kubeconfig of one context, and say where."""
+    """Write a kubeconfig with one context and return its path."""
     members: dict[str, Any] = {"cluster": f"{context}-cluster", "user": f"{context}-user"}
     if namespace is not None:
         members["namespace"] = namespace
-    path = folder / file
+    path = directory / file
     path.write_text(
         yaml.safe_dump(
             {
@@ -41,16 +41,15 @@ def kubeconfig(
 
 
 def base64_of(data: bytes) -> str:
-    """As the `-data` fields hold it."""
     return base64.b64encode(data).decode()
 
 
 def exec_user(script: str, **extra: Any) -> dict[str, Any]:
-    """A user whose credentials are what a shell script prints."""
+    """A user with an exec plugin that is a shell script."""
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script], "interactiveMode": "Never"}
     return {"exec": {**plugin, **extra}}
 
 
-def exec_answer(**status: Any) -> str:
-    """What such a script is to print."""
+def exec_output(**status: Any) -> str:
+    """The output of an exec plugin."""
     return json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})

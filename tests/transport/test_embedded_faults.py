@@ -1,4 +1,4 @@
-"""Faults on request, each in both fronts: what was asked to go wrong goes wrong, that often, and nothing else does."""
+"""Fault injection of the embedded API server, over both transports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlop.embedded.apiserver.faults import Match
+from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.embedded.apiserver.server import ApiServer
 from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
 from dlop.embedded.cluster import EmbeddedCluster
@@ -22,45 +22,45 @@ from dlop.kube.types import JsonObject
 from dlop.kube.watch import WatchEvent, WatchEventType
 from dlop.testing.stale_view import add_stale_server
 
-_PATIENCE_SECONDS = 20.0
+_TIMEOUT_SECONDS = 20.0
 _OVERLOADED: JsonObject = {"kind": "Status", "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "not now"}
 _BROKEN: JsonObject = {"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError", "message": "broken"}
 
 
 @dataclass
-class Setting:
-    """A cluster, and a way to make a client of any of its servers over one of the fronts."""
+class Fixture:
+    """A cluster, and clients for its servers over one of the transports."""
 
     cluster: EmbeddedCluster
     over_http: bool
-    folder: Path
+    directory: Path
 
     async def client(self, server: ApiServer | None = None) -> Client:
         server = server or self.cluster.server
         if not self.over_http:
             return Client(InProcessTransport(server))
-        front = await self.cluster.serve(server=server)
-        path = self.folder / "kubeconfig"
-        path.write_text(json.dumps(front.kubeconfig()))
+        http_server = await self.cluster.serve(server=server)
+        path = self.directory / "kubeconfig"
+        path.write_text(json.dumps(http_server.kubeconfig()))
         return Client(await connect(path))
 
 
 @pytest.fixture(params=["in-process", "http"])
-async def setting(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Setting]:
+async def fixture(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Fixture]:
     async with EmbeddedCluster() as cluster:
-        yield Setting(cluster, request.param == "http", tmp_path)
+        yield Fixture(cluster, request.param == "http", tmp_path)
 
 
 @pytest.fixture
-async def client(setting: Setting) -> AsyncIterator[Client]:
-    made = await setting.client()
-    yield made
-    await made.close()
+async def client(fixture: Fixture) -> AsyncIterator[Client]:
+    client = await fixture.client()
+    yield client
+    await client.close()
 
 
 @pytest.fixture
-def cluster(setting: Setting) -> EmbeddedCluster:
-    return setting.cluster
+def cluster(fixture: Fixture) -> EmbeddedCluster:
+    return fixture.cluster
 
 
 def config_map(name: str) -> JsonObject:
@@ -80,7 +80,7 @@ async def exists(cluster: EmbeddedCluster, name: str) -> bool:
 
 
 async def next_name(events: AsyncIterator[WatchEvent]) -> str:
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(_TIMEOUT_SECONDS):
         name: str = (await anext(events)).decode()["metadata"]["name"]
         return name
 
@@ -88,8 +88,8 @@ async def next_name(events: AsyncIterator[WatchEvent]) -> str:
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_request_that_fails_before_the_commit_has_changed_nothing(cluster: EmbeddedCluster, client: Client) -> None:
-    cluster.faults.fail_before(_OVERLOADED, match=Match(verb="create", plural="configmaps"))
+async def test_a_request_that_fails_before_the_commit_changes_nothing(cluster: EmbeddedCluster, client: Client) -> None:
+    cluster.faults.fail_before(_OVERLOADED, match=RequestMatch(verb="create", plural="configmaps"))
     with pytest.raises(TooManyRequestsError, match="not now"):
         await create(client, "a")
     assert not await exists(cluster, "a")
@@ -97,44 +97,46 @@ async def test_a_request_that_fails_before_the_commit_has_changed_nothing(cluste
     assert await exists(cluster, "a")
 
 
-async def test_a_request_that_fails_after_the_commit_has_happened(cluster: EmbeddedCluster, client: Client) -> None:
-    cluster.faults.fail_after(_BROKEN, match=Match(verb="create"))
+async def test_a_request_that_fails_after_the_commit_takes_effect(cluster: EmbeddedCluster, client: Client) -> None:
+    cluster.faults.fail_after(_BROKEN, match=RequestMatch(verb="create"))
     with pytest.raises(ServerError, match="broken"):
         await create(client, "a")
     assert await exists(cluster, "a")
 
 
-@pytest.mark.parametrize("happened", [False, True])
-async def test_a_connection_that_drops_leaves_a_write_in_doubt(cluster: EmbeddedCluster, client: Client, *, happened: bool) -> None:
-    await create(client, "before")  # over HTTP: a connection that is there already
-    arm = cluster.faults.fail_after if happened else cluster.faults.fail_before
-    arm(None, match=Match(verb="create", plural="configmaps"))
+@pytest.mark.parametrize("committed", [False, True])
+async def test_a_dropped_connection_makes_a_write_ambiguous(cluster: EmbeddedCluster, client: Client, *, committed: bool) -> None:
+    await create(client, "before")  # so that HTTP reuses a connection
+    inject = cluster.faults.fail_after if committed else cluster.faults.fail_before
+    inject(None, match=RequestMatch(verb="create", plural="configmaps"))
     with pytest.raises(AmbiguousWriteError):
         await create(client, "a")
-    assert await exists(cluster, "a") is happened
+    assert await exists(cluster, "a") is committed
     await create(client, "b")
 
 
-async def test_a_read_whose_connection_drops_is_a_transport_error(cluster: EmbeddedCluster, client: Client) -> None:
+async def test_a_dropped_connection_of_a_read_is_a_transport_error(cluster: EmbeddedCluster, client: Client) -> None:
     await create(client, "a")
-    # More than once: over HTTP a read is tried again when a connection that was used before turns out to be closed.
-    cluster.faults.fail_before(None, match=Match(verb="get"), times=5)
+    # More than once, because over HTTP a read on a reused connection is repeated.
+    cluster.faults.fail_before(None, match=RequestMatch(verb="get"), times=5)
     with pytest.raises(TransportError):
         await client.get(CONFIG_MAPS, "a", namespace="default")
     cluster.faults.clear()
     assert (await client.get(CONFIG_MAPS, "a", namespace="default"))["metadata"]["name"] == "a"
 
 
-async def test_a_delayed_request_is_carried_out_late_and_others_pass_it(cluster: EmbeddedCluster, client: Client) -> None:
-    fault = cluster.faults.delay(0.3, match=Match(verb="create", plural="configmaps", namespace="default"))
+async def test_a_delayed_request_is_overtaken_by_others(cluster: EmbeddedCluster, client: Client) -> None:
+    fault = cluster.faults.delay(0.3, match=RequestMatch(verb="create", plural="configmaps", namespace="default"))
     slow = asyncio.create_task(create(client, "slow"))
-    await fault.met.wait()
+    await fault.triggered.wait()
     fast = await create(client, "fast")
     assert int(fast["metadata"]["resourceVersion"]) < int((await slow)["metadata"]["resourceVersion"])
 
 
-async def test_a_fault_meets_only_what_it_is_meant_for_and_only_so_often(cluster: EmbeddedCluster, client: Client) -> None:
-    fault = cluster.faults.fail_before(_OVERLOADED, match=Match(verb="get", plural="configmaps", namespace="default", name="b"), times=2)
+async def test_a_fault_affects_only_matching_requests_and_only_n_times(cluster: EmbeddedCluster, client: Client) -> None:
+    fault = cluster.faults.fail_before(
+        _OVERLOADED, match=RequestMatch(verb="get", plural="configmaps", namespace="default", name="b"), times=2
+    )
     await create(client, "a")
     await create(client, "b")
     assert await client.get(CONFIG_MAPS, "a", namespace="default")
@@ -142,18 +144,18 @@ async def test_a_fault_meets_only_what_it_is_meant_for_and_only_so_often(cluster
     for _ in range(2):
         with pytest.raises(TooManyRequestsError):
             await client.get(CONFIG_MAPS, "b", namespace="default")
-    assert fault.is_spent
+    assert fault.is_exhausted
     assert await client.get(CONFIG_MAPS, "b", namespace="default")
 
 
-async def test_what_is_cleared_no_longer_happens(cluster: EmbeddedCluster, client: Client) -> None:
+async def test_cleared_faults_do_not_occur(cluster: EmbeddedCluster, client: Client) -> None:
     cluster.faults.fail_before(_OVERLOADED, times=100)
     cluster.faults.clear()
     await create(client, "a")
 
 
-async def test_retry_after_is_told_and_obeyed(cluster: EmbeddedCluster, client: Client) -> None:
-    cluster.faults.fail_before({**_OVERLOADED, "details": {"retryAfterSeconds": 1}}, match=Match(verb="create"), times=1)
+async def test_retry_after_is_sent_and_honored(cluster: EmbeddedCluster, client: Client) -> None:
+    cluster.faults.fail_before({**_OVERLOADED, "details": {"retryAfterSeconds": 1}}, match=RequestMatch(verb="create"), times=1)
     await create(client, "a")
     assert await exists(cluster, "a")
 
@@ -161,37 +163,37 @@ async def test_retry_after_is_told_and_obeyed(cluster: EmbeddedCluster, client: 
 # --- watches ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_dropped_watch_breaks_and_another_goes_on_where_it_was(cluster: EmbeddedCluster, client: Client) -> None:
-    seen = (await create(client, "a"))["metadata"]["resourceVersion"]
-    async with client.watch(CONFIG_MAPS, namespace="default", resource_version=seen) as events:
+async def test_a_dropped_watch_can_be_resumed(cluster: EmbeddedCluster, client: Client) -> None:
+    version = (await create(client, "a"))["metadata"]["resourceVersion"]
+    async with client.watch(CONFIG_MAPS, namespace="default", resource_version=version) as events:
         await create(client, "b")
         assert await next_name(events) == "b"
-        assert cluster.faults.drop_watches(match=Match(plural="configmaps")) == 1
+        assert cluster.faults.drop_watches(match=RequestMatch(plural="configmaps")) == 1
         with pytest.raises(TransportError):
             await next_name(events)
-    async with client.watch(CONFIG_MAPS, namespace="default", resource_version=seen) as events:
+    async with client.watch(CONFIG_MAPS, namespace="default", resource_version=version) as events:
         assert await next_name(events) == "b"
 
 
-async def test_a_watch_can_also_be_ended_properly(cluster: EmbeddedCluster, client: Client) -> None:
-    seen = (await create(client, "a"))["metadata"]["resourceVersion"]
-    async with client.watch(CONFIG_MAPS, namespace="default", resource_version=seen) as events:
+async def test_a_watch_can_be_ended_normally(cluster: EmbeddedCluster, client: Client) -> None:
+    version = (await create(client, "a"))["metadata"]["resourceVersion"]
+    async with client.watch(CONFIG_MAPS, namespace="default", resource_version=version) as events:
         await create(client, "b")
         assert await next_name(events) == "b"
-        cluster.faults.drop_watches(torn=False)
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        cluster.faults.drop_watches(abort=False)
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             assert [event async for event in events] == []
 
 
-async def test_a_held_watch_says_nothing_until_it_is_released_and_then_everything(cluster: EmbeddedCluster, client: Client) -> None:
-    seen = (await create(client, "a"))["metadata"]["resourceVersion"]
-    async with client.watch(CONFIG_MAPS, namespace="default", resource_version=seen) as events:
+async def test_a_held_watch_sends_its_events_after_it_is_released(cluster: EmbeddedCluster, client: Client) -> None:
+    version = (await create(client, "a"))["metadata"]["resourceVersion"]
+    async with client.watch(CONFIG_MAPS, namespace="default", resource_version=version) as events:
         await create(client, "b")
         assert await next_name(events) == "b"
-        hold = cluster.faults.hold_watches(match=Match(plural="configmaps"))
+        hold = cluster.faults.hold_watches(match=RequestMatch(plural="configmaps"))
         await create(client, "c")
         waiting = asyncio.create_task(next_name(events))
-        async with client.watch(SECRETS, namespace="default", resource_version=seen) as others:
+        async with client.watch(SECRETS, namespace="default", resource_version=version) as others:
             await client.create(SECRETS, {"metadata": {"name": "s"}}, namespace="default")
             assert await next_name(others) == "s"
         assert not waiting.done()
@@ -201,7 +203,7 @@ async def test_a_held_watch_says_nothing_until_it_is_released_and_then_everythin
         assert await next_name(events) == "d"
 
 
-async def test_a_watch_that_begins_while_others_are_held_is_held_too(cluster: EmbeddedCluster, client: Client) -> None:
+async def test_a_watch_that_starts_during_a_hold_is_held_too(cluster: EmbeddedCluster, client: Client) -> None:
     hold = cluster.faults.hold_watches()
     await create(client, "a")
     async with client.watch(CONFIG_MAPS, namespace="default", send_initial_events=True) as events:
@@ -214,7 +216,7 @@ async def test_a_watch_that_begins_while_others_are_held_is_held_too(cluster: Em
         assert await next_name(events) == "b"
 
 
-async def test_after_a_compaction_an_old_version_is_gone(cluster: EmbeddedCluster, client: Client) -> None:
+async def test_after_a_compaction_an_old_version_is_expired(cluster: EmbeddedCluster, client: Client) -> None:
     old = (await create(client, "a"))["metadata"]["resourceVersion"]
     await create(client, "b")
     cluster.faults.compact()
@@ -225,69 +227,69 @@ async def test_after_a_compaction_an_old_version_is_gone(cluster: EmbeddedCluste
         await client.list(CONFIG_MAPS, namespace="default", resource_version=old, resource_version_match="Exact")
 
 
-# --- a server that lags behind ---------------------------------------------------------------------------------------
+# --- stale servers ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_lagging_server_shows_the_past_and_takes_writes_into_the_present(setting: Setting, client: Client) -> None:
+async def test_a_stale_server_has_stale_reads_and_current_writes(fixture: Fixture, client: Client) -> None:
     await create(client, "a")
-    server, view = add_stale_server(setting.cluster)
-    late = await setting.client(server)
+    server, view = add_stale_server(fixture.cluster)
+    stale = await fixture.client(server)
     try:
         await create(client, "b")
         await client.delete(CONFIG_MAPS, "a", namespace="default")
-        assert [item["metadata"]["name"] for item in (await late.list(CONFIG_MAPS, namespace="default"))["items"]] == ["a"]
-        assert (await late.get(CONFIG_MAPS, "a", namespace="default"))["metadata"]["name"] == "a"
+        assert [item["metadata"]["name"] for item in (await stale.list(CONFIG_MAPS, namespace="default"))["items"]] == ["a"]
+        assert (await stale.get(CONFIG_MAPS, "a", namespace="default"))["metadata"]["name"] == "a"
         with pytest.raises(NotFoundError):
-            await late.get(CONFIG_MAPS, "b", namespace="default")
-        await create(late, "c")
-        assert await exists(setting.cluster, "c")
+            await stale.get(CONFIG_MAPS, "b", namespace="default")
+        await create(stale, "c")
+        assert await exists(fixture.cluster, "c")
         view.advance()
-        assert [item["metadata"]["name"] for item in (await late.list(CONFIG_MAPS, namespace="default"))["items"]] == ["b", "c"]
+        assert [item["metadata"]["name"] for item in (await stale.list(CONFIG_MAPS, namespace="default"))["items"]] == ["b", "c"]
     finally:
-        await late.close()
+        await stale.close()
 
 
-async def test_a_lagging_server_asks_for_patience_with_a_version_that_it_has_not_seen(setting: Setting, client: Client) -> None:
-    server, _ = add_stale_server(setting.cluster)
-    late = await setting.client(server)
+async def test_a_stale_server_rejects_a_newer_resource_version_with_a_timeout(fixture: Fixture, client: Client) -> None:
+    server, _ = add_stale_server(fixture.cluster)
+    stale = await fixture.client(server)
     try:
         newer = (await create(client, "a"))["metadata"]["resourceVersion"]
-        with pytest.raises(ServerError) as refused:
-            await late.call("GET", CONFIG_MAPS.path(namespace="default"), query=(("resourceVersion", newer),), timeout_seconds=0.5)
-        assert refused.value.status_code == 504
-        assert refused.value.has_cause("ResourceVersionTooLarge")
+        with pytest.raises(ServerError) as raised:
+            await stale.call("GET", CONFIG_MAPS.path(namespace="default"), query=(("resourceVersion", newer),), timeout_seconds=0.5)
+        assert raised.value.status_code == 504
+        assert raised.value.has_cause("ResourceVersionTooLarge")
     finally:
-        await late.close()
+        await stale.close()
 
 
-async def test_a_watch_of_a_lagging_server_goes_on_when_the_server_does(setting: Setting, client: Client) -> None:
-    seen = (await create(client, "a"))["metadata"]["resourceVersion"]
-    server, view = add_stale_server(setting.cluster)
-    late = await setting.client(server)
+async def test_a_watch_of_a_stale_server_continues_when_the_server_catches_up(fixture: Fixture, client: Client) -> None:
+    version = (await create(client, "a"))["metadata"]["resourceVersion"]
+    server, view = add_stale_server(fixture.cluster)
+    stale = await fixture.client(server)
     try:
-        async with late.watch(CONFIG_MAPS, namespace="default", resource_version=seen) as events:
+        async with stale.watch(CONFIG_MAPS, namespace="default", resource_version=version) as events:
             waiting = asyncio.create_task(next_name(events))
             await create(client, "b")
             third = (await create(client, "c"))["metadata"]["resourceVersion"]
-            await late.list(CONFIG_MAPS, namespace="default")
+            await stale.list(CONFIG_MAPS, namespace="default")
             assert not waiting.done()
             view.advance(int(third) - 1)
             assert await waiting == "b"
             view.advance()
             assert await next_name(events) == "c"
     finally:
-        await late.close()
+        await stale.close()
 
 
-async def test_the_first_bookmark_of_a_lagging_server_is_as_old_as_it_is(setting: Setting, client: Client) -> None:
+async def test_the_first_bookmark_of_a_stale_server_has_its_stale_version(fixture: Fixture, client: Client) -> None:
     await create(client, "a")
-    server, view = add_stale_server(setting.cluster)
-    late = await setting.client(server)
+    server, view = add_stale_server(fixture.cluster)
+    stale = await fixture.client(server)
     try:
         await create(client, "b")
-        async with late.watch(CONFIG_MAPS, namespace="default", send_initial_events=True) as events:
+        async with stale.watch(CONFIG_MAPS, namespace="default", send_initial_events=True) as events:
             first, second = await anext(events), await anext(events)
         assert (first.type, second.type) == (WatchEventType.ADDED, WatchEventType.BOOKMARK)
         assert second.decode()["metadata"]["resourceVersion"] == str(view.version)
     finally:
-        await late.close()
+        await stale.close()

@@ -1,4 +1,4 @@
-"""TLS to the API server: who is trusted, who the client is, and what is said when either does not work out."""
+"""TLS: trusted servers, client certificates and error messages."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Any
 
 import pytest
 
-from dlop.kube.client import Client, Limits
+from dlop.kube.client import Client, ClientLimits
 from dlop.kube.config import load
 from dlop.kube.errors import ConfigurationError, KubeError, TransportError
 from dlop.kube.http.transport import HttpTransport, connect
 from dlop.kube.resources import PODS
-from tests.transport.certificates import Authority, Pair
-from tests.transport.kubeconfigs import base64_of, exec_answer, exec_user, kubeconfig
-from tests.transport.wire import Exchange, answer, status, wire
+from tests.transport.certificates import CertificateAuthority, KeyPair
+from tests.transport.kubeconfigs import base64_of, exec_output, exec_user, kubeconfig
+from tests.transport.scripted_server import Exchange, respond, scripted_server, status
 
 POD = {"kind": "Pod", "metadata": {"name": "a"}}
 
 
 @pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority()
+def ca() -> CertificateAuthority:
+    return CertificateAuthority()
 
 
-def certificate_user(pair: Pair) -> dict[str, str]:
+def certificate_user(pair: KeyPair) -> dict[str, str]:
     return {"client-certificate-data": base64_of(pair.certificate), "client-key-data": base64_of(pair.key)}
 
 
-def trusting(authority: Authority, **extra: Any) -> dict[str, Any]:
-    return {"certificate-authority-data": base64_of(authority.pem), **extra}
+def trusting(ca: CertificateAuthority, **extra: Any) -> dict[str, Any]:
+    return {"certificate-authority-data": base64_of(ca.pem), **extra}
 
 
 @asynccontextmanager
 async def client_from(path: Path) -> AsyncIterator[Client]:
-    client = Client(HttpTransport(await load.load(path)), limits=Limits(timeout_seconds=5))
+    client = Client(HttpTransport(await load.load(path)), limits=ClientLimits(timeout_seconds=5))
     try:
         yield client
     finally:
@@ -48,33 +48,33 @@ async def read(client: Client) -> object:
     return await client.get(PODS, "a", namespace="lab")
 
 
-async def name_of_client(exchange: Exchange) -> None:
-    """Answer with the name in the client's certificate."""
+async def respond_with_client_name(exchange: Exchange) -> None:
+    """Respond with the common name of the client certificate."""
     subject = exchange.writer.get_extra_info("ssl_object").getpeercert()["subject"]
-    await exchange.answer(json={"metadata": {"name": subject[0][0][1]}})
+    await exchange.respond(json={"metadata": {"name": subject[0][0][1]}})
 
 
-async def test_a_server_of_the_kubeconfigs_authority_is_trusted(tmp_path: Path, authority: Authority) -> None:
+async def test_a_server_certificate_of_the_ca_in_the_kubeconfig_is_trusted(tmp_path: Path, ca: CertificateAuthority) -> None:
     async with (
-        wire(answer(json=POD), tls=authority.server_context(tmp_path)) as server,
-        client_from(kubeconfig(tmp_path, server=server.url, cluster=trusting(authority))) as client,
+        scripted_server(respond(json=POD), tls=ca.server_context(tmp_path)) as server,
+        client_from(kubeconfig(tmp_path, server=server.url, cluster=trusting(ca))) as client,
     ):
         assert await read(client) == POD
 
 
-async def test_an_authority_in_a_file_beside_the_kubeconfig_works_too(tmp_path: Path, authority: Authority) -> None:
-    (tmp_path / "ca.pem").write_bytes(authority.pem)
+async def test_a_ca_file_is_relative_to_the_kubeconfig(tmp_path: Path, ca: CertificateAuthority) -> None:
+    (tmp_path / "ca.pem").write_bytes(ca.pem)
     async with (
-        wire(answer(json=POD), tls=authority.server_context(tmp_path)) as server,
+        scripted_server(respond(json=POD), tls=ca.server_context(tmp_path)) as server,
         client_from(kubeconfig(tmp_path, server=server.url, cluster={"certificate-authority": "ca.pem"})) as client,
     ):
         assert await read(client) == POD
 
 
 @pytest.mark.parametrize("verb", ["read", "write"])
-async def test_a_server_of_another_authority_gets_nothing_and_is_named(tmp_path: Path, authority: Authority, verb: str) -> None:
-    async with wire(answer(json=POD), tls=authority.server_context(tmp_path)) as server:
-        path = kubeconfig(tmp_path, server=server.url, cluster=trusting(Authority("another")))
+async def test_a_server_with_another_ca_gets_no_request_and_is_reported(tmp_path: Path, ca: CertificateAuthority, verb: str) -> None:
+    async with scripted_server(respond(json=POD), tls=ca.server_context(tmp_path)) as server:
+        path = kubeconfig(tmp_path, server=server.url, cluster=trusting(CertificateAuthority("other CA")))
         async with client_from(path) as client:
             with pytest.raises(TransportError, match="not trusted") as caught:
                 await (read(client) if verb == "read" else client.create(PODS, POD, namespace="lab"))
@@ -83,43 +83,43 @@ async def test_a_server_of_another_authority_gets_nothing_and_is_named(tmp_path:
         assert "certificate-authority" in str(caught.value)
 
 
-async def test_a_server_with_another_name_is_not_trusted_unless_the_kubeconfig_says_that_name(tmp_path: Path, authority: Authority) -> None:
-    tls = authority.server_context(tmp_path, hosts=("kubernetes.lab",))
-    async with wire(answer(json=POD), tls=tls) as server:
-        async with client_from(kubeconfig(tmp_path, server=server.url, cluster=trusting(authority))) as client:
+async def test_the_server_name_must_match_the_address_or_tls_server_name(tmp_path: Path, ca: CertificateAuthority) -> None:
+    tls = ca.server_context(tmp_path, hosts=("kubernetes.lab",))
+    async with scripted_server(respond(json=POD), tls=tls) as server:
+        async with client_from(kubeconfig(tmp_path, server=server.url, cluster=trusting(ca))) as client:
             with pytest.raises(TransportError, match="tls-server-name"):
                 await read(client)
-        named = trusting(authority, **{"tls-server-name": "kubernetes.lab"})
+        named = trusting(ca, **{"tls-server-name": "kubernetes.lab"})
         async with client_from(kubeconfig(tmp_path, server=server.url, cluster=named)) as client:
             assert await read(client) == POD
 
 
-async def test_a_kubeconfig_may_trust_anyone(tmp_path: Path, authority: Authority) -> None:
+async def test_insecure_skip_tls_verify_trusts_any_server(tmp_path: Path, ca: CertificateAuthority) -> None:
     async with (
-        wire(answer(json=POD), tls=authority.server_context(tmp_path)) as server,
+        scripted_server(respond(json=POD), tls=ca.server_context(tmp_path)) as server,
         client_from(kubeconfig(tmp_path, server=server.url, cluster={"insecure-skip-tls-verify": True})) as client,
     ):
         assert await read(client) == POD
 
 
-async def test_a_client_certificate_tells_who_the_client_is(tmp_path: Path, authority: Authority) -> None:
-    async with wire(name_of_client, tls=authority.server_context(tmp_path, wants_client=True)) as server:
-        user = certificate_user(authority.issue("alice"))
-        async with client_from(kubeconfig(tmp_path, server=server.url, cluster=trusting(authority), user=user)) as client:
+async def test_a_client_certificate_identifies_the_client(tmp_path: Path, ca: CertificateAuthority) -> None:
+    async with scripted_server(respond_with_client_name, tls=ca.server_context(tmp_path, require_client_cert=True)) as server:
+        user = certificate_user(ca.issue("alice"))
+        async with client_from(kubeconfig(tmp_path, server=server.url, cluster=trusting(ca), user=user)) as client:
             assert await read(client) == {"metadata": {"name": "alice"}}
 
 
-async def test_a_client_without_the_certificate_that_the_server_wants_fails_in_one_sentence(tmp_path: Path, authority: Authority) -> None:
+async def test_a_missing_client_certificate_is_reported(tmp_path: Path, ca: CertificateAuthority) -> None:
     async with (
-        wire(answer(json=POD), tls=authority.server_context(tmp_path, wants_client=True)) as server,
-        client_from(kubeconfig(tmp_path, server=server.url, cluster=trusting(authority))) as client,
+        scripted_server(respond(json=POD), tls=ca.server_context(tmp_path, require_client_cert=True)) as server,
+        client_from(kubeconfig(tmp_path, server=server.url, cluster=trusting(ca))) as client,
     ):
         with pytest.raises(KubeError, match=str(tmp_path)):
             await read(client)
 
 
-async def test_an_expired_client_certificate_is_named_with_its_file_and_its_end(tmp_path: Path, authority: Authority) -> None:
-    path = kubeconfig(tmp_path, server="https://127.0.0.1:1", user=certificate_user(authority.issue("alice", days=-1)))
+async def test_an_expired_client_certificate_is_reported_with_its_file_and_expiry(tmp_path: Path, ca: CertificateAuthority) -> None:
+    path = kubeconfig(tmp_path, server="https://127.0.0.1:1", user=certificate_user(ca.issue("alice", days=-1)))
     yesterday = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)).strftime("%Y-%m-%d")
     async with client_from(path) as client:
         with pytest.raises(ConfigurationError, match=f"expired on {yesterday}.*get a new kubeconfig") as caught:
@@ -130,111 +130,111 @@ async def test_an_expired_client_certificate_is_named_with_its_file_and_its_end(
 @pytest.mark.parametrize(
     "user",
     [
-        {"client-certificate-data": base64_of(b"rubbish"), "client-key-data": base64_of(b"rubbish")},
+        {"client-certificate-data": base64_of(b"garbage"), "client-key-data": base64_of(b"garbage")},
         {"client-certificate": "missing.crt", "client-key": "missing.key"},
     ],
-    ids=["rubbish", "missing"],
+    ids=["garbage", "missing"],
 )
-async def test_an_unusable_client_certificate_is_named_with_its_file(tmp_path: Path, user: dict[str, str]) -> None:
+async def test_an_invalid_client_certificate_is_reported_with_its_file(tmp_path: Path, user: dict[str, str]) -> None:
     path = kubeconfig(tmp_path, server="https://127.0.0.1:1", user=user)
     with pytest.raises(ConfigurationError, match=f"kubeconfig {path}, context lab"):
         async with client_from(path) as client:
             await read(client)
 
 
-async def test_a_key_of_another_certificate_is_named_with_its_file(tmp_path: Path, authority: Authority) -> None:
-    user = certificate_user(Pair(authority.issue("alice").certificate, authority.issue("bob").key))
+async def test_a_key_that_does_not_match_the_certificate_is_reported_with_its_file(tmp_path: Path, ca: CertificateAuthority) -> None:
+    user = certificate_user(KeyPair(ca.issue("alice").certificate, ca.issue("bob").key))
     path = kubeconfig(tmp_path, server="https://127.0.0.1:1", user=user)
     async with client_from(path) as client:
         with pytest.raises(ConfigurationError, match=f"kubeconfig {path}, context lab"):
             await read(client)
 
 
-async def test_an_unusable_authority_is_named_with_its_file(tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path, server="https://127.0.0.1:1", cluster={"certificate-authority-data": base64_of(b"rubbish")})
+async def test_an_invalid_ca_is_reported_with_its_file(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, server="https://127.0.0.1:1", cluster={"certificate-authority-data": base64_of(b"garbage")})
     async with client_from(path) as client:
         with pytest.raises(ConfigurationError, match=f"kubeconfig {path}, context lab"):
             await read(client)
 
 
-async def test_a_plugins_certificate_is_replaced_before_it_ends_over_new_connections(tmp_path: Path, authority: Authority) -> None:
-    def answered(name: str, *, ends: datetime.datetime) -> None:
-        pair = authority.issue(name)
-        (tmp_path / "answer").write_text(
-            exec_answer(
-                clientCertificateData=pair.certificate.decode(), clientKeyData=pair.key.decode(), expirationTimestamp=ends.isoformat()
+async def test_the_certificate_of_an_exec_plugin_is_replaced_before_it_expires(tmp_path: Path, ca: CertificateAuthority) -> None:
+    def set_output(name: str, *, expires: datetime.datetime) -> None:
+        pair = ca.issue(name)
+        (tmp_path / "output").write_text(
+            exec_output(
+                clientCertificateData=pair.certificate.decode(), clientKeyData=pair.key.decode(), expirationTimestamp=expires.isoformat()
             )
         )
 
     now = datetime.datetime.now(datetime.UTC)
-    moment = now.timestamp()
-    async with wire(name_of_client, tls=authority.server_context(tmp_path, wants_client=True)) as server:
-        path = kubeconfig(tmp_path, server=server.url, cluster=trusting(authority), user=exec_user(f'cat "{tmp_path}/answer"'))
-        answered("alice", ends=now + datetime.timedelta(minutes=10))
-        connection = await load.load(path, clock=lambda: moment)
-        client = Client(HttpTransport(connection, clock=lambda: moment), limits=Limits(timeout_seconds=5))
+    time = now.timestamp()
+    async with scripted_server(respond_with_client_name, tls=ca.server_context(tmp_path, require_client_cert=True)) as server:
+        path = kubeconfig(tmp_path, server=server.url, cluster=trusting(ca), user=exec_user(f'cat "{tmp_path}/output"'))
+        set_output("alice", expires=now + datetime.timedelta(minutes=10))
+        config = await load.load(path, clock=lambda: time)
+        client = Client(HttpTransport(config, clock=lambda: time), limits=ClientLimits(timeout_seconds=5))
         assert await read(client) == {"metadata": {"name": "alice"}}
-        answered("bob", ends=now + datetime.timedelta(minutes=20))
+        set_output("bob", expires=now + datetime.timedelta(minutes=20))
         assert await read(client) == {"metadata": {"name": "alice"}}
-        moment += 595
+        time += 595
         assert await read(client) == {"metadata": {"name": "bob"}}
         await client.close()
         assert server.connections == 2
 
 
-async def test_a_server_that_speaks_no_tls_fails_in_one_sentence(tmp_path: Path, authority: Authority) -> None:
-    async with wire(answer(json=POD)) as server:
-        path = kubeconfig(tmp_path, server=server.url.replace("http:", "https:"), cluster=trusting(authority))
+async def test_a_server_without_tls_is_reported(tmp_path: Path, ca: CertificateAuthority) -> None:
+    async with scripted_server(respond(json=POD)) as server:
+        path = kubeconfig(tmp_path, server=server.url.replace("http:", "https:"), cluster=trusting(ca))
         async with client_from(path) as client:
             with pytest.raises(TransportError, match=f"kubeconfig {path}"):
                 await client.call("GET", "/api", timeout_seconds=0.1)
 
 
-async def test_connections_stay_open_when_a_token_is_replaced(tmp_path: Path, authority: Authority) -> None:
-    script = answer(json=POD), status(401, "Unauthorized"), answer(json=POD)
-    async with wire(*script, tls=authority.server_context(tmp_path)) as server:
-        path = kubeconfig(tmp_path, server=server.url, cluster=trusting(authority), user={"token": "one"})
+async def test_connections_are_reused_when_a_token_is_replaced(tmp_path: Path, ca: CertificateAuthority) -> None:
+    script = respond(json=POD), status(401, "Unauthorized"), respond(json=POD)
+    async with scripted_server(*script, tls=ca.server_context(tmp_path)) as server:
+        path = kubeconfig(tmp_path, server=server.url, cluster=trusting(ca), user={"token": "one"})
         async with client_from(path) as client:
             await read(client)
-            kubeconfig(tmp_path, server=server.url, cluster=trusting(authority), user={"token": "two"})
+            kubeconfig(tmp_path, server=server.url, cluster=trusting(ca), user={"token": "two"})
             await read(client)
         assert [exchange.headers["authorization"] for exchange in server.exchanges] == ["Bearer one", "Bearer one", "Bearer two"]
         assert server.connections == 1
 
 
-async def test_an_authority_that_was_replaced_is_read_again(tmp_path: Path, authority: Authority) -> None:
-    (tmp_path / "ca.pem").write_bytes(Authority("the one before").pem)
+async def test_a_replaced_ca_file_is_read_again(tmp_path: Path, ca: CertificateAuthority) -> None:
+    (tmp_path / "ca.pem").write_bytes(CertificateAuthority("old CA").pem)
     async with (
-        wire(answer(json=POD), tls=authority.server_context(tmp_path)) as server,
+        scripted_server(respond(json=POD), tls=ca.server_context(tmp_path)) as server,
         client_from(kubeconfig(tmp_path, server=server.url, cluster={"certificate-authority": "ca.pem"})) as client,
     ):
         with pytest.raises(TransportError, match="not trusted"):
             await read(client)
-        (tmp_path / "ca.pem").write_bytes(authority.pem)
+        (tmp_path / "ca.pem").write_bytes(ca.pem)
         assert await read(client) == POD
 
 
-async def test_connecting_shows_unusable_credentials_at_once(tmp_path: Path, authority: Authority) -> None:
-    path = kubeconfig(tmp_path, server="https://127.0.0.1:1", user=certificate_user(authority.issue("alice", days=-1)))
+async def test_connect_reports_invalid_credentials(tmp_path: Path, ca: CertificateAuthority) -> None:
+    path = kubeconfig(tmp_path, server="https://127.0.0.1:1", user=certificate_user(ca.issue("alice", days=-1)))
     with pytest.raises(ConfigurationError, match="expired"):
         await connect(path)
 
 
-async def test_a_client_certificate_in_a_file_is_read_again_shortly_before_its_end(tmp_path: Path, authority: Authority) -> None:
-    def write(pair: Pair) -> None:
+async def test_a_client_certificate_file_is_read_again_shortly_before_it_expires(tmp_path: Path, ca: CertificateAuthority) -> None:
+    def write_files(pair: KeyPair) -> None:
         (tmp_path / "client.crt").write_bytes(pair.certificate)
         (tmp_path / "client.key").write_bytes(pair.key)
 
-    moment = datetime.datetime.now(datetime.UTC).timestamp()
-    async with wire(name_of_client, tls=authority.server_context(tmp_path, wants_client=True)) as server:
+    time = datetime.datetime.now(datetime.UTC).timestamp()
+    async with scripted_server(respond_with_client_name, tls=ca.server_context(tmp_path, require_client_cert=True)) as server:
         user = {"client-certificate": "client.crt", "client-key": "client.key"}
-        path = kubeconfig(tmp_path, server=server.url, cluster=trusting(authority), user=user)
-        write(authority.issue("alice", days=1))
-        connection = await load.load(path, clock=lambda: moment)
-        client = Client(HttpTransport(connection, clock=lambda: moment), limits=Limits(timeout_seconds=5))
+        path = kubeconfig(tmp_path, server=server.url, cluster=trusting(ca), user=user)
+        write_files(ca.issue("alice", days=1))
+        config = await load.load(path, clock=lambda: time)
+        client = Client(HttpTransport(config, clock=lambda: time), limits=ClientLimits(timeout_seconds=5))
         assert await read(client) == {"metadata": {"name": "alice"}}
-        write(authority.issue("bob", days=2))
+        write_files(ca.issue("bob", days=2))
         assert await read(client) == {"metadata": {"name": "alice"}}
-        moment += datetime.timedelta(days=1).total_seconds() - 30
+        time += datetime.timedelta(days=1).total_seconds() - 30
         assert await read(client) == {"metadata": {"name": "bob"}}
         await client.close()

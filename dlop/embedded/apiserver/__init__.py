@@ -1,1 +1,1 @@
-"""An API server that behaves as the real one does where controllers and `kubectl` look."""
+"""An in-memory API server that behaves like kube-apiserver in everything that controllers and `kubectl` can observe."""

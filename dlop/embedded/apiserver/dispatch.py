@@ -1,4 +1,4 @@
-"""From a parsed request to an answer: which verb to call with what, and how to show the result."""
+"""Maps a parsed request to an operation on the storage, and encodes its result."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Mapping
 import msgspec
 
 from dlop.embedded.apiserver.api_errors import (
+    error_without_reason,
     method_not_allowed,
     method_not_allowed_here,
     no_such_path,
     not_found,
-    unreasoned,
     version_too_large,
 )
-from dlop.embedded.apiserver.authentication import ISSUER, Tokens
+from dlop.embedded.apiserver.authentication import ISSUER, TokenAuthenticator
 from dlop.embedded.apiserver.core.namespaces import FINALIZE
 from dlop.embedded.apiserver.core.serviceaccounts import TOKEN, token_request
-from dlop.embedded.apiserver.negotiation import Wanted, check_form, negotiate
-from dlop.embedded.apiserver.patches.patch import read_patch
+from dlop.embedded.apiserver.negotiation import ResponseFormat, check_format, negotiate
+from dlop.embedded.apiserver.patches.patch import decode_patch
 from dlop.embedded.apiserver.pod_subresources import BINDING, CREATED, EVICTION, bind, evict, finalize
 from dlop.embedded.apiserver.query_options import WriteOptions, delete_options, list_options, watch_options, write_options
 from dlop.embedded.apiserver.request_decoding import check_size, decode_delete_options, decode_object, duplicate_fields
@@ -36,89 +36,87 @@ from dlop.kube.types import JsonObject
 SCALE = "scale"
 
 
-class Handlers:
-    """Answers requests to resources."""
+class RequestDispatcher:
+    def __init__(self, storage: ResourceStorage, authenticator: TokenAuthenticator) -> None:
+        self._storage = storage
+        self._authenticator = authenticator
 
-    def __init__(self, verbs: ResourceStorage, tokens: Tokens) -> None:
-        self._verbs = verbs
-        self._tokens = tokens
-
-    def answer(self, asked: RequestInfo, request: Request) -> Response:
-        """The answer to anything but a watch."""
+    def handle(self, info: RequestInfo, request: Request) -> Response:
+        """The response to any request except a watch."""
         check_size(len(request.body or b""))
-        wanted = negotiate(request.headers.get("accept", ""), is_custom=asked.type.is_custom)
-        if asked.target.subresource and asked.target.subresource != STATUS:
-            return self._subresource(asked, request)
-        if asked.target.subresource == STATUS and not asked.type.has_status:
-            raise _no_subresource(asked)
-        is_list = asked.verb in (Verb.LIST, Verb.DELETE_COLLECTION)
-        check_form(wanted, is_list=is_list, kind=asked.type.resource.kind, include_object=asked.query.get("includeObject", ""))
-        presenter = self._presenter(asked, wanted)
-        return self._ANSWERS[asked.verb](self, asked, request, presenter)
+        response_format = negotiate(request.headers.get("accept", ""), is_custom=info.type.is_custom)
+        if info.target.subresource and info.target.subresource != STATUS:
+            return self._subresource(info, request)
+        if info.target.subresource == STATUS and not info.type.has_status:
+            raise _no_subresource(info)
+        is_list = info.verb in (Verb.LIST, Verb.DELETE_COLLECTION)
+        check_format(response_format, is_list=is_list, kind=info.type.resource.kind, include_object=info.query.get("includeObject", ""))
+        encoder = self._encoder(info, response_format)
+        return self._HANDLERS[info.verb](self, info, request, encoder)
 
-    def watch(self, asked: RequestInfo, request: Request) -> Watch:
-        """A watch that has yet to be run."""
-        options = watch_options(asked)
-        presenter = self._presenter(asked, negotiate(request.headers.get("accept", ""), is_custom=asked.type.is_custom))
-        asked_for = watch_request(asked, options, self._verbs.randomness)
-        return Watch(self._verbs.view, asked, options, asked_for, presenter)
+    def watch(self, info: RequestInfo, request: Request) -> Watch:
+        """A watch that has not been started."""
+        options = watch_options(info)
+        encoder = self._encoder(info, negotiate(request.headers.get("accept", ""), is_custom=info.type.is_custom))
+        parameters = watch_request(info, options, self._storage.rng)
+        return Watch(self._storage.view, info, options, parameters, encoder)
 
-    def _presenter(self, asked: RequestInfo, wanted: Wanted) -> ResponseEncoder:
-        return ResponseEncoder(asked.type, wanted, moment=self._verbs.moment, include_object=asked.query.get("includeObject", ""))
+    def _encoder(self, info: RequestInfo, response_format: ResponseFormat) -> ResponseEncoder:
+        return ResponseEncoder(info.type, response_format, now=self._storage.now, include_object=info.query.get("includeObject", ""))
 
-    # --- whole objects -----------------------------------------------------------------------------------------------
+    # --- objects -----------------------------------------------------------------------------------------------------
 
-    def _get(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
-        self._check_version(asked)
-        target = asked.target
-        return Response(200, presenter.headers, presenter.one(self._verbs.get(asked.type, target.namespace, target.name)))
+    def _get(self, info: RequestInfo, request: Request, encoder: ResponseEncoder) -> Response:
+        self._check_version(info)
+        target = info.target
+        return Response(200, encoder.headers, encoder.encode_object(self._storage.get(info.type, target.namespace, target.name)))
 
-    def _check_version(self, asked: RequestInfo) -> None:
+    def _check_version(self, info: RequestInfo) -> None:
         try:
-            version = parse_version(asked.query.get("resourceVersion") or "0")
+            version = parse_version(info.query.get("resourceVersion") or "0")
         except ValueError as error:
-            raise unreasoned(str(error)) from None
-        if version > self._verbs.view.version:
-            raise version_too_large(version, self._verbs.view.version)
+            raise error_without_reason(str(error)) from None
+        if version > self._storage.view.version:
+            raise version_too_large(version, self._storage.view.version)
 
-    def _list(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
-        return Response(200, presenter.headers, presenter.many(self._verbs.list(asked.type, asked.target.namespace, list_options(asked))))
+    def _list(self, info: RequestInfo, request: Request, encoder: ResponseEncoder) -> Response:
+        return Response(200, encoder.headers, encoder.encode_list(self._storage.list(info.type, info.target.namespace, list_options(info))))
 
-    def _create(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
-        body, options, warnings = _read_body(asked, request)
-        stored = self._verbs.create(asked.type, asked.target.namespace, body, options)
-        return Response(201, _with_warnings(presenter.headers, warnings), presenter.one(stored))
+    def _create(self, info: RequestInfo, request: Request, encoder: ResponseEncoder) -> Response:
+        body, options, warnings = _read_body(info, request)
+        stored = self._storage.create(info.type, info.target.namespace, body, options)
+        return Response(201, _with_warnings(encoder.headers, warnings), encoder.encode_object(stored))
 
-    def _update(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
-        target = asked.target
-        body, options, warnings = _read_body(asked, request)
+    def _update(self, info: RequestInfo, request: Request, encoder: ResponseEncoder) -> Response:
+        target = info.target
+        body, options, warnings = _read_body(info, request)
         subresource = target.subresource or None
-        created = subresource is None and self._verbs.would_create(asked.type, target.namespace, target.name)
-        stored = self._verbs.update(asked.type, target.namespace, target.name, body, options, subresource=subresource)
-        return Response(201 if created else 200, _with_warnings(presenter.headers, warnings), presenter.one(stored))
+        created = subresource is None and self._storage.would_create(info.type, target.namespace, target.name)
+        stored = self._storage.update(info.type, target.namespace, target.name, body, options, subresource=subresource)
+        return Response(201 if created else 200, _with_warnings(encoder.headers, warnings), encoder.encode_object(stored))
 
-    def _patch(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
-        target, warnings = asked.target, list[str]()
-        options = write_options(asked, duplicate_fields=(), warn=warnings.append)
-        changed = read_patch(asked.type, request.headers.get("content-type", ""), request.body or b"")
+    def _patch(self, info: RequestInfo, request: Request, encoder: ResponseEncoder) -> Response:
+        target, warnings = info.target, list[str]()
+        options = write_options(info, duplicate_fields=(), warn=warnings.append)
+        mutate = decode_patch(info.type, request.headers.get("content-type", ""), request.body or b"")
         subresource = target.subresource or None
-        stored = self._verbs.change(asked.type, target.namespace, target.name, changed, options, subresource=subresource)
-        return Response(200, _with_warnings(presenter.headers, warnings), presenter.one(stored))
+        stored = self._storage.change(info.type, target.namespace, target.name, mutate, options, subresource=subresource)
+        return Response(200, _with_warnings(encoder.headers, warnings), encoder.encode_object(stored))
 
-    def _delete(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
-        target = asked.target
-        options = delete_options(asked, decode_delete_options(request.body, request.headers.get("content-type", JSON)))
-        deleted = self._verbs.delete(asked.type, target.namespace, target.name, options)
-        if deleted.gone and not asked.type.returns_deleted:
-            return Response(200, JSON_HEADERS, deletion_status(asked.type, deleted.stored))
-        return Response(200, presenter.headers, presenter.one(deleted.stored))
+    def _delete(self, info: RequestInfo, request: Request, encoder: ResponseEncoder) -> Response:
+        target = info.target
+        options = delete_options(info, decode_delete_options(request.body, request.headers.get("content-type", JSON)))
+        deleted = self._storage.delete(info.type, target.namespace, target.name, options)
+        if deleted.removed and not info.type.returns_deleted:
+            return Response(200, JSON_HEADERS, deletion_status(info.type, deleted.stored))
+        return Response(200, encoder.headers, encoder.encode_object(deleted.stored))
 
-    def _delete_collection(self, asked: RequestInfo, request: Request, presenter: ResponseEncoder) -> Response:
-        options = delete_options(asked, decode_delete_options(request.body, request.headers.get("content-type", JSON)))
-        found = self._verbs.delete_collection(asked.type, asked.target.namespace, options, list_options(asked))
-        return Response(200, presenter.headers, presenter.many(found))
+    def _delete_collection(self, info: RequestInfo, request: Request, encoder: ResponseEncoder) -> Response:
+        options = delete_options(info, decode_delete_options(request.body, request.headers.get("content-type", JSON)))
+        deleted = self._storage.delete_collection(info.type, info.target.namespace, options, list_options(info))
+        return Response(200, encoder.headers, encoder.encode_list(deleted))
 
-    _ANSWERS = {  # noqa: RUF012 - a table of methods
+    _HANDLERS = {  # noqa: RUF012 - a table of methods
         Verb.GET: _get,
         Verb.LIST: _list,
         Verb.CREATE: _create,
@@ -130,61 +128,61 @@ class Handlers:
 
     # --- subresources ------------------------------------------------------------------------------------------------
 
-    def _subresource(self, asked: RequestInfo, request: Request) -> Response:
-        target = asked.target
-        if target.subresource == SCALE and asked.type.scale is not None:
-            return self._scale(asked, request)
-        if asked.type.storage == "pods" and target.subresource in (BINDING, EVICTION):
-            return self._pod_deed(asked, request)
-        if asked.type.storage == "serviceaccounts" and target.subresource == TOKEN:
-            return self._token(asked, request)
-        if asked.type.storage == "namespaces" and target.subresource == FINALIZE and asked.verb is Verb.UPDATE:
-            body, _, _ = _read_body(asked, request)
-            return Response(200, JSON_HEADERS, finalize(self._verbs, asked.type, target.name, body).encoded)
-        raise _no_subresource(asked)
+    def _subresource(self, info: RequestInfo, request: Request) -> Response:
+        target = info.target
+        if target.subresource == SCALE and info.type.scale is not None:
+            return self._scale(info, request)
+        if info.type.storage == "pods" and target.subresource in (BINDING, EVICTION):
+            return self._pod_action(info, request)
+        if info.type.storage == "serviceaccounts" and target.subresource == TOKEN:
+            return self._token(info, request)
+        if info.type.storage == "namespaces" and target.subresource == FINALIZE and info.verb is Verb.UPDATE:
+            body, _, _ = _read_body(info, request)
+            return Response(200, JSON_HEADERS, finalize(self._storage, info.type, target.name, body).encoded)
+        raise _no_subresource(info)
 
-    def _scale(self, asked: RequestInfo, request: Request) -> Response:
-        target = asked.target
-        if asked.verb is Verb.GET:
-            return _json(200, get_scale(self._verbs, asked.type, target.namespace, target.name))
-        if asked.verb is Verb.UPDATE:
-            body, options, _ = _read_body(asked, request, kind="Scale")
-            return _json(200, change_scale(self._verbs, asked.type, target.namespace, target.name, lambda _: body, options))
-        if asked.verb is Verb.PATCH:
-            options = write_options(asked, duplicate_fields=(), warn=lambda _: None)
-            changed = read_patch(asked.type, request.headers.get("content-type", ""), request.body or b"")
-            return _json(200, change_scale(self._verbs, asked.type, target.namespace, target.name, changed, options))
-        raise method_not_allowed(asked.type.resource, asked.verb)
+    def _scale(self, info: RequestInfo, request: Request) -> Response:
+        target = info.target
+        if info.verb is Verb.GET:
+            return _json(200, get_scale(self._storage, info.type, target.namespace, target.name))
+        if info.verb is Verb.UPDATE:
+            body, options, _ = _read_body(info, request, kind="Scale")
+            return _json(200, change_scale(self._storage, info.type, target.namespace, target.name, lambda _: body, options))
+        if info.verb is Verb.PATCH:
+            options = write_options(info, duplicate_fields=(), warn=lambda _: None)
+            mutate = decode_patch(info.type, request.headers.get("content-type", ""), request.body or b"")
+            return _json(200, change_scale(self._storage, info.type, target.namespace, target.name, mutate, options))
+        raise method_not_allowed(info.type.resource, info.verb)
 
-    def _token(self, asked: RequestInfo, request: Request) -> Response:
-        if asked.verb is not Verb.CREATE:
+    def _token(self, info: RequestInfo, request: Request) -> Response:
+        if info.verb is not Verb.CREATE:
             raise method_not_allowed_here()
-        body, _, _ = _read_body(asked, request, kind="TokenRequest")
-        account = self._verbs.get(asked.type, asked.target.namespace, asked.target.name).body
-        return _json(201, token_request(account, body, moment=self._verbs.moment(), issuer=ISSUER, make=self._tokens.make))
+        body, _, _ = _read_body(info, request, kind="TokenRequest")
+        account = self._storage.get(info.type, info.target.namespace, info.target.name).body
+        return _json(201, token_request(account, body, now=self._storage.now(), issuer=ISSUER, issue_token=self._authenticator.issue))
 
-    def _pod_deed(self, asked: RequestInfo, request: Request) -> Response:
-        target = asked.target
-        if asked.verb is not Verb.CREATE:
+    def _pod_action(self, info: RequestInfo, request: Request) -> Response:
+        target = info.target
+        if info.verb is not Verb.CREATE:
             raise method_not_allowed_here()
-        body, options, _ = _read_body(asked, request, kind="Binding" if target.subresource == BINDING else "Eviction")
-        deed = bind if target.subresource == BINDING else evict
-        deed(self._verbs, asked.type, target.namespace, target.name, body, options)
+        body, options, _ = _read_body(info, request, kind="Binding" if target.subresource == BINDING else "Eviction")
+        action = bind if target.subresource == BINDING else evict
+        action(self._storage, info.type, target.namespace, target.name, body, options)
         return _json(201, CREATED)
 
 
-def _no_subresource(asked: RequestInfo) -> StatusError:
-    return not_found(asked.type.resource, asked.target.name) if asked.type.is_custom else no_such_path()
+def _no_subresource(info: RequestInfo) -> StatusError:
+    return not_found(info.type.resource, info.target.name) if info.type.is_custom else no_such_path()
 
 
-def _read_body(asked: RequestInfo, request: Request, *, kind: str = "") -> tuple[JsonObject, WriteOptions, list[str]]:
+def _read_body(info: RequestInfo, request: Request, *, kind: str = "") -> tuple[JsonObject, WriteOptions, list[str]]:
     raw = request.body or b""
     warnings: list[str] = []
-    options = write_options(asked, duplicate_fields=(), warn=warnings.append)
-    body = decode_object(raw, request.headers.get("content-type", JSON), kind=kind or asked.type.resource.kind)
-    doubled = duplicate_fields(raw, body)
-    if doubled:
-        options = write_options(asked, duplicate_fields=doubled, warn=warnings.append)
+    options = write_options(info, duplicate_fields=(), warn=warnings.append)
+    body = decode_object(raw, request.headers.get("content-type", JSON), kind=kind or info.type.resource.kind)
+    duplicates = duplicate_fields(raw, body)
+    if duplicates:
+        options = write_options(info, duplicate_fields=duplicates, warn=warnings.append)
     return body, options, warnings
 
 

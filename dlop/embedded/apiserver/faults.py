@@ -1,7 +1,6 @@
-"""Faults on request: what goes wrong between a client and a server, for tests that want exactly this to go wrong.
+"""Deterministic fault injection for tests: delays, errors, dropped connections and held watches.
 
-A fault is armed for requests that match, happens a given number of times, and is then spent. Times are counted when a
-request matches, so a test knows which request it hits. Nothing here is random.
+A fault is armed for matching requests, triggers a fixed number of times and is then exhausted.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from dlop.kube.types import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """Which requests are meant; what is None is not looked at."""
+class RequestMatch:
+    """Selects requests. A field that is None matches everything."""
 
     verb: Verb | str | None = None
     plural: str | None = None
@@ -28,100 +27,98 @@ class Match:
     name: str | None = None
     subresource: str | None = None
 
-    def fits(self, asked: RequestInfo) -> bool:
-        """Whether a request is meant."""
-        target = asked.target
-        found = (asked.verb, target.plural, target.namespace, target.name, target.subresource)
-        wanted = (self.verb, self.plural, self.namespace, self.name, self.subresource)
-        return all(want is None or want == have for want, have in zip(wanted, found, strict=True))
+    def matches(self, info: RequestInfo) -> bool:
+        target = info.target
+        actual = (info.verb, target.plural, target.namespace, target.name, target.subresource)
+        expected = (self.verb, self.plural, self.namespace, self.name, self.subresource)
+        return all(value is None or value == actual_value for value, actual_value in zip(expected, actual, strict=True))
 
 
-EVERYTHING = Match()
+EVERYTHING = RequestMatch()
 
 
-class _Moment(StrEnum):
+class _Stage(StrEnum):
     BEFORE = "before"
     AFTER = "after"
 
 
 @dataclass(slots=True)
 class Fault:
-    """One armed fault. `hits` counts the requests that it has met; `met` is set by the first."""
+    """An armed fault. `hits` counts the requests that triggered it; `triggered` is set by the first one."""
 
-    match: Match
-    when: _Moment
+    match: RequestMatch
+    stage: _Stage
     times: int
     delay_seconds: float = 0.0
     error: StatusError | None = None
     drop: bool = False
     hits: int = 0
-    met: asyncio.Event = field(default_factory=asyncio.Event)
+    triggered: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def is_spent(self) -> bool:
-        """Whether it will happen no more."""
+    def is_exhausted(self) -> bool:
         return self.hits >= self.times
 
 
 @dataclass(slots=True)
-class Hold:
-    """Watches that are being held back: those that run, and those that match and begin meanwhile."""
+class WatchHold:
+    """Holds back the events of matching watches, including watches that start later, until released."""
 
-    match: Match
+    match: RequestMatch
     watches: list[Watch] = field(default_factory=list)
-    forget: Callable[[Hold], None] = lambda _: None
+    on_release: Callable[[WatchHold], None] = lambda _: None
 
     def release(self) -> None:
-        """Let the watches send what was held back, and go on."""
-        self.forget(self)
+        """Send the held events and continue."""
+        self.on_release(self)
         for watch in self.watches:
             watch.release()
 
 
 class Faults:
-    """The faults of one server, and the watches that it has running."""
+    """The armed faults and running watches of one API server."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._armed: list[Fault] = []
-        self._holds: list[Hold] = []
+        self._holds: list[WatchHold] = []
         self._watches: set[Watch] = set()
 
     # --- arming ------------------------------------------------------------------------------------------------------
 
-    def delay(self, seconds: float, *, match: Match = EVERYTHING, times: int = 1) -> Fault:
-        """Let matching requests wait before anything is done."""
-        return self._arm(Fault(match, _Moment.BEFORE, times, delay_seconds=seconds))
+    def delay(self, seconds: float, *, match: RequestMatch = EVERYTHING, times: int = 1) -> Fault:
+        """Delay matching requests before they are handled."""
+        return self._arm(Fault(match, _Stage.BEFORE, times, delay_seconds=seconds))
 
-    def fail_before(self, status: JsonObject | None, *, match: Match = EVERYTHING, times: int = 1) -> Fault:
-        """Refuse matching requests with a Status before anything is done; None drops the connection instead."""
-        return self._arm(_failure(status, match, _Moment.BEFORE, times))
+    def fail_before(self, status: JsonObject | None, *, match: RequestMatch = EVERYTHING, times: int = 1) -> Fault:
+        """Reject matching requests with a Status before they are handled. None drops the connection."""
+        return self._arm(_failure(status, match, _Stage.BEFORE, times))
 
-    def fail_after(self, status: JsonObject | None, *, match: Match = EVERYTHING, times: int = 1) -> Fault:
-        """Carry out matching requests and answer with this Status; None drops the connection, so that the answer is lost."""
-        return self._arm(_failure(status, match, _Moment.AFTER, times))
+    def fail_after(self, status: JsonObject | None, *, match: RequestMatch = EVERYTHING, times: int = 1) -> Fault:
+        """Handle matching requests but respond with this Status. None drops the connection, so that the response is lost."""
+        return self._arm(_failure(status, match, _Stage.AFTER, times))
 
-    def drop_watches(self, *, match: Match = EVERYTHING, torn: bool = True) -> int:
-        """End the matching watches that run, as by a broken connection or else properly. Returns how many there were."""
-        found = [watch for watch in self._watches if match.fits(watch.asked)]
-        for watch in found:
-            watch.end(torn=torn)
-        return len(found)
+    def drop_watches(self, *, match: RequestMatch = EVERYTHING, abort: bool = True) -> int:
+        """End the running watches that match, by aborting the connection or else by a regular end. Returns their number."""
+        matching = [watch for watch in self._watches if match.matches(watch.request_info)]
+        for watch in matching:
+            watch.end(abort=abort)
+        return len(matching)
 
-    def hold_watches(self, *, match: Match = EVERYTHING) -> Hold:
-        """Hold back all events of matching watches, running and new, until released."""
-        hold = Hold(match, forget=self._holds.remove)
+    def hold_watches(self, *, match: RequestMatch = EVERYTHING) -> WatchHold:
+        """Hold back all events of matching watches, running and new, until the hold is released."""
+        hold = WatchHold(match, on_release=self._holds.remove)
         self._holds.append(hold)
         for watch in self._watches:
-            _hold_if_meant(hold, watch)
+            _hold_if_matching(hold, watch)
         return hold
 
     def compact(self, version: int | None = None) -> None:
-        """Forget the history up to a version, by default all of it: older watches and lists get 410."""
+        """Compact the history up to a version, by default all of it. Watches and lists of older versions get 410."""
         self._store.compact(version)
 
     def clear(self) -> None:
-        """Disarm everything and release every hold."""
+        """Disarm all faults and release all holds."""
         self._armed.clear()
         for hold in list(self._holds):
             hold.release()
@@ -130,45 +127,43 @@ class Faults:
         self._armed.append(fault)
         return fault
 
-    # --- happening ---------------------------------------------------------------------------------------------------
+    # --- triggering --------------------------------------------------------------------------------------------------
 
-    async def before(self, asked: RequestInfo) -> None:
-        """What happens to a request before it is carried out."""
-        for fault in self._hitting(asked, _Moment.BEFORE):
+    async def before(self, info: RequestInfo) -> None:
+        """Trigger the faults that precede the handling of a request."""
+        for fault in self._trigger(info, _Stage.BEFORE):
             if fault.delay_seconds:
                 await asyncio.sleep(fault.delay_seconds)
             _raise(fault)
 
-    def after(self, asked: RequestInfo) -> None:
-        """What happens to the answer of a request that was carried out."""
-        for fault in self._hitting(asked, _Moment.AFTER):
+    def after(self, info: RequestInfo) -> None:
+        """Trigger the faults that follow the handling of a request."""
+        for fault in self._trigger(info, _Stage.AFTER):
             _raise(fault)
 
-    def opened(self, watch: Watch) -> None:
-        """A watch begins."""
+    def watch_opened(self, watch: Watch) -> None:
         self._watches.add(watch)
         for hold in self._holds:
-            _hold_if_meant(hold, watch)
+            _hold_if_matching(hold, watch)
 
-    def closed(self, watch: Watch) -> None:
-        """A watch is over."""
+    def watch_closed(self, watch: Watch) -> None:
         self._watches.discard(watch)
 
-    def _hitting(self, asked: RequestInfo, when: _Moment) -> Iterator[Fault]:
+    def _trigger(self, info: RequestInfo, stage: _Stage) -> Iterator[Fault]:
         if not self._armed:
             return
-        for fault in [fault for fault in self._armed if fault.when is when and fault.match.fits(asked)]:
+        for fault in [fault for fault in self._armed if fault.stage is stage and fault.match.matches(info)]:
             fault.hits += 1
-            fault.met.set()
-            if fault.is_spent:
+            fault.triggered.set()
+            if fault.is_exhausted:
                 self._armed.remove(fault)
             yield fault
 
 
-def _failure(status: JsonObject | None, match: Match, when: _Moment, times: int) -> Fault:
+def _failure(status: JsonObject | None, match: RequestMatch, stage: _Stage, times: int) -> Fault:
     if status is None:
-        return Fault(match, when, times, drop=True)
-    return Fault(match, when, times, error=error_from_status(status, retry_after_seconds=_retry_after(status)))
+        return Fault(match, stage, times, drop=True)
+    return Fault(match, stage, times, error=error_from_status(status, retry_after_seconds=_retry_after(status)))
 
 
 def _retry_after(status: JsonObject) -> float | None:
@@ -183,7 +178,7 @@ def _raise(fault: Fault) -> None:
         raise fault.error
 
 
-def _hold_if_meant(hold: Hold, watch: Watch) -> None:
-    if hold.match.fits(watch.asked):
+def _hold_if_matching(hold: WatchHold, watch: Watch) -> None:
+    if hold.match.matches(watch.request_info):
         watch.hold()
         hold.watches.append(watch)

@@ -1,8 +1,7 @@
-"""How a body that arrived becomes one that the verbs can work with.
+"""Validates the kind and the fields of a body before it is stored.
 
-Unknown fields are dropped, warned of or refused; values of the wrong type are refused; and the body gets the kind that
-it was sent as. The sentences differ between a body that was sent and one that a patch has made, so the way to refuse
-is given by the caller.
+Unknown fields are dropped, reported as warnings or rejected, depending on fieldValidation. Error messages differ between
+a request body and the result of a patch, so the caller passes a function that makes the error.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType, bad_request, failure, invalid
+from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType, bad_request, invalid, status_error
 from dlop.embedded.apiserver.query_options import FieldValidation, WriteOptions
 from dlop.embedded.apiserver.request_decoding import summary
 from dlop.embedded.apiserver.resource_type import ResourceType
@@ -20,71 +19,71 @@ from dlop.kube.errors import InvalidError, StatusError
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
 
-# Never kept: who set which field is of no use without server-side apply, and selfLink is long gone.
-_NOT_KEPT = ("managedFields", "selfLink")
-_NOBODY = Resource("", "", "", "")
+# Dropped, because server-side apply is not supported and selfLink is obsolete.
+_DROPPED_METADATA = ("managedFields", "selfLink")
+_NO_RESOURCE = Resource("", "", "", "")
 
-Refuse = Callable[[str], StatusError]
+MakeError = Callable[[str], StatusError]
 
 
-def read_body(type: ResourceType, body: JsonObject, options: WriteOptions, *, refuse: Refuse) -> JsonObject:
-    """The body with fresh top level and metadata, of the right kind, without unknown fields.
+def read_body(type: ResourceType, body: JsonObject, options: WriteOptions, *, make_error: MakeError) -> JsonObject:
+    """A copy of the body with the kind of the type and without unknown fields. Top level and metadata are not shared with `body`.
 
     Raises:
-        StatusError: made by `refuse` when the body cannot be read as the type, or has unknown fields and may not.
+        StatusError: made by `make_error` if the body does not decode as the type, or has unknown fields in strict mode.
     """
     metadata = body.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
-        raise refuse(_metadata_sentence(type, metadata))
+        raise make_error(_metadata_type_error(type, metadata))
     try:
-        known, unknown = type.rules.unknown_fields(body)
+        known, unknown = type.strategy.prune_unknown_fields(body)
     except ValueError as error:
-        raise refuse(str(error)) from None
-    _report(type, unknown, options, refuse=refuse)
-    kept = {name: value for name, value in (known.get("metadata") or {}).items() if value not in _EMPTY and name not in _NOT_KEPT}
+        raise make_error(str(error)) from None
+    _report(type, unknown, options, make_error=make_error)
+    kept = {name: value for name, value in (known.get("metadata") or {}).items() if value not in _EMPTY and name not in _DROPPED_METADATA}
     resource = type.resource
-    # The kind comes first: lists leave it out, and find it there.
+    # `ResponseEncoder` expects kind and apiVersion first when it strips them from list items.
     return {"kind": resource.kind, "apiVersion": resource.api_version, **known, "metadata": kept}
 
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
-def refuse_sent(type: ResourceType, body: JsonObject) -> Refuse:
-    """How a body that was sent is refused."""
+def body_error_factory(type: ResourceType, body: JsonObject) -> MakeError:
+    """Makes the errors of a request body."""
     kind = body.get("kind") or type.resource.kind
     version = str(body.get("apiVersion") or type.resource.version).rpartition("/")[2]
 
-    def refuse(why: str) -> StatusError:
-        return bad_request(f'{kind} in version "{version}" cannot be handled as a {type.resource.kind}: {why}')
+    def make_error(reason: str) -> StatusError:
+        return bad_request(f'{kind} in version "{version}" cannot be handled as a {type.resource.kind}: {reason}')
 
-    return refuse
-
-
-def refuse_patched(body: JsonObject) -> Refuse:
-    """How a body that a patch has made is refused."""
-
-    def refuse(why: str) -> StatusError:
-        shown = msgspec.json.encode(body).decode()
-        return invalid(_NOBODY, "", [FieldError(FieldErrorType.INVALID, "patch", why, shown)])
-
-    return refuse
+    return make_error
 
 
-def check_kind(type: ResourceType, body: JsonObject, *, refuse: Refuse, patched: bool = False) -> None:
-    """Refuse a body that says it is something else. Built-in types may leave it out; custom resources may not.
+def patch_error_factory(body: JsonObject) -> MakeError:
+    """Makes the errors of the result of a patch."""
+
+    def make_error(reason: str) -> StatusError:
+        encoded = msgspec.json.encode(body).decode()
+        return invalid(_NO_RESOURCE, "", [FieldError(FieldErrorType.INVALID, "patch", reason, encoded)])
+
+    return make_error
+
+
+def check_kind(type: ResourceType, body: JsonObject, *, make_error: MakeError, patched: bool = False) -> None:
+    """Check apiVersion and kind of a body. Bodies of built-in types may omit them; custom resources may not.
 
     Raises:
-        StatusError: as the real server words it, which differs between built-in and custom types.
+        StatusError: they differ from the type. The message differs between built-in and custom types.
     """
     api_version, kind = body.get("apiVersion"), body.get("kind")
     expected = type.resource
     if type.is_custom:
         _check_custom_kind(type, api_version, kind, body, patched=patched)
     elif api_version and api_version != expected.api_version:
-        raise refuse(f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"')
+        raise make_error(f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"')
     elif kind and kind != expected.kind:
-        raise refuse(f'no kind "{kind}" is registered for version "{expected.api_version}" in scheme "pkg/runtime/scheme.go:111"')
+        raise make_error(f'no kind "{kind}" is registered for version "{expected.api_version}" in scheme "pkg/runtime/scheme.go:111"')
 
 
 def _check_custom_kind(type: ResourceType, api_version: Any, kind: Any, body: JsonObject, *, patched: bool) -> None:
@@ -95,15 +94,15 @@ def _check_custom_kind(type: ResourceType, api_version: Any, kind: Any, body: Js
         raise bad_request(f"the object provided is unrecognized (must be of type {expected.kind}): {missing}")
     if api_version != expected.api_version:
         if patched:
-            named = Resource(str(api_version).rpartition("/")[0], expected.version, expected.plural, expected.kind)
+            sent_as = Resource(str(api_version).rpartition("/")[0], expected.version, expected.plural, expected.kind)
             detail = f"must be {expected.api_version}"
-            raise invalid(named, _name(body), [FieldError(FieldErrorType.INVALID, "apiVersion", detail, api_version)])
+            raise invalid(sent_as, _name(body), [FieldError(FieldErrorType.INVALID, "apiVersion", detail, api_version)])
         raise bad_request(
             f"the API version in the data ({api_version or ''}) does not match the expected API version ({expected.api_version})"
         )
     if kind != expected.kind:
-        named = Resource(expected.group, expected.version, expected.plural, str(kind))
-        raise invalid(named, _name(body), [FieldError(FieldErrorType.INVALID, "kind", f"must be {expected.kind}", kind)])
+        sent_as = Resource(expected.group, expected.version, expected.plural, str(kind))
+        raise invalid(sent_as, _name(body), [FieldError(FieldErrorType.INVALID, "kind", f"must be {expected.kind}", kind)])
 
 
 def _name(body: JsonObject) -> str:
@@ -111,24 +110,24 @@ def _name(body: JsonObject) -> str:
     return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
 
-def _report(type: ResourceType, unknown: list[str], options: WriteOptions, *, refuse: Refuse) -> None:
+def _report(type: ResourceType, unknown: list[str], options: WriteOptions, *, make_error: MakeError) -> None:
     if options.field_validation is FieldValidation.IGNORE or not (unknown or options.duplicate_fields):
         return
     unknowns = [f'unknown field "{path}"' for path in unknown]
     duplicates = [f'duplicate field "{path}"' for path in options.duplicate_fields]
-    complaints = duplicates + unknowns if type.is_custom else unknowns + duplicates
+    messages = duplicates + unknowns if type.is_custom else unknowns + duplicates
     if options.field_validation is FieldValidation.STRICT:
-        raise refuse(f"strict decoding error: {', '.join(complaints)}")
-    for complaint in complaints:
-        options.warn(complaint)
+        raise make_error(f"strict decoding error: {', '.join(messages)}")
+    for message in messages:
+        options.warn(message)
 
 
-def _metadata_sentence(type: ResourceType, value: Any) -> str:
-    given = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}[value.__class__]
-    where = "value" if type.is_custom else f"struct field {type.resource.kind}.metadata"
-    return f"json: cannot unmarshal {given} into Go {where} of type v1.ObjectMeta"
+def _metadata_type_error(type: ResourceType, value: Any) -> str:
+    json_type = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}[value.__class__]
+    location = "value" if type.is_custom else f"struct field {type.resource.kind}.metadata"
+    return f"json: cannot unmarshal {json_type} into Go {location} of type v1.ObjectMeta"
 
 
 def rejected_patch() -> StatusError:
-    """422: a patch that does not fit the object. The real server says no more about it."""
-    return failure(InvalidError, "the server rejected our request due to an error in our request", {})
+    """422: a patch that cannot be applied to the object. kube-apiserver gives no details."""
+    return status_error(InvalidError, "the server rejected our request due to an error in our request", {})

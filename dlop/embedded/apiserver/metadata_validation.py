@@ -1,6 +1,6 @@
-"""What is right and wrong in the metadata of any object, in the real server's sentences.
+"""Validation of object metadata, with the messages of kube-apiserver.
 
-The per-type grammar of the name comes from the type's rules; everything else here holds for all types.
+The type's strategy validates the name; everything else applies to all types.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestam
 
 
 def validate_metadata(body: JsonObject, old: JsonObject | None, *, type: ResourceType) -> list[FieldError]:
-    """What is wrong with an object's metadata; `old` is None when it is created."""
+    """The errors in an object's metadata; `old` is None on create."""
     metadata: JsonObject = body["metadata"]
     errors = _create_errors(metadata, type) if old is None else _update_errors(metadata, old["metadata"])
     errors += _label_errors(metadata.get("labels"))
@@ -38,10 +38,10 @@ def _invalid(path: str, value: Any, details: Sequence[str]) -> list[FieldError]:
 def _create_errors(metadata: JsonObject, type: ResourceType) -> list[FieldError]:
     errors: list[FieldError] = []
     if (prefix := metadata.get("generateName")) and type.is_custom:
-        # For built-in types only the name that came out of it counts.
-        errors += _invalid("metadata.generateName", prefix, generate_name_errors(prefix, type.rules.validate_name))
+        # For built-in types only the generated name is validated.
+        errors += _invalid("metadata.generateName", prefix, generate_name_errors(prefix, type.strategy.validate_name))
     if name := metadata.get("name"):
-        errors += _invalid("metadata.name", name, type.rules.validate_name(name))
+        errors += _invalid("metadata.name", name, type.strategy.validate_name(name))
     else:
         errors.append(FieldError(FieldErrorType.REQUIRED, "metadata.name", "name or generateName is required"))
     return errors + _namespace_errors(metadata.get("namespace"), namespaced=type.resource.namespaced)
@@ -71,8 +71,8 @@ def _new_finalizer_errors(finalizers: list[str] | None, old: list[str] | None) -
     extra = sorted(set(finalizers or ()) - set(old or ()))
     if not extra:
         return []
-    listed = ", ".join(f'"{finalizer}"' for finalizer in extra)
-    detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
+    quoted = ", ".join(f'"{finalizer}"' for finalizer in extra)
+    detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{quoted}}}"
     return [FieldError(FieldErrorType.FORBIDDEN, "metadata.finalizers", detail)]
 
 
@@ -88,7 +88,7 @@ def _annotation_errors(annotations: dict[str, str] | None) -> list[FieldError]:
     errors: list[FieldError] = []
     size = 0
     for key, value in (annotations or {}).items():
-        # Upper case is fine in the key of an annotation, even in its domain.
+        # Annotation keys may contain upper case, even in the prefix.
         errors += _invalid("metadata.annotations", key, qualified_name_errors(key.lower()))
         size += len(key.encode()) + len(value.encode())
     if size > MAX_ANNOTATION_BYTES:
@@ -100,18 +100,18 @@ def _owner_errors(references: list[JsonObject] | None) -> list[FieldError]:
     errors: list[FieldError] = []
     controller = ""
     for reference in references or ():
-        errors += _one_owner_errors(reference)
+        errors += _owner_reference_errors(reference)
         if not reference.get("controller"):
             continue
-        named = f"{reference.get('kind', '')}/{reference.get('name', '')}"
+        owner = f"{reference.get('kind', '')}/{reference.get('name', '')}"
         if controller:
-            detail = f'Only one reference can have Controller set to true. Found "true" in references for {controller} and {named}'
+            detail = f'Only one reference can have Controller set to true. Found "true" in references for {controller} and {owner}'
             errors += _invalid("metadata.ownerReferences", references, [detail])
-        controller = controller or named
+        controller = controller or owner
     return errors
 
 
-def _one_owner_errors(reference: JsonObject) -> list[FieldError]:
+def _owner_reference_errors(reference: JsonObject) -> list[FieldError]:
     path = "metadata.ownerReferences"
     api_version = reference.get("apiVersion") or ""
     errors = [] if api_version.rpartition("/")[2] else _invalid(f"{path}.apiVersion", api_version, ["version must not be empty"])

@@ -1,4 +1,4 @@
-"""In which form an answer is wanted: JSON or YAML, whole objects, their metadata, or a table for people."""
+"""Content negotiation: JSON or YAML; full objects, metadata only, or a Table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from dlop.embedded.apiserver.api_errors import bad_request, failure
+from dlop.embedded.apiserver.api_errors import bad_request, status_error
 from dlop.kube.errors import NotAcceptableError
 from dlop.kube.transport import JSON
 
@@ -14,62 +14,64 @@ YAML = "application/yaml"
 _ANYTHING = ("*/*", "application/*")
 
 
-class Form(StrEnum):
-    """What of the objects is shown."""
+class ObjectFormat(StrEnum):
+    """The `as` parameter of a media type."""
 
-    WHOLE = ""
+    FULL = ""
     TABLE = "Table"
     METADATA = "PartialObjectMetadata"
     METADATA_LIST = "PartialObjectMetadataList"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """How to answer."""
-
+class ResponseFormat:
     media_type: str = JSON
-    form: Form = Form.WHOLE
+    object_format: ObjectFormat = ObjectFormat.FULL
 
 
 @lru_cache(maxsize=256)
-def negotiate(accept: str, *, is_custom: bool) -> Wanted:
-    """The best form that the caller takes and the server has.
+def negotiate(accept: str, *, is_custom: bool) -> ResponseFormat:
+    """The most preferred format of the Accept header that the server supports.
 
     Raises:
-        NotAcceptableError: when there is none.
+        NotAcceptableError: the server supports none of them.
     """
-    clauses = [_clause(text) for text in accept.split(",") if text.strip()]
+    clauses = [_parse_clause(text) for text in accept.split(",") if text.strip()]
     if not clauses:
-        return Wanted()
-    known_type = is_custom  # built-in types have a sentence of their own for unknown media types
+        return ResponseFormat()
+    known_type = is_custom  # built-in types have a different message for unknown media types
     for media, parameters in sorted(clauses, key=_preference):
         media_type = JSON if media in _ANYTHING else media
         if media_type not in (JSON, YAML):
             continue
         known_type = True
-        form = _form(parameters)
-        if form is not None:
-            return Wanted(media_type, form)
-    raise _nothing_fits(known_type=known_type)
+        object_format = _parse_object_format(parameters)
+        if object_format is not None:
+            return ResponseFormat(media_type, object_format)
+    raise _not_acceptable(known_type=known_type)
 
 
-def check_form(wanted: Wanted, *, is_list: bool, kind: str, include_object: str) -> None:
-    """Refuse a form that the answer cannot have.
+def check_format(response_format: ResponseFormat, *, is_list: bool, kind: str, include_object: str) -> None:
+    """Check that the format is available for the response.
 
     Raises:
-        NotAcceptableError: when a list is wanted as an object, or the other way round.
-        BadRequestError: when a table is to carry something that there is not.
+        NotAcceptableError: a list is requested as an object, or an object as a list.
+        BadRequestError: `include_object` of a Table is invalid.
     """
-    if wanted.form is Form.METADATA and is_list:
-        raise failure(NotAcceptableError, f"you requested {wanted.form}, but the requested object is a list (*core.{kind}List)")
-    if wanted.form is Form.METADATA_LIST and not is_list:
-        raise failure(NotAcceptableError, f"you requested {wanted.form}, but the requested object is not a list (*core.{kind})")
-    if wanted.form is Form.TABLE and include_object not in ("", "None", "Metadata", "Object"):
+    if response_format.object_format is ObjectFormat.METADATA and is_list:
+        raise status_error(
+            NotAcceptableError, f"you requested {response_format.object_format}, but the requested object is a list (*core.{kind}List)"
+        )
+    if response_format.object_format is ObjectFormat.METADATA_LIST and not is_list:
+        raise status_error(
+            NotAcceptableError, f"you requested {response_format.object_format}, but the requested object is not a list (*core.{kind})"
+        )
+    if response_format.object_format is ObjectFormat.TABLE and include_object not in ("", "None", "Metadata", "Object"):
         detail = f"Invalid value: \"{include_object}\": must be 'Metadata', 'Object', 'None', or empty"
         raise bad_request(f"Unable to convert to Table as requested: includeObject: {detail}")
 
 
-def _clause(text: str) -> tuple[str, dict[str, str]]:
+def _parse_clause(text: str) -> tuple[str, dict[str, str]]:
     media, *rest = (part.strip() for part in text.split(";"))
     parameters = dict(part.partition("=")[::2] for part in rest)
     return media.lower(), parameters
@@ -82,18 +84,18 @@ def _preference(clause: tuple[str, dict[str, str]]) -> float:
         return 0.0
 
 
-def _form(parameters: dict[str, str]) -> Form | None:
+def _parse_object_format(parameters: dict[str, str]) -> ObjectFormat | None:
     name = parameters.get("as")
     if name is None:
-        return Form.WHOLE
-    if parameters.get("g") != "meta.k8s.io" or parameters.get("v") != "v1" or name not in list(Form):
+        return ObjectFormat.FULL
+    if parameters.get("g") != "meta.k8s.io" or parameters.get("v") != "v1" or name not in list(ObjectFormat):
         return None
-    return Form(name)
+    return ObjectFormat(name)
 
 
-def _nothing_fits(*, known_type: bool) -> NotAcceptableError:
+def _not_acceptable(*, known_type: bool) -> NotAcceptableError:
     if known_type:
-        refusal = failure(NotAcceptableError, f"only the following media types are accepted: {JSON}, {YAML}")
+        error = status_error(NotAcceptableError, f"only the following media types are accepted: {JSON}, {YAML}")
     else:
-        refusal = failure(NotAcceptableError, f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}", {})
-    return NotAcceptableError(refusal.status)
+        error = status_error(NotAcceptableError, f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}", {})
+    return NotAcceptableError(error.status)

@@ -1,7 +1,6 @@
-"""What the server does on its own after a change: garbage collection, emptying namespaces, establishing CRDs.
+"""Work queue of the built-in controllers: garbage collection, namespace deletion, CRD registration.
 
-Such work is noted while the change is made and carried out right after it, one piece at a time and in order, in the
-same event loop. So it never happens inside a request, as on the real server, and yet always in the same order.
+Work that a change triggers runs after the request, in the same event loop and in order, so that runs are reproducible.
 """
 
 from __future__ import annotations
@@ -15,31 +14,31 @@ import structlog
 log = structlog.get_logger(__name__)
 
 
-class Background:
-    """A queue of small synchronous pieces of work."""
+class ObjectQueue:
+    """A FIFO queue of short synchronous functions."""
 
     def __init__(self) -> None:
-        self._noted: deque[Callable[[], None]] = deque()
+        self._pending: deque[Callable[[], None]] = deque()
         self._scheduled = False
 
-    def later(self, work: Callable[[], None]) -> None:
-        """Do `work` after the current call, behind everything noted before it."""
-        self._noted.append(work)
+    def add(self, work: Callable[[], None]) -> None:
+        """Run `work` after the current call and after all work that was added before."""
+        self._pending.append(work)
         self._schedule()
 
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._work_one)
+            asyncio.get_running_loop().call_soon(self._run_next)
 
-    def _work_one(self) -> None:
-        # One piece a turn of the loop: emptying a large namespace must not keep requests waiting.
+    def _run_next(self) -> None:
+        # One item per iteration of the event loop, so that the deletion of a large namespace does not block requests.
         self._scheduled = False
-        work = self._noted.popleft()
+        work = self._pending.popleft()
         try:
             work()
         except Exception:
-            # A bug in one piece must not end garbage collection for the rest of the cluster's life.
-            log.exception("background work failed")
-        if self._noted:
+            # A bug in one item must not stop the queue.
+            log.exception("queued work failed")
+        if self._pending:
             self._schedule()

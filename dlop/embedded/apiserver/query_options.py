@@ -1,7 +1,4 @@
-"""The options of a request, from its query and, for deletes, its body; wrong ones are refused as the real server does.
-
-What a caller may ask of a verb beside the object itself.
-"""
+"""Options of a request, parsed from its query and, for deletes, its body, and validated as kube-apiserver does."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ NOT_OLDER_THAN = "NotOlderThan"
 
 
 class FieldValidation(StrEnum):
-    """What happens to fields that the type does not have. They are dropped in any case, unless the request is refused."""
+    """How unknown fields are reported. They are dropped unless the request is rejected."""
 
     IGNORE = "Ignore"
     WARN = "Warn"
@@ -28,32 +25,32 @@ class FieldValidation(StrEnum):
 
 
 class PropagationPolicy(StrEnum):
-    """What a delete does to the objects that the deleted one owns."""
+    """What a delete does to the dependents of the object."""
 
     BACKGROUND = "Background"
     FOREGROUND = "Foreground"
     ORPHAN = "Orphan"
 
 
-def _unheard(_: str) -> None:
+def _ignore_warning(_: str) -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """For create, update and patch."""
+    """Options of create, update and patch."""
 
     dry_run: bool = False
     field_validation: FieldValidation = FieldValidation.IGNORE
     duplicate_fields: tuple[str, ...] = ()
-    """The fields that the body names twice: the last one counts, and the others are reported like unknown ones."""
-    warn: Callable[[str], None] = _unheard
-    """Told of everything that goes into the answer's `Warning` headers."""
+    """Paths of fields that the body has more than once. The last value wins; they are reported like unknown fields."""
+    warn: Callable[[str], None] = _ignore_warning
+    """Called with each message for the `Warning` header of the response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """For delete and deletecollection."""
+    """Options of delete and deletecollection."""
 
     dry_run: bool = False
     uid: str | None = None
@@ -64,11 +61,11 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """For list, and for what deletecollection and watch begin with."""
+    """Options of list and deletecollection, and those that watch shares with list."""
 
     selector: Selector = field(default=EVERYTHING)
     limit: int = 0
-    """How many objects at most; 0 means all of them."""
+    """Maximum number of objects; 0 means no limit."""
     continue_token: str = ""
     resource_version: str = ""
     resource_version_match: str = ""
@@ -77,21 +74,21 @@ class ListOptions:
 _WRITE_KINDS = {Verb.CREATE: "CreateOptions", Verb.UPDATE: "UpdateOptions", Verb.PATCH: "PatchOptions"}
 
 
-def write_options(asked: RequestInfo, *, duplicate_fields: tuple[str, ...], warn: Callable[[str], None]) -> WriteOptions:
+def write_options(info: RequestInfo, *, duplicate_fields: tuple[str, ...], warn: Callable[[str], None]) -> WriteOptions:
     """The options of a create, update or patch.
 
     Raises:
-        InvalidError: when one has a value that it cannot have.
+        InvalidError: an option has an unsupported value.
     """
     errors: list[FieldError] = []
-    dry_run = asked.query.get("dryRun", "")
+    dry_run = info.query.get("dryRun", "")
     if dry_run not in ("", "All"):
         errors.append(_unsupported("dryRun", [dry_run], ["All"]))
-    validation = asked.query.get("fieldValidation", "")
+    validation = info.query.get("fieldValidation", "")
     if validation and validation not in list(FieldValidation):
         errors.append(_unsupported("fieldValidation", validation, ["", *sorted(FieldValidation)]))
     if errors:
-        raise invalid_options(_WRITE_KINDS[asked.verb], errors)
+        raise invalid_options(_WRITE_KINDS[info.verb], errors)
     return WriteOptions(
         dry_run=dry_run == "All",
         field_validation=FieldValidation(validation or "Warn"),
@@ -100,85 +97,85 @@ def write_options(asked: RequestInfo, *, duplicate_fields: tuple[str, ...], warn
     )
 
 
-def list_options(asked: RequestInfo) -> ListOptions:
+def list_options(info: RequestInfo) -> ListOptions:
     """The options of a list.
 
     Raises:
-        StatusError: when they contradict each other or cannot be read.
+        StatusError: they are malformed or contradict each other.
     """
-    options = _common_list_options(asked)
-    errors = _list_errors(asked, options)
+    options = _common_list_options(info)
+    errors = _list_errors(info, options)
     if errors:
         raise invalid_options("ListOptions", errors)
     return options
 
 
-def watch_options(asked: RequestInfo) -> ListOptions:
-    """The options of a watch that it shares with a list.
+def watch_options(info: RequestInfo) -> ListOptions:
+    """The options that a watch shares with a list.
 
     Raises:
-        StatusError: when they contradict each other or cannot be read.
+        StatusError: they are malformed or contradict each other.
     """
-    options = _common_list_options(asked)
-    errors = _watch_errors(asked, options)
+    options = _common_list_options(info)
+    errors = _watch_errors(info, options)
     if errors:
         raise invalid_options("ListOptions", errors)
     return options
 
 
-def delete_options(asked: RequestInfo, body: JsonObject | None) -> DeleteOptions:
-    """The options of a delete: the body's, or without a body the query's.
+def delete_options(info: RequestInfo, body: JsonObject | None) -> DeleteOptions:
+    """The options of a delete, from the body if there is one, else from the query.
 
     Raises:
-        StatusError: when they cannot be read or contradict each other.
+        StatusError: they are malformed or contradict each other.
     """
-    return _checked_delete_options(_delete_query(asked)) if body is None else body_delete_options(body)
+    return _parse_delete_options(_delete_options_from_query(info)) if body is None else body_delete_options(body)
 
 
 def body_delete_options(body: JsonObject) -> DeleteOptions:
-    """The options of a delete as an object.
+    """The options of a delete from a DeleteOptions object.
 
     Raises:
-        StatusError: when they cannot be read or contradict each other.
+        StatusError: they are malformed or contradict each other.
     """
-    _check_delete_kind(body)
-    return _checked_delete_options(body)
+    _check_delete_types(body)
+    return _parse_delete_options(body)
 
 
-def _checked_delete_options(given: JsonObject) -> DeleteOptions:
-    policy, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
-    _check_delete_options(given, policy, orphan)
+def _parse_delete_options(raw: JsonObject) -> DeleteOptions:
+    policy, orphan = raw.get("propagationPolicy"), raw.get("orphanDependents")
+    _check_delete_options(raw, policy, orphan)
     if policy is None and orphan is not None:
         policy = PropagationPolicy.ORPHAN if orphan else PropagationPolicy.BACKGROUND
-    grace = given.get("gracePeriodSeconds")
-    preconditions = given.get("preconditions") or {}
+    grace = raw.get("gracePeriodSeconds")
+    preconditions = raw.get("preconditions") or {}
     return DeleteOptions(
-        dry_run=bool(given.get("dryRun")),
+        dry_run=bool(raw.get("dryRun")),
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
-        # The real server takes a negative grace to mean as little as there is short of none.
+        # kube-apiserver treats a negative grace period as one second.
         grace_seconds=1 if grace is not None and grace < 0 else grace,
         propagation=None if policy is None else PropagationPolicy(policy),
     )
 
 
-def _common_list_options(asked: RequestInfo) -> ListOptions:
-    query = asked.query
+def _common_list_options(info: RequestInfo) -> ListOptions:
+    query = info.query
     return ListOptions(
-        selector=parse_selector(asked.type, labels=query.get("labelSelector", ""), fields=query.get("fieldSelector", "")),
-        limit=asked.number("limit"),
+        selector=parse_selector(info.type, labels=query.get("labelSelector", ""), fields=query.get("fieldSelector", "")),
+        limit=info.number("limit"),
         continue_token=query.get("continue", ""),
         resource_version=query.get("resourceVersion", ""),
         resource_version_match=query.get("resourceVersionMatch", ""),
     )
 
 
-def _list_errors(asked: RequestInfo, options: ListOptions) -> list[FieldError]:
+def _list_errors(info: RequestInfo, options: ListOptions) -> list[FieldError]:
     errors: list[FieldError] = []
     match = options.resource_version_match
     if match:
         errors += _match_errors(options, match)
-    if "sendInitialEvents" in asked.query:
+    if "sendInitialEvents" in info.query:
         errors.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     return errors
 
@@ -197,10 +194,10 @@ def _match_errors(options: ListOptions, match: str) -> list[FieldError]:
     return errors
 
 
-def _watch_errors(asked: RequestInfo, options: ListOptions) -> list[FieldError]:
+def _watch_errors(info: RequestInfo, options: ListOptions) -> list[FieldError]:
     errors: list[FieldError] = []
     field, match = "resourceVersionMatch", options.resource_version_match
-    if "sendInitialEvents" in asked.query:
+    if "sendInitialEvents" in info.query:
         if match != NOT_OLDER_THAN:
             errors.append(_forbidden(field, f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER_THAN}"))
         if match not in ("", NOT_OLDER_THAN):
@@ -212,21 +209,21 @@ def _watch_errors(asked: RequestInfo, options: ListOptions) -> list[FieldError]:
     return errors
 
 
-def _delete_query(asked: RequestInfo) -> JsonObject:
-    query = asked.query
-    given: JsonObject = {}
+def _delete_options_from_query(info: RequestInfo) -> JsonObject:
+    query = info.query
+    raw: JsonObject = {}
     if "gracePeriodSeconds" in query:
-        given["gracePeriodSeconds"] = asked.number("gracePeriodSeconds")
+        raw["gracePeriodSeconds"] = info.number("gracePeriodSeconds")
     if "propagationPolicy" in query:
-        given["propagationPolicy"] = query["propagationPolicy"]
+        raw["propagationPolicy"] = query["propagationPolicy"]
     if "orphanDependents" in query:
-        given["orphanDependents"] = asked.flag("orphanDependents")
+        raw["orphanDependents"] = info.flag("orphanDependents")
     if query.get("dryRun"):
-        given["dryRun"] = [query["dryRun"]]
-    return given
+        raw["dryRun"] = [query["dryRun"]]
+    return raw
 
 
-def _check_delete_kind(body: JsonObject) -> None:
+def _check_delete_types(body: JsonObject) -> None:
     kind, api_version = body.get("kind") or "DeleteOptions", body.get("apiVersion") or "v1"
     if kind != "DeleteOptions":
         raise bad_request(f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"')
@@ -239,29 +236,29 @@ def _check_delete_kind(body: JsonObject) -> None:
         _check_type(body.get("preconditions") or {}, name, str, "string")
 
 
-def _check_type(body: JsonObject, name: str, wanted: type, go_type: str) -> None:
+def _check_type(body: JsonObject, name: str, expected: type, go_type: str) -> None:
     value = body.get(name)
-    if value is not None and value.__class__ is not wanted:
-        given = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}[value.__class__]
-        raise bad_request(f"json: cannot unmarshal {given} into Go struct field DeleteOptions.{name} of type {go_type}")
+    if value is not None and value.__class__ is not expected:
+        json_type = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}[value.__class__]
+        raise bad_request(f"json: cannot unmarshal {json_type} into Go struct field DeleteOptions.{name} of type {go_type}")
 
 
-def _check_delete_options(given: JsonObject, policy: str | None, orphan: bool | None) -> None:  # noqa: FBT001
+def _check_delete_options(raw: JsonObject, policy: str | None, orphan: bool | None) -> None:  # noqa: FBT001
     errors: list[FieldError] = []
     if policy is not None and orphan is not None:
         detail = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(FieldError(FieldErrorType.INVALID, "propagationPolicy", detail, policy))
     if policy is not None and policy not in list(PropagationPolicy):
         errors.append(_unsupported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"]))
-    if given.get("dryRun") not in (None, [], ["All"]):
-        errors.append(_unsupported("dryRun", given["dryRun"], ["All"]))
+    if raw.get("dryRun") not in (None, [], ["All"]):
+        errors.append(_unsupported("dryRun", raw["dryRun"], ["All"]))
     if errors:
         raise invalid_options("DeleteOptions", errors)
 
 
 def _unsupported(field: str, value: Any, supported: list[str]) -> FieldError:
-    listed = ", ".join(f'"{each}"' for each in supported)
-    return FieldError(FieldErrorType.NOT_SUPPORTED, field, f"supported values: {listed}", value)
+    quoted = ", ".join(f'"{option}"' for option in supported)
+    return FieldError(FieldErrorType.NOT_SUPPORTED, field, f"supported values: {quoted}", value)
 
 
 def _forbidden(field: str, detail: str) -> FieldError:

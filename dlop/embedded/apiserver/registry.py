@@ -1,7 +1,7 @@
-"""Which resources the server serves right now.
+"""Registry of the resource types that the server serves.
 
-Built-in types are added at the start; CRDs come and go while the server runs. Whatever is derived from the whole set
-(discovery pages, OpenAPI) can be kept until `revision` moves.
+Built-in types are added at start; types of CRDs are added and removed at run time. Documents that are derived from all
+types (discovery, OpenAPI) can be cached per `revision`.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 from dlop.embedded.apiserver.resource_type import ResourceType
 
 
-class Registry:
-    """Every served version of every resource, found by path, by kind or by where its objects are stored."""
-
+class ResourceRegistry:
     def __init__(self) -> None:
         self.revision = 0
-        """Moves with every change of the set."""
+        """Incremented on every change."""
         self._by_path: dict[tuple[str, str, str], ResourceType] = {}
         self._by_kind: dict[tuple[str, str], ResourceType] = {}
 
     def add(self, type: ResourceType) -> None:
-        """Serve a type; one with the same group, version and plural is replaced."""
+        """Add a type. It replaces one with the same group, version and plural."""
         resource = type.resource
         self.remove(resource.group, resource.version, resource.plural)
         self._by_path[resource.group, resource.version, resource.plural] = type
@@ -27,29 +25,27 @@ class Registry:
         self.revision += 1
 
     def remove(self, group: str, version: str, plural: str) -> None:
-        """Serve a type no longer. Its objects stay in the store."""
-        gone = self._by_path.pop((group, version, plural), None)
-        if gone is None:
+        """Remove a type. Its objects stay in the store."""
+        removed = self._by_path.pop((group, version, plural), None)
+        if removed is None:
             return
-        self._by_kind.pop((gone.resource.api_version, gone.resource.kind), None)
+        self._by_kind.pop((removed.resource.api_version, removed.resource.kind), None)
         self.revision += 1
 
     def find(self, group: str, version: str, plural: str) -> ResourceType | None:
-        """The type served under a path, or None."""
         return self._by_path.get((group, version, plural))
 
     def by_kind(self, api_version: str, kind: str) -> ResourceType | None:
-        """The type whose objects say this about themselves, or None."""
         return self._by_kind.get((api_version, kind))
 
     def by_storage(self, storage: str) -> list[ResourceType]:
-        """Every version under which the objects of one storage are served."""
-        return [served for served in self._by_path.values() if served.storage == storage]
+        """All versions of the resource with this storage."""
+        return [type for type in self._by_path.values() if type.storage == storage]
 
     def has_builtin_group(self, group: str) -> bool:
-        """Whether the server has built-in types of this group: it speaks differently of what such a group lacks."""
-        return any(served.resource.group == group and not served.is_custom for served in self._by_path.values())
+        """Whether the group has built-in types. Errors for unknown resources differ for such groups."""
+        return any(type.resource.group == group and not type.is_custom for type in self._by_path.values())
 
     def all(self) -> list[ResourceType]:
-        """Every type, in the order in which they were added."""
+        """All types in the order of their addition."""
         return list(self._by_path.values())

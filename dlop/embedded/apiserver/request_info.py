@@ -1,6 +1,6 @@
-"""What a request asks for: its path and query in the server's own terms.
+"""Parses the path, method and query of a request into a `RequestInfo`.
 
-Only the form is judged here. Whether the object exists, and whether the body makes sense, is for the verbs.
+Existence of the object and validity of the body are checked later.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from enum import StrEnum
 from urllib.parse import unquote
 
 from dlop.embedded.apiserver.api_errors import bad_request, method_not_allowed_here, no_such_path
-from dlop.embedded.apiserver.registry import Registry
+from dlop.embedded.apiserver.registry import ResourceRegistry
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.kube.transport import Request
 
 
 class Verb(StrEnum):
-    """What is to be done."""
-
     GET = "get"
     LIST = "list"
     WATCH = "watch"
@@ -30,8 +28,8 @@ class Verb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A path of the API, taken apart. Without a name it is a collection."""
+class RequestTarget:
+    """A parsed API path. An empty name means the collection."""
 
     group: str
     version: str
@@ -43,18 +41,16 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """One request to a resource."""
-
     verb: Verb
     type: ResourceType
-    target: Target
+    target: RequestTarget
     query: Mapping[str, str]
 
     def number(self, parameter: str) -> int:
-        """A whole number of the query; 0 when it is not given.
+        """An integer parameter of the query; 0 if absent.
 
         Raises:
-            BadRequestError: when it is no number.
+            BadRequestError: the value is not an integer.
         """
         text = self.query.get(parameter) or "0"
         if not text.lstrip("-").isdecimal():
@@ -62,16 +58,16 @@ class RequestInfo:
         return int(text)
 
     def flag(self, parameter: str) -> bool:
-        """A truth value of the query. As on the real server, everything but a plain no is a yes."""
+        """A boolean parameter of the query. As in kube-apiserver, every value except `0` and `false` is true."""
         return parameter in self.query and self.query[parameter].lower() not in ("0", "false")
 
 
 class UnknownPathError(Exception):
-    """The path is not one of a resource: a page of the server itself, or nothing."""
+    """The path does not belong to a resource."""
 
 
-def parse_target(path: str) -> Target | None:
-    """The resource that a path names; None when it names none."""
+def parse_target(path: str) -> RequestTarget | None:
+    """Parse a resource path; None for other paths."""
     parts = path.strip("/").split("/")
     if "%" in path:
         parts = [unquote(part) for part in parts]
@@ -82,21 +78,21 @@ def parse_target(path: str) -> Target | None:
     else:
         return None
     namespace = ""
-    # `namespaces/x/pods` is about pods, `namespaces/x` and `namespaces/x/status` about the namespace itself.
+    # `namespaces/x/pods` is a path of pods; `namespaces/x` and `namespaces/x/status` are paths of the namespace itself.
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
     if len(rest) > 3 or not all(rest):
         return None
     plural, name, subresource = (*rest, "", "")[:3]
-    return Target(group, version, plural, namespace, name, subresource)
+    return RequestTarget(group, version, plural, namespace, name, subresource)
 
 
-def parse_request(request: Request, registry: Registry) -> RequestInfo:
-    """What the request asks for.
+def parse_request(request: Request, registry: ResourceRegistry) -> RequestInfo:
+    """Parse a request.
 
     Raises:
-        UnknownPathError: when the path belongs to no resource.
-        StatusError: when there is no such resource, or it has no such verb.
+        UnknownPathError: the path does not belong to a resource.
+        StatusError: the resource does not exist or does not support the verb.
     """
     target = parse_target(request.path)
     if target is None:
@@ -115,11 +111,11 @@ def parse_request(request: Request, registry: Registry) -> RequestInfo:
 
 
 def method_needs_name(method: str) -> bool:
-    """Whether the method is for single objects only."""
+    """Whether the method applies to single objects only."""
     return method in ("PUT", "PATCH")
 
 
-def _check_scope(type: ResourceType, target: Target, method: str) -> None:
+def _check_scope(type: ResourceType, target: RequestTarget, method: str) -> None:
     if not type.resource.namespaced and target.namespace:
         raise no_such_path()
     if type.resource.namespaced and not target.namespace and (target.name or method != "GET"):
@@ -128,7 +124,7 @@ def _check_scope(type: ResourceType, target: Target, method: str) -> None:
         raise no_such_path() if target.name else method_not_allowed_here()
 
 
-def _verb(method: str, target: Target, query: Mapping[str, str]) -> Verb | None:
+def _verb(method: str, target: RequestTarget, query: Mapping[str, str]) -> Verb | None:
     if method == "GET" and not target.name:
         watching = query.get("watch", "false").lower() not in ("0", "false")
         return Verb.WATCH if watching else Verb.LIST

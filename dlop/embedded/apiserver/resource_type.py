@@ -1,6 +1,6 @@
-"""What the server knows about one resource: its names, what it answers to, and the rules its objects follow.
+"""Description of one served resource: names, subresources, columns, and the strategy for its objects.
 
-Built-in resources and installed CRDs both become a `ResourceType`; the verbs know no other kind of thing.
+Built-in resources and CRDs are both described by a `ResourceType`.
 """
 
 from __future__ import annotations
@@ -19,98 +19,98 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 @dataclass(frozen=True, slots=True)
 class MergeList:
-    """A list whose items strategic merge patch matches by a key field; without a key, a set of plain values."""
+    """A list that strategic merge patch merges: by the key field of its items, or without a key as a set of scalars."""
 
     key: str | None = None
     items: MergeSchema = field(default_factory=dict)
 
 
 MergeSchema = Mapping[str, "MergeSchema | MergeList"]
-"""How strategic merge patch treats the fields of a type. A field that is not named merges as a map or is replaced as a list."""
+"""How strategic merge patch treats the fields of a type. Fields that are not listed are merged if maps and replaced if lists."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """What time it is, as seconds since the epoch: handed to everything that would else ask a clock."""
+class Timestamp:
+    """A point in time, in seconds since the epoch."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One printer column of a Table: `cell` makes the value from an object."""
+class TableColumn:
+    """A column of a Table. `cell` computes the value from an object and the current time."""
 
     name: str
     type: str = "string"
     format: str = ""
     description: str = ""
     priority: int = 0
-    cell: Callable[[JsonObject, Moment], Any]
+    cell: Callable[[JsonObject, Timestamp], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScalePaths:
-    """Where the scale subresource finds its numbers, as field paths without the leading dot."""
+class ScaleFieldPaths:
+    """Field paths of the scale subresource, split at the dots."""
 
     spec_replicas: tuple[str, ...]
     status_replicas: tuple[str, ...]
     label_selector: tuple[str, ...] | None = None
 
 
-class Rules:
-    """What is special about the objects of one resource. The defaults fit a resource with a spec and no surprises.
+class Strategy:
+    """Resource-specific behaviour of create, update and delete, like the REST strategies of kube-apiserver.
 
-    Bodies given to `prepare_*` are fresh at the top level and in `metadata`, and may be changed there; anything deeper
-    is shared with older versions and must be replaced, not changed.
+    `prepare_*` may modify the top level and `metadata` of `body` in place. Everything deeper is shared with older
+    versions and must be copied first.
     """
 
-    def prepare_create(self, body: JsonObject, *, moment: Moment) -> JsonObject:
-        """Defaults, and what the server alone decides. Called before validation."""
+    def prepare_create(self, body: JsonObject, *, now: Timestamp) -> JsonObject:
+        """Set defaults and fields that only the server sets. Called before validation."""
         return body
 
-    def prepare_update(self, body: JsonObject, old: JsonObject, *, moment: Moment) -> JsonObject:
-        """The same for a changed object; also for a changed status."""
+    def prepare_update(self, body: JsonObject, old: JsonObject, *, now: Timestamp) -> JsonObject:
+        """Like `prepare_create`, for updates of the object or its status."""
         return body
 
-    def isolated(self, body: JsonObject, old: JsonObject, *, subresource: str | None) -> JsonObject:
-        """The changed object without what the path may not change, beyond keeping spec and status apart (namespaces: finalizers)."""
+    def reset_fields(self, body: JsonObject, old: JsonObject, *, subresource: str | None) -> JsonObject:
+        """Reset fields that the path must not change, in addition to spec and status (namespaces: finalizers)."""
         return body
 
     def validate_name(self, name: str) -> list[str]:
-        """What is wrong with a name, in sentences; most types take any DNS-1123 subdomain."""
+        """Error messages for a name. Most types accept a DNS-1123 subdomain."""
         return subdomain_errors(name)
 
     def validate(self, body: JsonObject, old: JsonObject | None, *, subresource: str | None) -> list[FieldError]:
-        """What is wrong with the object; `old` is None on create."""
+        """The errors of the object; `old` is None on create."""
         return []
 
-    def unknown_fields(self, body: JsonObject) -> tuple[JsonObject, list[str]]:
-        """The body without the fields that the type does not have, and their paths (for fieldValidation).
+    def prune_unknown_fields(self, body: JsonObject) -> tuple[JsonObject, list[str]]:
+        """The body without unknown fields, and their paths (for fieldValidation).
 
         Raises:
-            ValueError: when a value is of another type than its field; the message is the real decoder's.
+            ValueError: a value has the wrong type. The message is that of Go's decoder.
         """
         return body, []
 
     def deletion_grace_seconds(self, body: JsonObject, requested: int | None) -> int | None:
-        """How long the object stays, marked for deletion, until somebody confirms; 0 removes it at once.
+        """Grace period of a delete; None if the type has no graceful deletion.
 
-        None: the type knows no grace. (With 0 the object is first marked and then removed, as watchers of pods see it.)
+        With 0 the object first gets a deletionTimestamp and is then removed, so that watchers see both changes.
         """
         return None
 
-    def prepare_delete(self, body: JsonObject, *, moment: Moment) -> JsonObject:
-        """What changes, beside the metadata, when the object is marked for deletion (namespaces: the phase)."""
+    def prepare_delete(self, body: JsonObject, *, now: Timestamp) -> JsonObject:
+        """Update the object when its deletionTimestamp is set (namespaces: the phase)."""
         return body
 
-    def finalizers_on_delete(self, body: JsonObject) -> tuple[str, ...]:
-        """Finalizer-like holds besides metadata.finalizers that keep a deleted object in place (namespaces: spec.finalizers)."""
+    def extra_finalizers(self, body: JsonObject) -> tuple[str, ...]:
+        """Finalizers outside metadata.finalizers (namespaces: spec.finalizers)."""
         return ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceType:
-    """One version of one resource, as the server serves it."""
+    """One served version of one resource."""
 
     resource: Resource
     storage: str
@@ -119,38 +119,37 @@ class ResourceType:
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     has_status: bool = False
-    scale: ScalePaths | None = None
-    rules: Rules = field(default_factory=Rules)
+    scale: ScaleFieldPaths | None = None
+    strategy: Strategy = field(default_factory=Strategy)
     merge_schema: MergeSchema | None = None
-    """None: the type has no strategic merge patch (custom resources)."""
-    columns: tuple[Column, ...] = ()
-    """Empty: Name and Age."""
+    """None if the type does not support strategic merge patch (custom resources)."""
+    columns: tuple[TableColumn, ...] = ()
+    """Empty means Name and Age."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Field selectors beside metadata.name and metadata.namespace, with the path of each."""
+    """Supported field selectors in addition to metadata.name and metadata.namespace, with their field paths."""
     has_generation: bool = False
-    """Whether metadata.generation counts changes of the spec (a few built-in types do not)."""
+    """Whether metadata.generation is incremented on spec changes of this built-in type. Custom resources always do so."""
     keeps_status_on_create: bool = False
-    """Whether a new object may bring its status along although the type has a status subresource (nodes)."""
+    """Whether create keeps the status although the type has a status subresource (nodes)."""
     creates_on_update: bool = False
-    """Whether a PUT to a free name creates the object (services, leases, events, RBAC)."""
+    """Whether a PUT of an object that does not exist creates it (services, leases, events, RBAC)."""
     needs_version_on_update: bool = False
-    """Whether a PUT without a resourceVersion is refused (leases, CRDs; custom resources always)."""
+    """Whether a PUT without a resourceVersion is rejected (leases, CRDs; custom resources always)."""
     returns_deleted: bool = False
-    """Whether a delete is answered with the object rather than with a Status (pods, services, service accounts, namespaces)."""
+    """Whether a delete returns the object instead of a Status (pods, services, service accounts, namespaces)."""
     schema: JsonObject | None = None
-    """The OpenAPI schema that `kubectl` is shown."""
+    """The published OpenAPI schema."""
     from_storage: Callable[[JsonObject], JsonObject] | None = None
-    """Turns a stored body into this version's shape; None: stored as served."""
+    """Converts a stored body to this version; None if no conversion is needed."""
     to_storage: Callable[[JsonObject], JsonObject] | None = None
-    own_list_kind: str = ""
-    """The kind of a list of these objects, where a CRD names an unusual one."""
+    custom_list_kind: str = ""
+    """`listKind` of the CRD, if it is not the default."""
 
     @property
     def is_custom(self) -> bool:
-        """Whether the type comes from a CRD."""
+        """Whether the type is defined by a CRD."""
         return self.merge_schema is None
 
     @property
     def list_kind(self) -> str:
-        """The kind of a list of these objects."""
-        return self.own_list_kind or f"{self.resource.kind}List"
+        return self.custom_list_kind or f"{self.resource.kind}List"

@@ -1,7 +1,4 @@
-"""Label and field selectors: read from a query as the real server reads them, and put to objects.
-
-The sentences for what cannot be read are the real server's: `kubectl` shows them to people as they are.
-"""
+"""Parses and evaluates label and field selectors, with the error messages of kube-apiserver."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from dlop.kube.types import JsonObject
 _NO_LABELS: Mapping[str, str] = {}
 
 
-class Operator(StrEnum):
-    """How a requirement compares; equality is membership in a set of one."""
+class SelectorOperator(StrEnum):
+    """Operator of a label requirement. Equality is `IN` with one value."""
 
     IN = "in"
     NOT_IN = "notin"
@@ -31,23 +28,20 @@ class Operator(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
-    """One term of a label selector."""
-
+class LabelRequirement:
     key: str
-    operator: Operator
+    operator: SelectorOperator
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with these labels satisfies the term."""
         value = labels.get(self.key)
-        if self.operator is Operator.IN:
+        if self.operator is SelectorOperator.IN:
             return value is not None and value in self.values
-        if self.operator is Operator.NOT_IN:
+        if self.operator is SelectorOperator.NOT_IN:
             return value is None or value not in self.values
-        if self.operator is Operator.EXISTS:
+        if self.operator is SelectorOperator.EXISTS:
             return value is not None
-        if self.operator is Operator.DOES_NOT_EXIST:
+        if self.operator is SelectorOperator.DOES_NOT_EXIST:
             return value is None
         return self._compares(value)
 
@@ -55,39 +49,37 @@ class Requirement:
         if value is None or not _INTEGER.fullmatch(value):
             return False
         (bound,) = self.values
-        return int(value) > int(bound) if self.operator is Operator.GREATER else int(value) < int(bound)
+        return int(value) > int(bound) if self.operator is SelectorOperator.GREATER else int(value) < int(bound)
 
 
 @dataclass(frozen=True, slots=True)
-class FieldTerm:
-    """One term of a field selector: the field at `path` has, or has not, this value."""
+class FieldRequirement:
+    """One term of a field selector. `equal` is False for `!=`."""
 
     path: tuple[str, ...]
     value: str
     equal: bool
 
     def matches(self, body: JsonObject) -> bool:
-        """Whether the object satisfies the term; a field that is not there counts as empty."""
-        found: Any = body
+        """Whether the object satisfies the term. A missing field counts as empty."""
+        value: Any = body
         for step in self.path:
-            found = found.get(step) if isinstance(found, dict) else None
-        return (_as_text(found) == self.value) is self.equal
+            value = value.get(step) if isinstance(value, dict) else None
+        return (_as_text(value) == self.value) is self.equal
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """All terms of a request; an object is selected when it satisfies every one."""
+    """The label and field requirements of a request. An object matches if it satisfies all of them."""
 
-    labels: tuple[Requirement, ...] = ()
-    fields: tuple[FieldTerm, ...] = ()
+    labels: tuple[LabelRequirement, ...] = ()
+    fields: tuple[FieldRequirement, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether every object is selected."""
         return not self.labels and not self.fields
 
     def matches(self, body: JsonObject) -> bool:
-        """Whether the object is selected."""
         if self.labels:
             labels = body["metadata"].get("labels") or _NO_LABELS
             if not all(requirement.matches(labels) for requirement in self.labels):
@@ -99,10 +91,10 @@ EVERYTHING = Selector()
 
 
 def parse_selector(type: ResourceType, *, labels: str, fields: str) -> Selector:
-    """The selector that a query asks for.
+    """Parse the selectors of a query.
 
     Raises:
-        BadRequestError: when it cannot be read, or names a field that the type does not select by.
+        BadRequestError: a selector is malformed, or the type does not support the field.
     """
     if not labels and not fields:
         return EVERYTHING
@@ -115,123 +107,123 @@ _TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _SYMBOLS = frozenset({"==", "!=", "=", "!", "<", ">", "(", ")", ","})
 _OPERATORS = {
-    "in": Operator.IN,
-    "=": Operator.IN,
-    "==": Operator.IN,
-    "notin": Operator.NOT_IN,
-    "!=": Operator.NOT_IN,
-    ">": Operator.GREATER,
-    "<": Operator.LESS,
+    "in": SelectorOperator.IN,
+    "=": SelectorOperator.IN,
+    "==": SelectorOperator.IN,
+    "notin": SelectorOperator.NOT_IN,
+    "!=": SelectorOperator.NOT_IN,
+    ">": SelectorOperator.GREATER,
+    "<": SelectorOperator.LESS,
 }
 _END = ""
 
 
 class _Parser:
-    """Reads a label selector token by token, one token ahead."""
+    """Label selector parser with one token of lookahead."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [match.group(1) for match in _TOKEN.finditer(text)]
         self._position = 0
 
-    def requirements(self) -> list[Requirement]:
-        found: list[Requirement] = []
-        if self._next() == _END:
-            return found
+    def requirements(self) -> list[LabelRequirement]:
+        requirements: list[LabelRequirement] = []
+        if self._peek() == _END:
+            return requirements
         if not self._at_requirement():
-            raise bad_request(f"found '{self._next()}', expected: !, identifier, or 'end of string'")
+            raise bad_request(f"found '{self._peek()}', expected: !, identifier, or 'end of string'")
         while True:
-            found.append(self._requirement())
+            requirements.append(self._requirement())
             word = self._take()
             if word == _END:
-                return found
+                return requirements
             if word != ",":
                 raise bad_request(f"found '{word}', expected: ',' or 'end of string'")
             if not self._at_requirement():
-                raise bad_request(f"found '{self._next()}', expected: identifier after ','")
+                raise bad_request(f"found '{self._peek()}', expected: identifier after ','")
 
-    def _requirement(self) -> Requirement:
-        negated = self._next() == "!"
+    def _requirement(self) -> LabelRequirement:
+        negated = self._peek() == "!"
         if negated:
             self._take()
         key = self._identifier()
         _check_key(key)
         if negated:
-            return Requirement(key, Operator.DOES_NOT_EXIST)
-        if self._next() in (_END, ","):
-            return Requirement(key, Operator.EXISTS)
+            return LabelRequirement(key, SelectorOperator.DOES_NOT_EXIST)
+        if self._peek() in (_END, ","):
+            return LabelRequirement(key, SelectorOperator.EXISTS)
         operator = self._operator()
         values = self._values() if self._spelled_as_word else {self._exact_value()}
         _check_values(key, operator, values)
-        return Requirement(key, operator, frozenset(values))
+        return LabelRequirement(key, operator, frozenset(values))
 
-    def _operator(self) -> Operator:
+    def _operator(self) -> SelectorOperator:
         word = self._take()
         self._spelled_as_word = word in ("in", "notin")
         operator = _OPERATORS.get(word)
         if operator is None:
-            raise _unreadable(f"found '{word}', expected: in, notin, =, ==, !=, gt, lt")
+            raise _parse_error(f"found '{word}', expected: in, notin, =, ==, !=, gt, lt")
         return operator
 
     def _values(self) -> set[str]:
         opening = self._take()
         if opening != "(":
-            raise _unreadable(f"found '{opening}' expected: '('")
+            raise _parse_error(f"found '{opening}' expected: '('")
         values = {self._listed_value()}
-        while self._next() == ",":
+        while self._peek() == ",":
             self._take()
             values.add(self._listed_value())
         closing = self._take()
         if closing != ")":
-            raise _unreadable(f"found '{closing}', expected: ',' or ')'")
+            raise _parse_error(f"found '{closing}', expected: ',' or ')'")
         return values
 
     def _listed_value(self) -> str:
-        return "" if self._next() in (",", ")", _END) else self._identifier()
+        return "" if self._peek() in (",", ")", _END) else self._identifier()
 
     def _exact_value(self) -> str:
-        return "" if self._next() in (",", _END) else self._identifier()
+        return "" if self._peek() in (",", _END) else self._identifier()
 
     def _identifier(self) -> str:
         word = self._take()
         if word == _END or word in _SYMBOLS:
-            raise _unreadable(f"found '{word}', expected: identifier")
+            raise _parse_error(f"found '{word}', expected: identifier")
         return word
 
     def _at_requirement(self) -> bool:
-        word = self._next()
+        word = self._peek()
         return word == "!" or (word != _END and word not in _SYMBOLS)
 
-    def _next(self) -> str:
+    def _peek(self) -> str:
         return self._tokens[self._position] if self._position < len(self._tokens) else _END
 
     def _take(self) -> str:
-        word = self._next()
+        word = self._peek()
         self._position += 1
         return word
 
 
-def _unreadable(why: str) -> Exception:
-    return bad_request(f"unable to parse requirement: {why}")
+def _parse_error(reason: str) -> Exception:
+    return bad_request(f"unable to parse requirement: {reason}")
 
 
 def _check_key(key: str) -> None:
     errors = qualified_name_errors(key)
     if errors:
-        raise _unreadable(f'<nil>: Invalid value: "{key}": {"; ".join(errors)}')
+        raise _parse_error(f'<nil>: Invalid value: "{key}": {"; ".join(errors)}')
 
 
-def _check_values(key: str, operator: Operator, values: set[str]) -> None:
+def _check_values(key: str, operator: SelectorOperator, values: set[str]) -> None:
     for position, value in enumerate(sorted(values)):
-        if operator in (Operator.GREATER, Operator.LESS) and not _INTEGER.fullmatch(value):
-            raise _unreadable(f"values[{position}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer")
+        if operator in (SelectorOperator.GREATER, SelectorOperator.LESS) and not _INTEGER.fullmatch(value):
+            raise _parse_error(f"values[{position}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer")
         errors = label_value_errors(value)
         if errors:
-            raise _unreadable(f'values[{position}][{key}]: Invalid value: "{value}": {"; ".join(errors)}')
+            raise _parse_error(f'values[{position}][{key}]: Invalid value: "{value}": {"; ".join(errors)}')
 
 
 # --- fields ----------------------------------------------------------------------------------------------------------
 
-# Terms are split at commas and operators that no backslash stands before.
+# Commas and operators can be escaped by a backslash.
 _TERMS = re.compile(r"(?:[^,\\]|\\.)+")
 _TERM = re.compile(r"((?:[^=!\\]|\\.)*)(!=|==|=)((?:[^=\\]|\\.)*)")
 _ESCAPED = re.compile(r"\\([\\,=])")
@@ -241,7 +233,7 @@ _COMMON_FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _field_terms(type: ResourceType, text: str) -> tuple[FieldTerm, ...]:
+def _field_terms(type: ResourceType, text: str) -> tuple[FieldRequirement, ...]:
     terms = []
     for part in _TERMS.findall(text):
         match = _TERM.fullmatch(part)
@@ -250,13 +242,13 @@ def _field_terms(type: ResourceType, text: str) -> tuple[FieldTerm, ...]:
         label, operator, value = match.groups()
         path = type.fields.get(label) or _COMMON_FIELDS.get(label)
         if path is None:
-            raise bad_request(_unknown_field_sentence(type, label))
-        terms.append(FieldTerm(path, _ESCAPED.sub(r"\1", value), operator != "!="))
+            raise bad_request(_unknown_field_message(type, label))
+        terms.append(FieldRequirement(path, _ESCAPED.sub(r"\1", value), operator != "!="))
     return tuple(terms)
 
 
-def _unknown_field_sentence(type: ResourceType, label: str) -> str:
-    # The real server has two sentences: one for built-in types without fields of their own, one for all others.
+def _unknown_field_message(type: ResourceType, label: str) -> str:
+    # kube-apiserver has a different message for built-in types without additional fields.
     if type.merge_schema is not None and not type.fields:
         return f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"'
     return f"field label not supported: {label}"

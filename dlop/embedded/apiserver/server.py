@@ -1,8 +1,7 @@
-"""The API server: a request in, an answer out, whatever the request.
+"""The API server: authentication, authorization, fault injection and dispatch of requests.
 
-Both fronts, in-process and HTTP, come through `ApiServer.handle`. Everything that reads or changes objects happens
-there in one go without awaiting; only injected faults, watches and calls to kubelets wait. No request can end the server: what it cannot
-make sense of is refused, and a bug becomes a 500 and a line in the log.
+The in-process and the HTTP transport both call `ApiServer.handle`. Reads and writes run without awaiting, so they are
+atomic; only injected faults, watches and calls to kubelets await. An unexpected exception is logged and becomes a 500.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import structlog
 from aiohttp import ClientWebSocketResponse
 
 from dlop.embedded.apiserver import authorization
-from dlop.embedded.apiserver.api_errors import bad_request, failure, internal_error
-from dlop.embedded.apiserver.authentication import Account, Tokens
-from dlop.embedded.apiserver.dispatch import Handlers
+from dlop.embedded.apiserver.api_errors import bad_request, internal_error, status_error
+from dlop.embedded.apiserver.authentication import ServiceAccountUser, TokenAuthenticator
+from dlop.embedded.apiserver.dispatch import RequestDispatcher
 from dlop.embedded.apiserver.faults import Faults
-from dlop.embedded.apiserver.kubelet_proxy.kubelet_client import Kubelets
+from dlop.embedded.apiserver.kubelet_proxy.kubelet_client import KubeletClient
 from dlop.embedded.apiserver.kubelet_proxy.pod_streams import PodStreams
 from dlop.embedded.apiserver.request_info import RequestInfo, UnknownPathError, Verb, parse_request
-from dlop.embedded.apiserver.responses import JSON_HEADERS, TEXT_HEADERS, refusal
+from dlop.embedded.apiserver.responses import JSON_HEADERS, TEXT_HEADERS, error_response
 from dlop.embedded.apiserver.rest.storage import ResourceStorage
 from dlop.embedded.apiserver.rest.watch import ConnectionDroppedError, Watch
 from dlop.embedded.apiserver.views import discovery, openapi
@@ -33,129 +32,126 @@ from dlop.kube.transport import Request, Response, StreamResponse
 log = structlog.get_logger(__name__)
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
-# What the real server shows to everybody.
-_OPEN = (*_HEALTH, "/version")
+# Paths that kube-apiserver serves without authentication.
+_PUBLIC_PATHS = (*_HEALTH, "/version")
 
-Answer = TypeVar("Answer")
+HandlerResult = TypeVar("HandlerResult")
 
 
 class ApiServer:
-    """Answers requests over one store."""
-
-    def __init__(self, verbs: ResourceStorage, faults: Faults, *, token: str, kubelets: Kubelets | None = None) -> None:
-        """Requests must bear the `token`, or that of a service account which may do what is asked.
-
-        A few pages are open to everybody.
-        """
+    def __init__(self, storage: ResourceStorage, faults: Faults, *, token: str, kubelets: KubeletClient | None = None) -> None:
+        """`token` is the bearer token of the administrator. Service accounts use tokens of their own; a few paths need no token."""
         self.token = token
-        self.kubelets = Kubelets() if kubelets is None else kubelets
-        self._pod_streams = PodStreams(verbs, self.kubelets)
+        self.kubelets = KubeletClient() if kubelets is None else kubelets
+        self._pod_streams = PodStreams(storage, self.kubelets)
         self.faults = faults
-        self.verbs = verbs
-        self._tokens = Tokens(verbs, secret=token)
-        self._handlers = Handlers(verbs, self._tokens)
-        self._authorization = f"Bearer {token}"
+        self.storage = storage
+        self._authenticator = TokenAuthenticator(storage, secret=token)
+        self._dispatcher = RequestDispatcher(storage, self._authenticator)
+        self._admin_authorization = f"Bearer {token}"
         self._watches: set[Watch] = set()
 
     async def handle(self, request: Request) -> Response | StreamResponse:
-        """Answer a request.
+        """Handle a request. Errors become responses.
 
         Raises:
-            ConnectionDroppedError: when a fault wants the connection to break instead.
+            ConnectionDroppedError: an injected fault drops the connection.
         """
-        return await self._guarded(request, self._answer)
+        return await self._handle_safely(request, self._dispatch)
 
     async def open_socket(self, request: Request, protocols: Sequence[str]) -> ClientWebSocketResponse | Response:
-        """Open the WebSocket at a kubelet that a request asks for, or answer why not.
+        """Open the WebSocket to the kubelet for a request, or return the error response.
 
         Raises:
-            ConnectionDroppedError: when a fault wants the connection to break instead.
+            ConnectionDroppedError: an injected fault drops the connection.
         """
 
-        async def opened(asked: RequestInfo, request: Request) -> ClientWebSocketResponse | Response:
-            if not PodStreams.concern(asked):
+        async def connect(info: RequestInfo, request: Request) -> ClientWebSocketResponse | Response:
+            if not PodStreams.handles(info):
                 raise bad_request("Upgrade request not allowed")
-            return await self.kubelets.open_socket(self._pod_streams.location(asked, request), protocols)
+            return await self.kubelets.open_socket(self._pod_streams.location(info, request), protocols)
 
-        return await self._guarded(request, opened)
+        return await self._handle_safely(request, connect)
 
-    async def _guarded(self, request: Request, answer: Callable[[RequestInfo, Request], Awaitable[Answer]]) -> Answer | Response:
-        """Answer a request that may be refused, fail or be unknown."""
+    async def _handle_safely(
+        self, request: Request, handler: Callable[[RequestInfo, Request], Awaitable[HandlerResult]]
+    ) -> HandlerResult | Response:
+        """Authenticate, authorize and handle a request. Errors become responses."""
         try:
-            is_administrator = request.headers.get("authorization") == self._authorization
+            is_administrator = request.headers.get("authorization") == self._admin_authorization
             account = None if is_administrator else self._authenticate(request)
-            asked = parse_request(request, self.verbs.registry)
+            info = parse_request(request, self.storage.registry)
             if account is not None:
-                authorization.check(self.verbs.store, account, asked)
-            await self.faults.before(asked)
-            answered = await answer(asked, request)
-            self.faults.after(asked)
+                authorization.check(self.storage.store, account, info)
+            await self.faults.before(info)
+            result = await handler(info, request)
+            self.faults.after(info)
         except StatusError as error:
-            return refusal(error)
+            return error_response(error)
         except UnknownPathError:
-            return self._page(request)
+            return self._non_resource_response(request)
         except ConnectionDroppedError:
             raise
         except Exception as error:
-            log.exception("a request could not be answered", method=request.method, path=request.path)
-            return refusal(internal_error(f"{error.__class__.__name__}: {error}"))
-        return answered
+            log.exception("unexpected error in request handler", method=request.method, path=request.path)
+            return error_response(internal_error(f"{error.__class__.__name__}: {error}"))
+        return result
 
     def end_watches(self) -> None:
-        """End every watch properly, as a server does that is shut down."""
+        """End all watches regularly, as a server shutdown does."""
         for watch in list(self._watches):
             watch.end()
 
-    async def _answer(self, asked: RequestInfo, request: Request) -> Response | StreamResponse:
-        if asked.target.subresource and PodStreams.concern(asked):
-            return await self._pod_streams.answer(asked, request)
-        if asked.verb is not Verb.WATCH:
-            return self._handlers.answer(asked, request)
-        watch = self._handlers.watch(asked, request)
+    async def _dispatch(self, info: RequestInfo, request: Request) -> Response | StreamResponse:
+        if info.target.subresource and PodStreams.handles(info):
+            return await self._pod_streams.handle(info, request)
+        if info.verb is not Verb.WATCH:
+            return self._dispatcher.handle(info, request)
+        watch = self._dispatcher.watch(info, request)
         return StreamResponse(200, JSON_HEADERS, self._run(watch))
 
     async def _run(self, watch: Watch) -> AsyncGenerator[bytes, None]:
         self._watches.add(watch)
-        self.faults.opened(watch)
+        self.faults.watch_opened(watch)
         try:
-            async with aclosing(watch.lines()) as pieces:
-                async for lines in pieces:
+            async with aclosing(watch.lines()) as chunks:
+                async for lines in chunks:
                     yield lines
         finally:
             self._watches.discard(watch)
-            self.faults.closed(watch)
+            self.faults.watch_closed(watch)
 
-    def _authenticate(self, request: Request) -> Account | None:
-        """Whose rights count; None: nobody's, for the administrator asks, or everybody may see it."""
-        given = request.headers.get("authorization", "")
-        scheme, _, token = given.partition(" ")
+    def _authenticate(self, request: Request) -> ServiceAccountUser | None:
+        """The service account to authorize; None for the administrator and for public paths."""
+        header = request.headers.get("authorization", "")
+        scheme, _, token = header.partition(" ")
         if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.token.encode()):
             return None
         if scheme.lower() == "bearer":
-            account = self._tokens.bearer(token.strip())
+            account = self._authenticator.authenticate(token.strip())
             if account is None:
-                raise failure(UnauthorizedError, "Unauthorized")
+                raise status_error(UnauthorizedError, "Unauthorized")
             return account
-        if not request.path.startswith(_OPEN):
+        if not request.path.startswith(_PUBLIC_PATHS):
             message = f'forbidden: User "system:anonymous" cannot {request.method.lower()} path "{request.path}"'
-            raise failure(ForbiddenError, message, {})
+            raise status_error(ForbiddenError, message, {})
         return None
 
-    def _page(self, request: Request) -> Response:
-        """A page that is no resource."""
+    def _non_resource_response(self, request: Request) -> Response:
+        """The response of a path that is not a resource: health, version, discovery, OpenAPI, or 404."""
         try:
-            return self._known_page(request) or Response(404, TEXT_HEADERS, b"404 page not found\n")
+            return self._document(request) or Response(404, TEXT_HEADERS, b"404 page not found\n")
         except StatusError as error:
-            return refusal(error)
+            return error_response(error)
         except Exception as error:
-            log.exception("a page could not be made", path=request.path)
-            return refusal(internal_error(f"{error.__class__.__name__}: {error}"))
+            log.exception("unexpected error in non-resource handler", path=request.path)
+            return error_response(internal_error(f"{error.__class__.__name__}: {error}"))
 
-    def _known_page(self, request: Request) -> Response | None:
+    def _document(self, request: Request) -> Response | None:
         path = request.path.rstrip("/")
         if request.method not in ("GET", "HEAD"):
             return None
         if path in _HEALTH or path.endswith("/ping"):
             return Response(200, TEXT_HEADERS, b"ok")
         accept = request.headers.get("accept", "")
-        return discovery.answer(path, accept, self.verbs.registry) or openapi.answer(path, accept, self.verbs.registry)
+        return discovery.respond(path, accept, self.storage.registry) or openapi.respond(path, accept, self.storage.registry)

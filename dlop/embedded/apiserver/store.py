@@ -1,7 +1,7 @@
-"""The versioned store: every object, every change in order, and who waits for the next one.
+"""Versioned in-memory object store with a watchable history.
 
-One counter numbers all changes of all resources, as etcd does. Objects are never changed in place: a change stores a
-new body, so bodies can be shared freely between the store, its history and its readers. Nothing here awaits.
+As in etcd, one counter numbers the changes of all resources. Bodies are never modified in place, so the store, its
+history and its readers can share them. All operations except `StoreCursor.wait` are synchronous.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import msgspec
 
 from dlop.kube.types import JsonObject
 
-# How many past changes of one resource can be watched from. The real server keeps minutes; this keeps a bounded number.
+# Number of changes per resource that the history keeps.
 DEFAULT_HISTORY_LIMIT = 20_000
-# How many bodies stay unpacked, the latest ones: what was just written is what is read next. The cost of a change would
-# else grow with the number of objects, by the time that garbage collection takes.
-_UNPACKED_LIMIT = 64
+# Number of most recently written bodies that are kept decoded, because they are likely to be read next. Decoded bodies
+# slow down Python's garbage collector, so that the cost of a change would grow with the number of objects.
+_DECODED_LIMIT = 64
 
 
-class Key(NamedTuple):
-    """Where an object is kept. `storage` is shared by all versions of a resource, e.g. `pods` or `example.org/widgets`."""
+class ObjectKey(NamedTuple):
+    """Key of an object. All versions of a resource have the same `storage`, such as `pods` or `widgets.example.org`."""
 
     storage: str
     namespace: str
@@ -34,15 +34,13 @@ class Key(NamedTuple):
 
 
 class ChangeType(StrEnum):
-    """What happened to an object."""
-
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
 
 
 class StoredObject:
-    """One version of one object. The body is read-only by agreement; its encoding is made once, when first asked for."""
+    """One version of one object. Callers must not modify the body. The encoding is computed on first use."""
 
     __slots__ = ("_body", "_encoded", "version")
 
@@ -53,7 +51,6 @@ class StoredObject:
 
     @property
     def body(self) -> JsonObject:
-        """The object as plain data."""
         if self._body is not None:
             return self._body
         decoded: JsonObject = msgspec.json.decode(self.encoded)
@@ -67,30 +64,29 @@ class StoredObject:
         return self._encoded
 
     def pack(self) -> None:
-        """Keep only the encoding: a fifth of the memory, and nothing that the garbage collector has to walk through."""
+        """Keep only the encoding, which needs a fifth of the memory and is cheap for the garbage collector."""
         self._encoded = self.encoded
         self._body = None
 
 
-_Place = tuple[str, str]
+_NamespacedName = tuple[str, str]
 
 
 class StoreEvent(NamedTuple):
-    """One step of the store's history. `after` of a deletion is the last state, under the version of the deletion."""
+    """One change. `after` of a deletion is the last state with the version of the deletion."""
 
     type: ChangeType
-    key: Key
+    key: ObjectKey
     after: StoredObject
     before: StoredObject | None
 
     @property
     def version(self) -> int:
-        """The number of this change."""
         return self.after.version
 
 
 class CompactedError(Exception):
-    """The asked-for version is older than what the history still holds."""
+    """The requested version is older than the history."""
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
@@ -98,57 +94,57 @@ class CompactedError(Exception):
 
 
 @dataclass(slots=True)
-class _Shelf:
-    """All objects of one storage in key order, and the changes made to them."""
+class _ObjectTable:
+    """The objects of one resource in key order, and their changes."""
 
     objects: dict[tuple[str, str], StoredObject] = field(default_factory=dict)
     order: list[tuple[str, str]] = field(default_factory=list)
     changes: list[StoreEvent] = field(default_factory=list)
-    dropped: int = 0  # how many changes have left `changes` at the front: positions of cursors count them
-    waiters: dict[asyncio.Future[None], None] = field(default_factory=dict)  # in the order in which they came
+    dropped: int = 0  # number of changes removed from the front of `changes`; cursor positions include them
+    waiters: dict[asyncio.Future[None], None] = field(default_factory=dict)  # a dict, because it keeps the order
 
 
 class StoreCursor:
-    """A reader's place in the history of one storage. It holds no copy of anything: the history is the queue."""
+    """A position in the history of one resource."""
 
     def __init__(self, store: Store, storage: str, since: int) -> None:
         self._store = store
-        self._shelf = store._shelf(storage)
-        self._position = self._shelf.dropped + bisect.bisect_right(self._shelf.changes, since, key=lambda change: change.version)
+        self._table = store._table(storage)
+        self._position = self._table.dropped + bisect.bisect_right(self._table.changes, since, key=lambda change: change.version)
         self._waiter: asyncio.Future[None] | None = None
         self.version = since
 
     def take(self, at_most: int = 1000) -> list[StoreEvent]:
-        """The next changes, oldest first; empty when there is nothing new.
+        """The next changes, oldest first; empty if there are none.
 
         Raises:
-            CompactedError: when changes that this reader has not seen were dropped.
+            CompactedError: unread changes were compacted.
         """
-        start = self._position - self._shelf.dropped
+        start = self._position - self._table.dropped
         if start < 0:
             raise CompactedError(self._store.floor)
-        taken = self._shelf.changes[start : start + at_most]
-        self._position += len(taken)
-        if taken:
-            self.version = taken[-1].version
-        return taken
+        changes = self._table.changes[start : start + at_most]
+        self._position += len(changes)
+        if changes:
+            self.version = changes[-1].version
+        return changes
 
     async def wait(self) -> None:
-        """Return when there may be something to take, or when somebody calls `wake`."""
-        if self._position - self._shelf.dropped < len(self._shelf.changes):
+        """Wait until there may be changes to take, or until `wake` is called."""
+        if self._position - self._table.dropped < len(self._table.changes):
             return
         waiter = asyncio.get_running_loop().create_future()
-        self._shelf.waiters[waiter] = None
+        self._table.waiters[waiter] = None
         try:
-            await self._until(waiter)
+            await self._await_waiter(waiter)
         finally:
-            self._shelf.waiters.pop(waiter, None)
+            self._table.waiters.pop(waiter, None)
 
     async def wait_for_wake(self) -> None:
-        """Return when somebody calls `wake`, whatever there is to take."""
-        await self._until(asyncio.get_running_loop().create_future())
+        """Wait until `wake` is called, even if there are changes to take."""
+        await self._await_waiter(asyncio.get_running_loop().create_future())
 
-    async def _until(self, waiter: asyncio.Future[None]) -> None:
+    async def _await_waiter(self, waiter: asyncio.Future[None]) -> None:
         self._waiter = waiter
         try:
             await waiter
@@ -156,144 +152,144 @@ class StoreCursor:
             self._waiter = None
 
     def wake(self) -> None:
-        """End a wait that is under way."""
+        """End a pending wait."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
 
 class Store:
-    """Objects by key, numbered changes, and a history that can be read from any version it still holds."""
-
     def __init__(self, *, history_limit: int = DEFAULT_HISTORY_LIMIT) -> None:
         self.version = 1
         self.floor = 0
-        """Watching and listing from a version below this is refused."""
+        """The compacted version. Watches and lists of older versions fail."""
         self._history_limit = history_limit
-        self._shelves: dict[str, _Shelf] = {}
-        self._unpacked: deque[StoredObject] = deque()
+        self._tables: dict[str, _ObjectTable] = {}
+        self._decoded: deque[StoredObject] = deque()
         self.listeners: list[Callable[[StoreEvent], None]] = []
-        """Called with every change, right after it is made. A listener must not change the store; it may note work for later."""
+        """Called after every change. A listener must not change the store, but may queue work."""
 
-    def get(self, key: Key) -> StoredObject | None:
-        """The object now, or None."""
-        return self._shelf(key.storage).objects.get((key.namespace, key.name))
+    def get(self, key: ObjectKey) -> StoredObject | None:
+        return self._table(key.storage).objects.get((key.namespace, key.name))
 
     def list(
         self, storage: str, *, namespace: str = "", version: int | None = None, after: tuple[str, str] | None = None
-    ) -> Iterator[tuple[Key, StoredObject]]:
-        """The objects in key order, now or as they were at `version`; an empty namespace means all of them.
+    ) -> Iterator[tuple[ObjectKey, StoredObject]]:
+        """The objects in key order, of the current or an older `version`. An empty namespace means all namespaces.
 
-        With `after`, only those behind this namespace and name.
+        `after` is a namespace and name; only objects with greater keys are listed.
 
         Raises:
-            CompactedError: when `version` is no longer held.
+            CompactedError: `version` is compacted.
         """
-        shelf = self._shelf(storage)
-        objects: dict[_Place, StoredObject] = shelf.objects
-        order: Sequence[_Place] = shelf.order
+        table = self._table(storage)
+        objects: dict[_NamespacedName, StoredObject] = table.objects
+        order: Sequence[_NamespacedName] = table.order
         if version is not None and version < self.version:
-            objects, order = self._rewound(shelf, version)
+            objects, order = self._at_version(table, version)
         start = bisect.bisect_right(order, after) if after else bisect.bisect_left(order, (namespace, ""))
-        for place in order[start:]:
-            if namespace and place[0] != namespace:
+        for name in order[start:]:
+            if namespace and name[0] != namespace:
                 return
-            yield Key(storage, *place), objects[place]
+            yield ObjectKey(storage, *name), objects[name]
 
     def count(self, storage: str) -> int:
-        """How many objects there are."""
-        return len(self._shelf(storage).objects)
+        return len(self._table(storage).objects)
 
-    def create(self, key: Key, body: JsonObject) -> StoredObject:
-        """Store a new object. The key must be free."""
-        place = (key.namespace, key.name)
-        shelf = self._shelf(key.storage)
-        if place in shelf.objects:
-            raise KeyError(f"{key} is taken")
-        stored = self._numbered(body)
-        bisect.insort(shelf.order, place)
-        shelf.objects[place] = stored
-        self._record(shelf, StoreEvent(ChangeType.ADDED, key, stored, None))
+    def create(self, key: ObjectKey, body: JsonObject) -> StoredObject:
+        """Store a new object.
+
+        Raises:
+            KeyError: the key exists.
+        """
+        name = (key.namespace, key.name)
+        table = self._table(key.storage)
+        if name in table.objects:
+            raise KeyError(f"{key} exists")
+        stored = self._with_new_version(body)
+        bisect.insort(table.order, name)
+        table.objects[name] = stored
+        self._record(table, StoreEvent(ChangeType.ADDED, key, stored, None))
         return stored
 
-    def update(self, key: Key, body: JsonObject) -> StoredObject:
-        """Store a new version of an object that is there."""
-        place = (key.namespace, key.name)
-        shelf = self._shelf(key.storage)
-        before = shelf.objects[place]
-        stored = shelf.objects[place] = self._numbered(body)
-        self._record(shelf, StoreEvent(ChangeType.MODIFIED, key, stored, before))
+    def update(self, key: ObjectKey, body: JsonObject) -> StoredObject:
+        """Store a new version of an existing object."""
+        name = (key.namespace, key.name)
+        table = self._table(key.storage)
+        before = table.objects[name]
+        stored = table.objects[name] = self._with_new_version(body)
+        self._record(table, StoreEvent(ChangeType.MODIFIED, key, stored, before))
         return stored
 
-    def delete(self, key: Key) -> StoredObject:
-        """Remove an object; returns its last state, numbered with the deletion."""
-        place = (key.namespace, key.name)
-        shelf = self._shelf(key.storage)
-        before = shelf.objects.pop(place)
-        del shelf.order[bisect.bisect_left(shelf.order, place)]
-        last = self._numbered(before.body)
-        self._record(shelf, StoreEvent(ChangeType.DELETED, key, last, before))
+    def delete(self, key: ObjectKey) -> StoredObject:
+        """Remove an object. Returns its last state with the version of the deletion."""
+        name = (key.namespace, key.name)
+        table = self._table(key.storage)
+        before = table.objects.pop(name)
+        del table.order[bisect.bisect_left(table.order, name)]
+        last = self._with_new_version(before.body)
+        self._record(table, StoreEvent(ChangeType.DELETED, key, last, before))
         return last
 
     def cursor(self, storage: str, *, since: int) -> StoreCursor:
-        """A place in the history right after version `since`.
+        """A cursor over the changes after version `since`.
 
         Raises:
-            CompactedError: when the history no longer reaches back so far.
+            CompactedError: `since` is compacted.
         """
         if since < self.floor:
             raise CompactedError(self.floor)
         return StoreCursor(self, storage, since)
 
     def compact(self, version: int | None = None) -> None:
-        """Forget the changes up to `version`, by default all of them."""
+        """Drop the changes up to `version`, by default all of them."""
         self.floor = max(self.floor, self.version if version is None else version)
-        for shelf in self._shelves.values():
-            _drop(shelf, bisect.bisect_right(shelf.changes, self.floor, key=lambda change: change.version))
+        for table in self._tables.values():
+            _drop_changes(table, bisect.bisect_right(table.changes, self.floor, key=lambda change: change.version))
 
-    def _shelf(self, storage: str) -> _Shelf:
-        shelf = self._shelves.get(storage)
-        if shelf is None:
-            shelf = self._shelves[storage] = _Shelf()
-        return shelf
+    def _table(self, storage: str) -> _ObjectTable:
+        table = self._tables.get(storage)
+        if table is None:
+            table = self._tables[storage] = _ObjectTable()
+        return table
 
-    def _numbered(self, body: JsonObject) -> StoredObject:
+    def _with_new_version(self, body: JsonObject) -> StoredObject:
         self.version += 1
         stored = StoredObject({**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}, self.version)
-        self._unpacked.append(stored)
-        if len(self._unpacked) > _UNPACKED_LIMIT:
-            self._unpacked.popleft().pack()
+        self._decoded.append(stored)
+        if len(self._decoded) > _DECODED_LIMIT:
+            self._decoded.popleft().pack()
         return stored
 
-    def _record(self, shelf: _Shelf, change: StoreEvent) -> None:
-        shelf.changes.append(change)
-        if len(shelf.changes) > self._history_limit:
-            # Half at a time: dropping one by one would move the whole list for every change.
-            excess = len(shelf.changes) - self._history_limit // 2
-            self.floor = max(self.floor, shelf.changes[excess - 1].version)
-            _drop(shelf, excess)
-        for waiter in shelf.waiters:
+    def _record(self, table: _ObjectTable, change: StoreEvent) -> None:
+        table.changes.append(change)
+        if len(table.changes) > self._history_limit:
+            # Drop half at once, because dropping one by one would move the list on every change.
+            excess = len(table.changes) - self._history_limit // 2
+            self.floor = max(self.floor, table.changes[excess - 1].version)
+            _drop_changes(table, excess)
+        for waiter in table.waiters:
             if not waiter.done():
                 waiter.set_result(None)
         for listener in self.listeners:
             listener(change)
 
-    def _rewound(self, shelf: _Shelf, version: int) -> tuple[dict[_Place, StoredObject], Sequence[_Place]]:
+    def _at_version(self, table: _ObjectTable, version: int) -> tuple[dict[_NamespacedName, StoredObject], Sequence[_NamespacedName]]:
         if version < self.floor:
             raise CompactedError(self.floor)
-        if not shelf.changes or shelf.changes[-1].version <= version:
-            return shelf.objects, shelf.order  # only other resources have changed since
-        objects = dict(shelf.objects)
-        for change in reversed(shelf.changes):
+        if not table.changes or table.changes[-1].version <= version:
+            return table.objects, table.order  # only other resources have changed since
+        objects = dict(table.objects)
+        for change in reversed(table.changes):
             if change.version <= version:
                 break
-            place = (change.key.namespace, change.key.name)
+            name = (change.key.namespace, change.key.name)
             if change.before is None:
-                del objects[place]
+                del objects[name]
             else:
-                objects[place] = change.before
+                objects[name] = change.before
         return objects, sorted(objects)
 
 
-def _drop(shelf: _Shelf, count: int) -> None:
-    del shelf.changes[:count]
-    shelf.dropped += count
+def _drop_changes(table: _ObjectTable, count: int) -> None:
+    del table.changes[:count]
+    table.dropped += count

@@ -1,1 +1,1 @@
-"""A node that runs pods as processes of this machine. To an API server it is an ordinary client, as a kubelet is."""
+"""A kubelet that runs pods as processes of this machine. It is an ordinary client of the API server."""

@@ -1,6 +1,6 @@
-"""How pods reach the API server: its address in variables, and a token of their service account in files, as on a cluster.
+"""How pods reach the API server: its address in environment variables, and a service account token in files, as on a cluster.
 
-Only pods that name an account get this: others have nothing to ask for.
+Only pods that name a service account get this.
 """
 
 from __future__ import annotations
@@ -10,41 +10,41 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlop.embedded.kubelet.runtime.base import Mount
-from dlop.embedded.kubelet.volumes import File, Files, make
+from dlop.embedded.kubelet.volumes import ProjectedFile, ProjectedFiles, set_up_volume
 from dlop.kube.types import JsonObject
 
-FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""Where programs in pods look for it."""
-# As long as anything here may take: the token ends with its pod, and nobody brings another one.
+MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where Kubernetes clients look for the token."""
+# Longer than any pod runs, because the token is not refreshed. It becomes invalid with its pod.
 TOKEN_SECONDS = 365 * 24 * 3600
-_PRIVATE, _OPEN = 0o600, 0o644
+_PRIVATE, _PUBLIC = 0o600, 0o644
 
 
 @dataclass(frozen=True, slots=True)
 class ApiAddress:
-    """Where the API server is, and whose certificate it shows."""
+    """The address of the API server, and the CA of its certificate."""
 
     host: str
     port: int
-    authority_pem: str
+    ca_pem: str
 
     @property
-    def variables(self) -> Mapping[str, str]:
-        """What clients in pods look for."""
+    def environment(self) -> Mapping[str, str]:
+        """The variables that in-cluster clients read."""
         port = str(self.port)
         return {"KUBERNETES_SERVICE_HOST": self.host, "KUBERNETES_SERVICE_PORT": port, "KUBERNETES_SERVICE_PORT_HTTPS": port}
 
 
 @dataclass(frozen=True, slots=True)
 class ApiAccess:
-    """The API server, as pods see it."""
+    """The addresses of the API server."""
 
     from_pods: ApiAddress
     from_host: ApiAddress
-    """For pods on the host's network."""
+    """For pods on the host network."""
 
-    def of(self, pod: JsonObject) -> ApiAddress | None:
-        """What a pod is to be told; None for one that has no business there."""
+    def for_pod(self, pod: JsonObject) -> ApiAddress | None:
+        """The address for a pod. None if the pod has no service account token."""
         spec = pod["spec"]
         if spec.get("serviceAccountName", "default") == "default" or spec.get("automountServiceAccountToken") is False:
             return None
@@ -53,25 +53,25 @@ class ApiAccess:
 
 @dataclass(frozen=True, slots=True)
 class PodAccess:
-    """What the containers of a pod get."""
+    """The variables and the mount for the containers of a pod."""
 
-    variables: Mapping[str, str]
-    files: Mount | None = None
+    environment: Mapping[str, str]
+    mount: Mount | None = None
 
     def mounts_of(self, container: JsonObject) -> tuple[Mount, ...]:
-        """The files, unless the container has something else in their place."""
-        taken = {each["mountPath"].rstrip("/") for each in container.get("volumeMounts") or ()}
-        return () if self.files is None or FOLDER in taken else (self.files,)
+        """The mount of the token, unless the container mounts something else at its path."""
+        mount_paths = {mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or ()}
+        return () if self.mount is None or MOUNT_PATH in mount_paths else (self.mount,)
 
 
 NO_ACCESS = PodAccess({})
 
 
-def pod_access(address: ApiAddress, folder: Path, *, token: str, namespace: str) -> PodAccess:
-    """Write what a client needs to know into a folder."""
+def write_pod_access(address: ApiAddress, directory: Path, *, token: str, namespace: str) -> PodAccess:
+    """Write the service account files to a directory."""
     files = {
-        "token": File(token.encode(), _PRIVATE),
-        "ca.crt": File(address.authority_pem.encode(), _OPEN),
-        "namespace": File(namespace.encode(), _OPEN),
+        "token": ProjectedFile(token.encode(), _PRIVATE),
+        "ca.crt": ProjectedFile(address.ca_pem.encode(), _PUBLIC),
+        "namespace": ProjectedFile(namespace.encode(), _PUBLIC),
     }
-    return PodAccess(address.variables, Mount(make(Files(files), folder), FOLDER, read_only=True))
+    return PodAccess(address.environment, Mount(set_up_volume(ProjectedFiles(files), directory), MOUNT_PATH, read_only=True))

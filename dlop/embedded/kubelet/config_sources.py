@@ -1,12 +1,12 @@
-"""What pods refer to, fetched when they start: config maps, secrets, tokens of service accounts."""
+"""Reads the objects that pods refer to when they start: config maps, secrets and service account tokens."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
 
-from dlop.embedded.kubelet.environment import Sources
-from dlop.embedded.kubelet.volumes import wanted_tokens
+from dlop.embedded.kubelet.environment import ConfigSources
+from dlop.embedded.kubelet.volumes import token_projections
 from dlop.kube.client import Client
 from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Resource
@@ -15,50 +15,50 @@ from dlop.kube.types import JsonObject
 _TOKEN_SECONDS = 3600
 
 
-class Inputs:
-    """Asks the server, each time: a pod that starts gets what is there then."""
+class ConfigReader:
+    """Reads from the server each time, without a cache, so that a pod that starts gets the current objects."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def sources(self, namespace: str, *, config_maps: Iterable[str], secrets: Iterable[str]) -> Sources:
-        """The config maps and secrets of these names, as far as they exist.
+    async def read(self, namespace: str, *, config_maps: Iterable[str], secrets: Iterable[str]) -> ConfigSources:
+        """The config maps and secrets with these names, None for those that do not exist.
 
         Raises:
-            KubeError: the server could not be asked.
+            KubeError: the server could not be reached.
         """
-        return Sources(await self._all(CONFIG_MAPS, namespace, config_maps), await self._all(SECRETS, namespace, secrets))
+        return ConfigSources(await self._read_all(CONFIG_MAPS, namespace, config_maps), await self._read_all(SECRETS, namespace, secrets))
 
-    async def tokens(self, pod: JsonObject) -> dict[tuple[str, str], str]:
-        """The tokens that the pod's volumes want, by volume and path.
+    async def request_tokens(self, pod: JsonObject) -> dict[tuple[str, str], str]:
+        """The tokens that the pod's volumes project, by volume and path.
 
         Raises:
-            KubeError: the server does not give one.
+            KubeError: the server did not issue a token.
         """
-        return {(volume, wanted["path"]): await self.token(pod, wanted) for volume, wanted in wanted_tokens(pod)}
+        return {(volume, projection["path"]): await self.request_token(pod, projection) for volume, projection in token_projections(pod)}
 
-    async def token(self, pod: JsonObject, wanted: JsonObject) -> str:
-        """A token of the pod's account, for as long and for whom it is wanted.
+    async def request_token(self, pod: JsonObject, projection: JsonObject) -> str:
+        """A token of the pod's service account, with the audience and expiration of the projection.
 
         Raises:
-            KubeError: the server does not give one.
+            KubeError: the server did not issue a token.
         """
         metadata = pod["metadata"]
-        owner = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
-        spec: JsonObject = {"expirationSeconds": wanted.get("expirationSeconds") or _TOKEN_SECONDS, "boundObjectRef": owner}
-        if audience := wanted.get("audience"):
+        bound_object = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
+        spec: JsonObject = {"expirationSeconds": projection.get("expirationSeconds") or _TOKEN_SECONDS, "boundObjectRef": bound_object}
+        if audience := projection.get("audience"):
             spec["audiences"] = [audience]
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         account = pod["spec"].get("serviceAccountName") or "default"
-        answer = await self._client.create(SERVICE_ACCOUNTS, body, namespace=metadata["namespace"], name=account, subresource="token")
-        return str(answer["status"]["token"])
+        response = await self._client.create(SERVICE_ACCOUNTS, body, namespace=metadata["namespace"], name=account, subresource="token")
+        return str(response["status"]["token"])
 
-    async def _all(self, resource: Resource, namespace: str, names: Iterable[str]) -> dict[str, JsonObject | None]:
-        wanted = sorted(names)
-        found = await asyncio.gather(*(self._one(resource, namespace, name) for name in wanted))
-        return dict(zip(wanted, found, strict=True))
+    async def _read_all(self, resource: Resource, namespace: str, names: Iterable[str]) -> dict[str, JsonObject | None]:
+        sorted_names = sorted(names)
+        objects = await asyncio.gather(*(self._read_one(resource, namespace, name) for name in sorted_names))
+        return dict(zip(sorted_names, objects, strict=True))
 
-    async def _one(self, resource: Resource, namespace: str, name: str) -> JsonObject | None:
+    async def _read_one(self, resource: Resource, namespace: str, name: str) -> JsonObject | None:
         try:
             return await self._client.get(resource, name, namespace=namespace) if name else None
         except NotFoundError:

@@ -1,4 +1,4 @@
-"""Everything that the start of a container needs, put together: its command line, variables, mounts and files."""
+"""Builds the configuration of a container run: command line, environment, mounts and files."""
 
 from __future__ import annotations
 
@@ -7,90 +7,85 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlop.embedded.kubelet.api_access import NO_ACCESS
-from dlop.embedded.kubelet.config_sources import Inputs
-from dlop.embedded.kubelet.environment import ConfigurationProblem, DownwardValues, all_expanded, named_sources, variables
+from dlop.embedded.kubelet.config_sources import ConfigReader
+from dlop.embedded.kubelet.environment import ContainerConfigError, DownwardValues, build_environment, expand_all, referenced_sources
 from dlop.embedded.kubelet.image_map import Image, command_line
-from dlop.embedded.kubelet.runtime.base import Launch, Mount
-from dlop.embedded.kubelet.volumes import mounts
-from dlop.kube.quantity import rounded_up
+from dlop.embedded.kubelet.runtime.base import LaunchRequest, Mount
+from dlop.embedded.kubelet.volumes import container_mounts
+from dlop.kube.quantity import integer_value
 from dlop.kube.types import JsonObject
-
-__all__ = ["DownwardValues", "Prepared", "Preparing"]
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A container that is ready to be started."""
-
-    launch: Launch
+class ContainerConfig:
+    launch: LaunchRequest
     message_file: Path
-    """Where the container may say something about its end."""
+    """The container's termination log on the host."""
 
 
-class Preparing:
-    """Prepares the containers of one pod."""
+class ContainerConfigBuilder:
+    """Builds the configurations of the containers of one pod. The public attributes are set during the pod's set-up."""
 
-    def __init__(self, inputs: Inputs, *, folder: Path, logs: Path, environment: Mapping[str, str]) -> None:
-        """`folder` is the pod's own; `environment` are variables that every container has."""
-        self.volumes: Mapping[str, Path] = {}
+    def __init__(self, config_reader: ConfigReader, *, pod_dir: Path, log_dir: Path, environment: Mapping[str, str]) -> None:
+        """`environment` are variables that every container has."""
+        self.volume_paths: Mapping[str, Path] = {}
         self.hostname = ""
-        self.access = NO_ACCESS
-        self._inputs = inputs
-        self._folder = folder
-        self._logs = logs
+        self.api_access = NO_ACCESS
+        self._config_reader = config_reader
+        self._pod_dir = pod_dir
+        self._log_dir = log_dir
         self._environment = environment
 
-    def log_folder(self, container: JsonObject) -> Path:
-        """Where the logs of a container are."""
-        return self._logs / str(container["name"])
+    def log_dir(self, container: JsonObject) -> Path:
+        return self._log_dir / str(container["name"])
 
-    async def prepare(
-        self, pod: JsonObject, container: JsonObject, *, image: Image, programs: Path | None, place: DownwardValues, run: int
-    ) -> Prepared:
-        """All that a run of the container needs.
+    async def build(
+        self, pod: JsonObject, container: JsonObject, *, image: Image, bin_dir: Path | None, downward: DownwardValues, run: int
+    ) -> ContainerConfig:
+        """The configuration of a run. `bin_dir` is that of the image's Python environment, if it has one.
 
         Raises:
-            ConfigurationProblem: something that it refers to is not there.
-            KubeError: the server could not be asked.
+            ContainerConfigError: a required reference is missing.
+            KubeError: the server could not be reached.
         """
-        config_maps, secrets = named_sources(container)
-        sources = await self._inputs.sources(pod["metadata"]["namespace"], config_maps=config_maps, secrets=secrets)
-        wanted = variables(pod, container, place=place, sources=sources)
-        known = {**self._base(programs), **image.environment, **self.access.variables, **wanted}
-        message_file = self._message_file(container, run)
+        config_maps, secrets = referenced_sources(container)
+        sources = await self._config_reader.read(pod["metadata"]["namespace"], config_maps=config_maps, secrets=secrets)
+        pod_environment = build_environment(pod, container, downward=downward, sources=sources)
+        environment = {**self._base_environment(bin_dir), **image.environment, **self.api_access.environment, **pod_environment}
+        message_file = self._create_message_file(container, run)
         if container.get("tty") or container.get("stdin"):
-            known.setdefault("TERM", "xterm")
-        launch = Launch(
-            argv=self._argv(container, image, wanted),
-            environment=known,
-            working_folder=container.get("workingDir") or image.working_folder,
+            environment.setdefault("TERM", "xterm")
+        launch = LaunchRequest(
+            argv=self._argv(container, image, pod_environment),
+            environment=environment,
+            working_dir=container.get("workingDir") or image.working_dir,
             mounts=(
                 *(Mount(source, target, read_only=True) for target, source in image.files.items()),
-                *self.access.mounts_of(container),
-                *mounts(container, made=self.volumes, known=wanted),
+                *self.api_access.mounts_of(container),
+                *container_mounts(container, volume_paths=self.volume_paths, environment=pod_environment),
                 Mount(message_file, container.get("terminationMessagePath") or "/dev/termination-log"),
             ),
             memory_limit_bytes=_memory_limit(container),
         )
-        return Prepared(launch, message_file)
+        return ContainerConfig(launch, message_file)
 
-    def _argv(self, container: JsonObject, image: Image, known: Mapping[str, str]) -> tuple[str, ...]:
-        argv = all_expanded(command_line(container, image), known)
+    def _argv(self, container: JsonObject, image: Image, environment: Mapping[str, str]) -> tuple[str, ...]:
+        argv = expand_all(command_line(container, image), environment)
         if not argv or not argv[0]:
-            raise ConfigurationProblem("no command specified")
+            raise ContainerConfigError("no command specified")
         return argv
 
-    def _base(self, programs: Path | None) -> dict[str, str]:
-        base = {**self._environment, "HOSTNAME": self.hostname}
-        if programs is not None:
-            base["PATH"] = f"{programs}:{base.get('PATH', '')}"
-            base["VIRTUAL_ENV"] = str(programs.parent)
-        return base
+    def _base_environment(self, bin_dir: Path | None) -> dict[str, str]:
+        environment = {**self._environment, "HOSTNAME": self.hostname}
+        if bin_dir is not None:
+            environment["PATH"] = f"{bin_dir}:{environment.get('PATH', '')}"
+            environment["VIRTUAL_ENV"] = str(bin_dir.parent)
+        return environment
 
-    def _message_file(self, container: JsonObject, run: int) -> Path:
-        folder = self._folder / "containers" / str(container["name"]) / str(run)
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / "termination-log"
+    def _create_message_file(self, container: JsonObject, run: int) -> Path:
+        directory = self._pod_dir / "containers" / str(container["name"]) / str(run)
+        directory.mkdir(parents=True, exist_ok=True)
+        file = directory / "termination-log"
         file.touch()
         file.chmod(0o666)
         return file
@@ -98,4 +93,4 @@ class Preparing:
 
 def _memory_limit(container: JsonObject) -> int | None:
     limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
-    return None if limit is None else rounded_up(limit)
+    return None if limit is None else integer_value(limit)

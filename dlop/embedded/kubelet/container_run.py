@@ -1,4 +1,4 @@
-"""One run of a container, from its start to its end: its process, its log, its probes, and how it is stopped."""
+"""One run of a container: its process, log, lifecycle hooks, probes and termination."""
 
 from __future__ import annotations
 
@@ -11,59 +11,57 @@ from typing import Any
 
 import structlog
 
-from dlop.embedded.kubelet.lifecycle_hooks import HookFailed, run_hook
+from dlop.embedded.kubelet.lifecycle_hooks import HookError, run_hook
 from dlop.embedded.kubelet.logs import STDERR, STDOUT, ContainerLog
-from dlop.embedded.kubelet.probes import Probe, ProbeKind, Result, Target, probe_of, watch
-from dlop.embedded.kubelet.runtime.base import Exit, Launch, Process, Sandbox
+from dlop.embedded.kubelet.probes import CheckResult, Probe, ProbeKind, ProbeTarget, container_probe, run_probe
+from dlop.embedded.kubelet.runtime.base import ExitStatus, LaunchRequest, Process, Sandbox
 from dlop.kube.types import JsonObject
 
-# How long after its process has ended the rest of what a container said may still come.
-_LAST_WORDS_SECONDS = 1.0
+# How long to wait for the rest of the output after the process has exited.
+_OUTPUT_DRAIN_SECONDS = 1.0
 
-Tell = Callable[..., None]
+RecordEvent = Callable[..., None]
 
 log = structlog.get_logger(__name__)
 
 
-def _report(helper: asyncio.Task[None]) -> None:
-    """A helper that breaks is a bug of ours. The container goes on without it."""
-    if not helper.cancelled() and helper.exception() is not None:
-        log.error("the care for a container failed", exc_info=helper.exception())
+def _log_exception(task: asyncio.Task[None]) -> None:
+    """The task failed because of a bug. The container continues without it."""
+    if not task.cancelled() and task.exception() is not None:
+        log.error("container task failed", exc_info=task.exception())
 
 
-class Run:
-    """A container that is being started, runs, or is being stopped."""
-
+class ContainerRun:
     def __init__(
         self,
         container: JsonObject,
         *,
         sandbox: Sandbox,
-        launch: Launch,
+        launch: LaunchRequest,
         log: ContainerLog,
         grace_seconds: float,
-        shortest_grace_seconds: float,
-        tell: Tell,
-        changed: Callable[[], None],
+        min_grace_seconds: float,
+        record_event: RecordEvent,
+        on_probe_change: Callable[[], None],
     ) -> None:
-        """`tell` takes reason, message and `is_warning` of an event; `changed` hears of probes.
+        """`record_event` takes reason, message and `is_warning` of an event.
 
-        `grace_seconds` is the pod's own grace period, for when the container is stopped for its own sake.
+        `grace_seconds` is the pod's grace period, for a container that is stopped without a deletion of the pod.
         """
         self.container = container
-        self.target = Target(sandbox, container, launch)
+        self.target = ProbeTarget(sandbox, container, launch)
         self.is_started = False
         self.is_ready = False
         self._log = log
-        self._tell = tell
-        self._changed = changed
+        self._record_event = record_event
+        self._on_probe_change = on_probe_change
         self._grace_seconds = grace_seconds
-        self._shortest_grace_seconds = shortest_grace_seconds
+        self._min_grace_seconds = min_grace_seconds
         self._process: Process | None = None
         self._pumps: list[asyncio.Task[None]] = []
-        self._stop_asked = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._deadline = float("inf")
-        self._window: asyncio.Timeout | None = None
+        self._stop_timeout: asyncio.Timeout | None = None
 
     # --- starting and waiting ----------------------------------------------------------------------------------------
 
@@ -76,138 +74,136 @@ class Run:
         ours: list[int] = []
         theirs: list[int] = []
         for _ in (STDOUT, STDERR):
-            reading, writing = os.pipe()
-            ours.append(reading)
-            theirs.append(writing)
+            read_fd, write_fd = os.pipe()
+            ours.append(read_fd)
+            theirs.append(write_fd)
         try:
             launch = replace(self.target.launch, stdout=theirs[0], stderr=theirs[1])
             self._process = process = await self.target.sandbox.start(launch)
         except BaseException:
-            for descriptor in ours:
-                os.close(descriptor)
+            for fd in ours:
+                os.close(fd)
             raise
         finally:
-            for descriptor in theirs:
-                os.close(descriptor)
-        self.target = replace(self.target, launch=replace(self.target.launch, inside=process))
-        self._pumps = [
-            asyncio.create_task(self._log.pump(descriptor, stream)) for descriptor, stream in zip(ours, (STDOUT, STDERR), strict=True)
-        ]
+            for fd in theirs:
+                os.close(fd)
+        self.target = replace(self.target, launch=replace(self.target.launch, join=process))
+        self._pumps = [asyncio.create_task(self._log.pump(fd, stream)) for fd, stream in zip(ours, (STDOUT, STDERR), strict=True)]
 
-    async def wait(self, *, began: Callable[[], None]) -> Exit:
-        """See the process through to its end. `began` is called once the container counts as running."""
+    async def wait(self, *, on_running: Callable[[], None]) -> ExitStatus:
+        """Wait for the exit of the process. `on_running` is called once the container counts as running."""
         process = self._process
         assert process is not None  # noqa: S101 - it was started
-        helpers = [self._helper(self._attend(began)), self._helper(self._stop_when_asked(process))]
+        tasks = [self._create_task(self._run_hooks_and_probes(on_running)), self._create_task(self._stop_when_requested(process))]
         try:
-            ended = await process.wait()
+            status = await process.wait()
         finally:
             process.signal(signal.SIGKILL)
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.wait(helpers)
-            await self._hear_last_words()
-        return ended
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await self._drain_output()
+        return status
 
-    def _helper(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        helper = asyncio.create_task(work)
-        helper.add_done_callback(_report)
-        return helper
+    def _create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        task.add_done_callback(_log_exception)
+        return task
 
-    async def _hear_last_words(self) -> None:
-        """What is still in the pipes. Who inherited them and lives on is not waited for."""
-        _, deaf = await asyncio.wait(self._pumps, timeout=_LAST_WORDS_SECONDS)
-        for pump in deaf:
+    async def _drain_output(self) -> None:
+        """Read the rest of the output. Do not wait for descendants that inherited the pipes and still run."""
+        _, pending = await asyncio.wait(self._pumps, timeout=_OUTPUT_DRAIN_SECONDS)
+        for pump in pending:
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
 
     # --- hooks and probes --------------------------------------------------------------------------------------------
 
-    async def _attend(self, began: Callable[[], None]) -> None:
-        """The hook first, then the probes."""
+    async def _run_hooks_and_probes(self, on_running: Callable[[], None]) -> None:
+        """Run the postStart hook, then the probes."""
         if handler := (self.container.get("lifecycle") or {}).get("postStart"):
             try:
                 await run_hook(handler, self.target)
-            except HookFailed:
-                self._tell("FailedPostStartHook", "PostStartHook failed", is_warning=True)
-                began()
+            except HookError:
+                self._record_event("FailedPostStartHook", "PostStartHook failed", is_warning=True)
+                on_running()
                 self.stop(message="FailedPostStartHook")
                 return
-        probes = {kind: probe_of(self.container, kind) for kind in ProbeKind}
+        probes = {kind: container_probe(self.container, kind) for kind in ProbeKind}
         self.is_started = probes[ProbeKind.STARTUP] is None
         self.is_ready = self.is_started and probes[ProbeKind.READINESS] is None
-        began()
-        await self._probe(probes)
+        on_running()
+        await self._run_probes(probes)
 
-    async def _probe(self, probes: dict[ProbeKind, Probe | None]) -> None:
-        began_at = asyncio.get_running_loop().time()
+    async def _run_probes(self, probes: dict[ProbeKind, Probe | None]) -> None:
+        started_at = asyncio.get_running_loop().time()
         if startup := probes[ProbeKind.STARTUP]:
-            await self._watch(startup, began_at, self._startup_decided)
+            await self._run_probe(startup, started_at, self._on_startup_result)
             if not self.is_started:
                 return
         async with asyncio.TaskGroup() as group:
             if liveness := probes[ProbeKind.LIVENESS]:
-                group.create_task(self._watch(liveness, began_at, self._liveness_decided))
+                group.create_task(self._run_probe(liveness, started_at, self._on_liveness_result))
             if readiness := probes[ProbeKind.READINESS]:
-                group.create_task(self._watch(readiness, began_at, self._readiness_decided))
+                group.create_task(self._run_probe(readiness, started_at, self._on_readiness_result))
 
-    async def _watch(self, probe: Probe, began_at: float, decided: Callable[[Probe, Result], bool]) -> None:
-        delay = began_at + probe.initial_delay_seconds - asyncio.get_running_loop().time()
+    async def _run_probe(self, probe: Probe, started_at: float, on_result: Callable[[Probe, CheckResult], bool]) -> None:
+        delay = started_at + probe.initial_delay_seconds - asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, delay))
-        await watch(
+        await run_probe(
             probe,
             self.target,
-            decided=lambda result: decided(probe, result),
-            unhealthy=self._unhealthy,
+            on_result=lambda result: on_result(probe, result),
+            on_failure=self._record_unhealthy,
         )
 
-    def _unhealthy(self, message: str) -> None:
-        if not self._stop_asked.is_set():
-            self._tell("Unhealthy", message, is_warning=True)
+    def _record_unhealthy(self, message: str) -> None:
+        if not self._stop_requested.is_set():
+            self._record_event("Unhealthy", message, is_warning=True)
 
-    def _startup_decided(self, probe: Probe, result: Result) -> bool:
-        if result is Result.FAILURE:
-            self._give_up(probe)
+    def _on_startup_result(self, probe: Probe, result: CheckResult) -> bool:
+        if result is CheckResult.FAILURE:
+            self._stop_after_probe_failure(probe)
             return False
         self.is_started = True
-        self.is_ready = probe_of(self.container, ProbeKind.READINESS) is None
-        self._changed()
+        self.is_ready = container_probe(self.container, ProbeKind.READINESS) is None
+        self._on_probe_change()
         return False
 
-    def _liveness_decided(self, probe: Probe, result: Result) -> bool:
-        if result is Result.SUCCESS:
-            return not self._stop_asked.is_set()
-        self._give_up(probe)
+    def _on_liveness_result(self, probe: Probe, result: CheckResult) -> bool:
+        if result is CheckResult.SUCCESS:
+            return not self._stop_requested.is_set()
+        self._stop_after_probe_failure(probe)
         return False
 
-    def _readiness_decided(self, probe: Probe, result: Result) -> bool:
-        if self.is_ready is not (result is Result.SUCCESS):
-            self.is_ready = result is Result.SUCCESS
-            self._changed()
+    def _on_readiness_result(self, probe: Probe, result: CheckResult) -> bool:
+        if self.is_ready is not (result is CheckResult.SUCCESS):
+            self.is_ready = result is CheckResult.SUCCESS
+            self._on_probe_change()
         return True
 
-    def _give_up(self, probe: Probe) -> None:
-        if not self._stop_asked.is_set():
+    def _stop_after_probe_failure(self, probe: Probe) -> None:
+        if not self._stop_requested.is_set():
             message = f"Container {self.container['name']} failed {probe.kind.value.lower()} probe, will be restarted"
             self.stop(grace_seconds=probe.grace_seconds, message=message)
 
     # --- stopping ----------------------------------------------------------------------------------------------------
 
     def stop(self, *, grace_seconds: float | None = None, message: str = "") -> None:
-        """Ask the container to end, and make it end after the grace period. Asked again, the shorter time counts."""
+        """Stop the container, with SIGKILL after the grace period. The earliest deadline of several calls applies."""
         grace_seconds = self._grace_seconds if grace_seconds is None else grace_seconds
         self._deadline = min(self._deadline, asyncio.get_running_loop().time() + grace_seconds)
-        if self._window is not None:
-            self._window.reschedule(self._deadline)
-        if not self._stop_asked.is_set():
-            self._tell("Killing", message or f"Stopping container {self.container['name']}")
-            self._stop_asked.set()
+        if self._stop_timeout is not None:
+            self._stop_timeout.reschedule(self._deadline)
+        if not self._stop_requested.is_set():
+            self._record_event("Killing", message or f"Stopping container {self.container['name']}")
+            self._stop_requested.set()
 
-    async def _stop_when_asked(self, process: Process) -> None:
-        await self._stop_asked.wait()
+    async def _stop_when_requested(self, process: Process) -> None:
+        await self._stop_requested.wait()
         if handler := (self.container.get("lifecycle") or {}).get("preStop"):
             await self._until_deadline(self._run_pre_stop(handler))
-        self._deadline = max(self._deadline, asyncio.get_running_loop().time() + self._shortest_grace_seconds)
+        self._deadline = max(self._deadline, asyncio.get_running_loop().time() + self._min_grace_seconds)
         process.signal(self._stop_signal())
         await self._until_deadline(asyncio.Event().wait())
         process.signal(signal.SIGKILL)
@@ -219,15 +215,15 @@ class Run:
     async def _run_pre_stop(self, handler: JsonObject) -> None:
         try:
             await run_hook(handler, self.target)
-        except HookFailed:
-            self._tell("FailedPreStopHook", "PreStopHook failed", is_warning=True)
+        except HookError:
+            self._record_event("FailedPreStopHook", "PreStopHook failed", is_warning=True)
 
     async def _until_deadline(self, work: Awaitable[object]) -> None:
-        """Wait for the work, but not beyond the deadline, which may be moved up meanwhile."""
+        """Wait for the work until the deadline, which may be moved up in the meantime."""
         try:
-            async with asyncio.timeout_at(self._deadline) as self._window:
+            async with asyncio.timeout_at(self._deadline) as self._stop_timeout:
                 await work
         except TimeoutError:
             return
         finally:
-            self._window = None
+            self._stop_timeout = None

@@ -1,7 +1,7 @@
-"""The variables and the command line of a container. Pure: what has to be looked up is handed in.
+"""Environment variables and argument expansion of containers. Pure; the caller reads config maps and secrets.
 
-The order is the kubelet's: `envFrom` in the order of the list, then `env`, in which each value may refer to what came
-before it with `$(NAME)`. A reference to nothing stays as it is, and `$$` is a dollar.
+The order is that of the kubelet: `envFrom` in list order, then `env`, where each value may refer to earlier variables with `$(NAME)`.
+An unresolvable reference is left unchanged, and `$$` is a literal dollar sign.
 """
 
 from __future__ import annotations
@@ -12,203 +12,208 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlop.kube.quantity import in_units
+from dlop.kube.quantity import value_in_units
 from dlop.kube.types import JsonObject
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
-_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
-_LIMITED_BY_NODE = ("cpu", "memory", "ephemeral-storage")
+_SUBSCRIPTED_FIELD = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
+_NODE_LIMITED_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
-class ConfigurationProblem(Exception):  # noqa: N818 - it is the user's to solve
-    """Something that a container refers to is not there. The message is the kubelet's."""
+class ContainerConfigError(Exception):
+    """A container refers to a missing object or an invalid field. The message is that of the kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
 class DownwardValues:
-    """Where a pod runs: the values of fields that only the node knows."""
+    """Values of the downward API that only the node knows."""
 
-    host_address: str
-    pod_address: str
+    host_ip: str
+    pod_ip: str
     allocatable: Mapping[str, str] = field(default_factory=dict)
-    """What the node has: the limit of who has none."""
+    """Used as the limits of containers without limits."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """The config maps and secrets of the pod's namespace that it names; None for one that does not exist."""
+class ConfigSources:
+    """The config maps and secrets that a pod refers to, by name. None if an object does not exist."""
 
     config_maps: Mapping[str, JsonObject | None] = field(default_factory=dict)
     secrets: Mapping[str, JsonObject | None] = field(default_factory=dict)
 
 
-# --- what has to be looked up ---------------------------------------------------------------------------------------------
+# --- references -----------------------------------------------------------------------------------------------------------
 
 
-def named_sources(container: JsonObject) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of the config maps and of the secrets that a container's variables come from."""
+def referenced_sources(container: JsonObject) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of the config maps and of the secrets that a container's variables refer to."""
     config_maps: set[str] = set()
     secrets: set[str] = set()
-    for each in container.get("envFrom") or ():
-        config_maps |= _name(each.get("configMapRef"))
-        secrets |= _name(each.get("secretRef"))
-    for each in container.get("env") or ():
-        source = each.get("valueFrom") or {}
-        config_maps |= _name(source.get("configMapKeyRef"))
-        secrets |= _name(source.get("secretKeyRef"))
+    for entry in container.get("envFrom") or ():
+        config_maps |= _referenced_name(entry.get("configMapRef"))
+        secrets |= _referenced_name(entry.get("secretRef"))
+    for entry in container.get("env") or ():
+        source = entry.get("valueFrom") or {}
+        config_maps |= _referenced_name(source.get("configMapKeyRef"))
+        secrets |= _referenced_name(source.get("secretKeyRef"))
     return frozenset(config_maps), frozenset(secrets)
 
 
-def _name(reference: JsonObject | None) -> set[str]:
+def _referenced_name(reference: JsonObject | None) -> set[str]:
     return {reference.get("name", "")} if reference else set()
 
 
 # --- variables ------------------------------------------------------------------------------------------------------------
 
 
-def variables(pod: JsonObject, container: JsonObject, *, place: DownwardValues, sources: Sources) -> dict[str, str]:
-    """All variables that the pod asks for.
+def build_environment(pod: JsonObject, container: JsonObject, *, downward: DownwardValues, sources: ConfigSources) -> dict[str, str]:
+    """All variables that the pod's spec defines.
 
     Raises:
-        ConfigurationProblem: when something that is not optional is missing.
+        ContainerConfigError: a required reference is missing.
     """
-    found: dict[str, str] = {}
-    for each in container.get("envFrom") or ():
-        found |= _whole_source(each, sources)
-    for each in container.get("env") or ():
-        value = _value(pod, container, each, found, place=place, sources=sources)
+    environment: dict[str, str] = {}
+    for entry in container.get("envFrom") or ():
+        environment |= _env_from(entry, sources)
+    for entry in container.get("env") or ():
+        value = _env_value(pod, container, entry, environment, downward=downward, sources=sources)
         if value is not None:
-            found[each["name"]] = value
-    return found
+            environment[entry["name"]] = value
+    return environment
 
 
-def _whole_source(entry: JsonObject, sources: Sources) -> dict[str, str]:
+def _env_from(entry: JsonObject, sources: ConfigSources) -> dict[str, str]:
     if reference := entry.get("configMapRef"):
-        data = _config_map(reference, sources)
+        data = _config_map_data(reference, sources)
     elif reference := entry.get("secretRef"):
-        data = _secret(reference, sources)
+        data = _secret_data(reference, sources)
     else:
         return {}
     return {f"{entry.get('prefix') or ''}{key}": value for key, value in (data or {}).items()}
 
 
-def _value(
-    pod: JsonObject, container: JsonObject, entry: JsonObject, known: Mapping[str, str], *, place: DownwardValues, sources: Sources
+def _env_value(
+    pod: JsonObject,
+    container: JsonObject,
+    entry: JsonObject,
+    environment: Mapping[str, str],
+    *,
+    downward: DownwardValues,
+    sources: ConfigSources,
 ) -> str | None:
-    """The value of a variable; None if it is optional and there is none."""
+    """The value of a variable. None if its reference is optional and missing."""
     if entry.get("value"):
-        return expanded(entry["value"], known)
+        return expand(entry["value"], environment)
     source = entry.get("valueFrom") or {}
     if reference := source.get("fieldRef"):
-        return field_value(pod, reference["fieldPath"], place=place)
+        return resolve_field_ref(pod, reference["fieldPath"], downward=downward)
     if reference := source.get("resourceFieldRef"):
-        return resource_value(pod, container, reference, place=place)
+        return resolve_resource_field_ref(pod, container, reference, downward=downward)
     if reference := source.get("configMapKeyRef"):
-        return _key(_config_map(reference, sources), reference, f"ConfigMap {_path(pod, reference)}")
+        return _key_value(_config_map_data(reference, sources), reference, f"ConfigMap {_source_path(pod, reference)}")
     if reference := source.get("secretKeyRef"):
-        return _key(_secret(reference, sources), reference, f"Secret {_path(pod, reference)}")
+        return _key_value(_secret_data(reference, sources), reference, f"Secret {_source_path(pod, reference)}")
     return ""
 
 
-def _key(data: Mapping[str, str] | None, reference: JsonObject, where: str) -> str | None:
+def _key_value(data: Mapping[str, str] | None, reference: JsonObject, where: str) -> str | None:
     if data is None:
         return None
     if reference["key"] in data:
         return data[reference["key"]]
     if reference.get("optional"):
         return None
-    raise ConfigurationProblem(f"couldn't find key {reference['key']} in {where}")
+    raise ContainerConfigError(f"couldn't find key {reference['key']} in {where}")
 
 
-def _path(pod: JsonObject, reference: JsonObject) -> str:
+def _source_path(pod: JsonObject, reference: JsonObject) -> str:
     return f"{pod['metadata']['namespace']}/{reference.get('name', '')}"
 
 
-def _config_map(reference: JsonObject, sources: Sources) -> dict[str, str] | None:
-    found = sources.config_maps.get(reference.get("name", ""))
-    if found is None and not reference.get("optional"):
-        raise ConfigurationProblem(f'configmap "{reference.get("name", "")}" not found')
-    return None if found is None else found.get("data") or {}
+def _config_map_data(reference: JsonObject, sources: ConfigSources) -> dict[str, str] | None:
+    config_map = sources.config_maps.get(reference.get("name", ""))
+    if config_map is None and not reference.get("optional"):
+        raise ContainerConfigError(f'configmap "{reference.get("name", "")}" not found')
+    return None if config_map is None else config_map.get("data") or {}
 
 
-def _secret(reference: JsonObject, sources: Sources) -> dict[str, str] | None:
-    found = sources.secrets.get(reference.get("name", ""))
-    if found is None and not reference.get("optional"):
-        raise ConfigurationProblem(f'secret "{reference.get("name", "")}" not found')
-    if found is None:
+def _secret_data(reference: JsonObject, sources: ConfigSources) -> dict[str, str] | None:
+    secret = sources.secrets.get(reference.get("name", ""))
+    if secret is None and not reference.get("optional"):
+        raise ContainerConfigError(f'secret "{reference.get("name", "")}" not found')
+    if secret is None:
         return None
-    # Variables are bytes; what is no UTF-8 is carried through as Python carries such variables.
-    return {key: base64.b64decode(value).decode(errors="surrogateescape") for key, value in (found.get("data") or {}).items()}
+    # Variables are bytes. Python represents those that are not UTF-8 with surrogate escapes.
+    return {key: base64.b64decode(value).decode(errors="surrogateescape") for key, value in (secret.get("data") or {}).items()}
 
 
 # --- fields and resources of the pod --------------------------------------------------------------------------------------
 
 
-def field_value(pod: JsonObject, path: str, *, place: DownwardValues) -> str:
-    """The value of a field of the pod, by the paths of the downward API.
+def resolve_field_ref(pod: JsonObject, path: str, *, downward: DownwardValues) -> str:
+    """The value of a field of the pod, by its path in the downward API.
 
     Raises:
-        ConfigurationProblem: no such field can be asked for.
+        ContainerConfigError: the downward API has no such field.
     """
     metadata, spec = pod["metadata"], pod["spec"]
-    if match := _SUBSCRIPT.fullmatch(path):
+    if match := _SUBSCRIPTED_FIELD.fullmatch(path):
         return str((metadata.get(match[1]) or {}).get(match[2], ""))
     if path in ("metadata.labels", "metadata.annotations"):
-        return _as_lines(metadata.get(path.partition(".")[2]) or {})
-    known: dict[str, Any] = {
+        return _format_labels(metadata.get(path.partition(".")[2]) or {})
+    values: dict[str, Any] = {
         "metadata.name": metadata["name"],
         "metadata.namespace": metadata["namespace"],
         "metadata.uid": metadata.get("uid"),
         "spec.nodeName": spec.get("nodeName"),
         "spec.serviceAccountName": spec.get("serviceAccountName"),
-        "status.hostIP": place.host_address,
-        "status.hostIPs": place.host_address,
-        "status.podIP": place.pod_address,
-        "status.podIPs": place.pod_address,
+        "status.hostIP": downward.host_ip,
+        "status.hostIPs": downward.host_ip,
+        "status.podIP": downward.pod_ip,
+        "status.podIPs": downward.pod_ip,
     }
-    if path not in known:
-        raise ConfigurationProblem(f"unsupported fieldPath: {path}")
-    return known[path] or ""
+    if path not in values:
+        raise ContainerConfigError(f"unsupported fieldPath: {path}")
+    return values[path] or ""
 
 
-def _as_lines(labels: Mapping[str, str]) -> str:
-    return "\n".join(f"{key}={_quoted(labels[key])}" for key in sorted(labels))
+def _format_labels(labels: Mapping[str, str]) -> str:
+    return "\n".join(f"{key}={_quote(labels[key])}" for key in sorted(labels))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     inner = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
     return f'"{inner}"'
 
 
-def resource_value(pod: JsonObject, container: JsonObject | None, reference: JsonObject, *, place: DownwardValues) -> str:
-    """A request or limit in units of the divisor, rounded up. Without a limit, the node's own size is the limit."""
+def resolve_resource_field_ref(pod: JsonObject, container: JsonObject | None, reference: JsonObject, *, downward: DownwardValues) -> str:
+    """A request or limit in units of the divisor, rounded up. A missing limit is that of the node."""
     name = reference.get("containerName")
     if name:
-        every = [*(pod["spec"].get("containers") or ()), *(pod["spec"].get("initContainers") or ())]
-        container = next((each for each in every if each["name"] == name), None)
+        containers = [*(pod["spec"].get("containers") or ()), *(pod["spec"].get("initContainers") or ())]
+        container = next((item for item in containers if item["name"] == name), None)
         if container is None:
-            raise ConfigurationProblem(f"container {name} not found")
+            raise ContainerConfigError(f"container {name} not found")
     kind, _, resource = reference["resource"].partition(".")
-    given = (((container or {}).get("resources") or {}).get(kind) or {}).get(resource)
-    if given is None and kind == "limits" and resource in _LIMITED_BY_NODE:
-        given = place.allocatable.get(resource)
-    return str(in_units(given or "0", divisor=str(reference.get("divisor") or "1")))
+    quantity = (((container or {}).get("resources") or {}).get(kind) or {}).get(resource)
+    if quantity is None and kind == "limits" and resource in _NODE_LIMITED_RESOURCES:
+        quantity = downward.allocatable.get(resource)
+    return str(value_in_units(quantity or "0", divisor=str(reference.get("divisor") or "1")))
 
 
 # --- $(NAME) --------------------------------------------------------------------------------------------------------------
 
 
-def expanded(text: str, known: Mapping[str, str]) -> str:
-    """The text with `$(NAME)` replaced by the variable where there is one, and `$$` by a dollar."""
+def expand(text: str, environment: Mapping[str, str]) -> str:
+    """Replace `$(NAME)` by the value of a known variable, and `$$` by a dollar sign."""
 
     def replacement(match: re.Match[str]) -> str:
         if match[1] is None:
             return "$"
-        return known.get(match[1], match[0])
+        return environment.get(match[1], match[0])
 
     return _REFERENCE.sub(replacement, text)
 
 
-def all_expanded(texts: Iterable[str], known: Mapping[str, str]) -> tuple[str, ...]:
-    """Every text expanded: a command or its arguments."""
-    return tuple(expanded(text, known) for text in texts)
+def expand_all(texts: Iterable[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(expand(text, environment) for text in texts)

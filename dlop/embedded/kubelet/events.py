@@ -1,7 +1,7 @@
-"""Events of pods, as a kubelet and a scheduler tell them.
+"""Records events of pods, as the kubelet and the scheduler do.
 
-They wait in a bounded line and one task sends them, so that nothing ever waits for an event. The same event again counts the
-first one up. When the line is full, events are dropped: they are for people, and nothing rests on them.
+Events wait in a bounded queue, and one task sends them, so that recording never blocks. A repeated event increments the count of the
+first one. Events are dropped when the queue is full, because they are informational only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import structlog
 from dlop.kube.client import Client
 from dlop.kube.errors import KubeError, NotFoundError
 from dlop.kube.resources import CORE_EVENTS
-from dlop.kube.timestamps import to_the_second
+from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
 
 log = structlog.get_logger(__name__)
@@ -24,27 +24,25 @@ log = structlog.get_logger(__name__)
 KUBELET = "kubelet"
 SCHEDULER = "default-scheduler"
 
-_LONGEST_LINE = 10_000
-_MOST_STORIES = 4096
-_LONGEST_MESSAGE = 1024
-_LONGEST_NAME = 230
+_MAX_QUEUE_LENGTH = 10_000
+_MAX_SERIES = 4096
+_MAX_MESSAGE_BYTES = 1024
+_MAX_NAME_PREFIX = 230
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEvent:
-    """Something to tell of a pod."""
-
     reason: str
     message: str
     is_warning: bool = False
     field_path: str = ""
-    """Which part of the pod it is about, such as a container."""
+    """The part of the pod that the event is about, such as a container."""
     component: str = KUBELET
 
 
 @dataclass(slots=True)
-class _Story:
-    """One event, however often it was told."""
+class _Series:
+    """All occurrences of one event."""
 
     pod: JsonObject
     event: PodEvent
@@ -53,78 +51,66 @@ class _Story:
     last_at: float
     count: int = 1
     is_sent: bool = False
-    is_waiting: bool = False
+    is_queued: bool = False
 
 
-class Events:
-    """The line of events of a node."""
-
+class PodEventRecorder:
     def __init__(self, client: Client, *, host: str, clock: Callable[[], float]) -> None:
         self._client = client
         self._host = host
         self._clock = clock
-        self._last_stamp = 0
-        self._line: asyncio.Queue[_Story] = asyncio.Queue(_LONGEST_LINE)
-        self._stories: OrderedDict[tuple[str, PodEvent], _Story] = OrderedDict()
+        self._last_suffix = 0
+        self._queue: asyncio.Queue[_Series] = asyncio.Queue(_MAX_QUEUE_LENGTH)
+        self._series: OrderedDict[tuple[str, PodEvent], _Series] = OrderedDict()
 
-    def tell(self, pod: JsonObject, event: PodEvent) -> None:
-        """Tell something of a pod. Returns at once."""
+    def record(self, pod: JsonObject, event: PodEvent) -> None:
+        """Queue an event. Does not block."""
         key = (pod["metadata"]["uid"], event)
-        story = self._stories.get(key)
-        if story is None:
+        series = self._series.get(key)
+        if series is None:
             now = self._clock()
-            name = f"{pod['metadata']['name'][:_LONGEST_NAME]}.{self._stamp(now):x}"
-            story = self._stories[key] = _Story(pod, event, name, first_at=now, last_at=now)
+            name = f"{pod['metadata']['name'][:_MAX_NAME_PREFIX]}.{self._name_suffix(now):x}"
+            series = self._series[key] = _Series(pod, event, name, first_at=now, last_at=now)
         else:
-            story.count += 1
-            story.last_at = self._clock()
-        self._stories.move_to_end(key)
-        if len(self._stories) > _MOST_STORIES:
-            self._stories.popitem(last=False)
-        if not story.is_waiting and not self._line.full():
-            story.is_waiting = True
-            self._line.put_nowait(story)
+            series.count += 1
+            series.last_at = self._clock()
+        self._series.move_to_end(key)
+        if len(self._series) > _MAX_SERIES:
+            self._series.popitem(last=False)
+        if not series.is_queued and not self._queue.full():
+            series.is_queued = True
+            self._queue.put_nowait(series)
 
-    def _stamp(self, now: float) -> int:
-        """Nanoseconds, as kubelets put them into the names of events: what happens within a second is then listed in order."""
-        self._last_stamp = max(self._last_stamp + 1, int(now * 1e9))
-        return self._last_stamp
+    def _name_suffix(self, now: float) -> int:
+        """Nanoseconds, as in the event names of kubelets, so that events of the same second are listed in order."""
+        self._last_suffix = max(self._last_suffix + 1, int(now * 1e9))
+        return self._last_suffix
 
     async def run(self) -> None:
         """Send events until cancelled."""
         while True:
-            story = await self._line.get()
-            story.is_waiting = False
+            series = await self._queue.get()
+            series.is_queued = False
             try:
-                await self._send(story)
+                await self._send(series)
             except KubeError as error:
-                log.info("an event could not be sent", reason=story.event.reason, error=str(error))
-            finally:
-                self._line.task_done()
+                log.info("event not sent", reason=series.event.reason, error=str(error))
 
-    async def drain(self, *, within_seconds: float) -> None:
-        """Wait until all that was told is sent. That is the work of `run`, which must go on meanwhile."""
-        try:
-            async with asyncio.timeout(within_seconds):
-                await self._line.join()
-        except TimeoutError:
-            log.info("events were left unsaid", events=self._line.qsize())
-
-    async def _send(self, story: _Story) -> None:
-        namespace = story.pod["metadata"]["namespace"]
-        if story.is_sent:
-            change = {"count": story.count, "lastTimestamp": to_the_second(story.last_at)}
+    async def _send(self, series: _Series) -> None:
+        namespace = series.pod["metadata"]["namespace"]
+        if series.is_sent:
+            change = {"count": series.count, "lastTimestamp": format_time(series.last_at)}
             try:
-                await self._client.patch(CORE_EVENTS, story.name, change, namespace=namespace)
+                await self._client.patch(CORE_EVENTS, series.name, change, namespace=namespace)
                 return
             except NotFoundError:
-                pass  # it has expired on the server, so it is told anew
-        await self._client.create(CORE_EVENTS, self._body(story), namespace=namespace)
-        story.is_sent = True
+                pass  # the event has expired on the server, so create it again
+        await self._client.create(CORE_EVENTS, self._body(series), namespace=namespace)
+        series.is_sent = True
 
-    def _body(self, story: _Story) -> JsonObject:
-        metadata, event = story.pod["metadata"], story.event
-        about = {
+    def _body(self, series: _Series) -> JsonObject:
+        metadata, event = series.pod["metadata"], series.event
+        involved_object = {
             "apiVersion": "v1",
             "kind": "Pod",
             "namespace": metadata["namespace"],
@@ -135,20 +121,20 @@ class Events:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": story.name, "namespace": metadata["namespace"]},
-            "involvedObject": {**about, "fieldPath": event.field_path} if event.field_path else about,
+            "metadata": {"name": series.name, "namespace": metadata["namespace"]},
+            "involvedObject": {**involved_object, "fieldPath": event.field_path} if event.field_path else involved_object,
             "reason": event.reason,
-            "message": _shortened(event.message),
+            "message": _truncate(event.message),
             "type": "Warning" if event.is_warning else "Normal",
             "source": {"component": event.component, "host": self._host},
             "reportingComponent": event.component,
             "reportingInstance": self._host,
-            "firstTimestamp": to_the_second(story.first_at),
-            "lastTimestamp": to_the_second(story.last_at),
-            "count": story.count,
+            "firstTimestamp": format_time(series.first_at),
+            "lastTimestamp": format_time(series.last_at),
+            "count": series.count,
         }
 
 
-def _shortened(message: str) -> str:
+def _truncate(message: str) -> str:
     data = message.encode()
-    return message if len(data) <= _LONGEST_MESSAGE else data[: _LONGEST_MESSAGE - 3].decode(errors="ignore") + "..."
+    return message if len(data) <= _MAX_MESSAGE_BYTES else data[: _MAX_MESSAGE_BYTES - 3].decode(errors="ignore") + "..."

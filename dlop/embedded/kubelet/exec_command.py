@@ -1,4 +1,4 @@
-"""Short-lived commands in a container: what probes and hooks run, and what they say."""
+"""Runs short-lived commands in a container, for probes and hooks."""
 
 from __future__ import annotations
 
@@ -7,62 +7,61 @@ import os
 import signal
 from dataclasses import dataclass, replace
 
-from dlop.embedded.kubelet.restart_backoff import duration_text
-from dlop.embedded.kubelet.runtime.base import Launch, LaunchError, Process, Sandbox
+from dlop.embedded.kubelet.restart_backoff import format_go_duration
+from dlop.embedded.kubelet.runtime.base import LaunchError, LaunchRequest, Process, Sandbox
 
-_MOST_BYTES = 10 * 1024
+_MAX_OUTPUT_BYTES = 10 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What became of a command."""
-
     exit_code: int
     output: str
-    has_timed_out: bool = False
 
 
-async def run_command(sandbox: Sandbox, like: Launch, argv: tuple[str, ...], *, timeout_seconds: float | None = None) -> CommandResult:
-    """Run a command with the variables, folders and mounts of a container, and keep the beginning of what it says."""
-    reading, writing = os.pipe()
-    launch = replace(like, argv=argv, stdin=None, stdout=writing, stderr=writing, terminal=False, memory_limit_bytes=None)
+async def run_command(
+    sandbox: Sandbox, container_launch: LaunchRequest, argv: tuple[str, ...], *, timeout_seconds: float | None = None
+) -> CommandResult:
+    """Run a command in a running container, with its environment and working directory. The output is truncated."""
+    read_fd, write_fd = os.pipe()
+    launch = replace(container_launch, argv=argv, stdin=None, stdout=write_fd, stderr=write_fd, terminal=False, memory_limit_bytes=None)
     try:
         process = await sandbox.start(launch)
     except LaunchError as error:
-        os.close(reading)
+        os.close(read_fd)
         return CommandResult(error.exit_code, str(error))
     except BaseException:
-        os.close(reading)
+        os.close(read_fd)
         raise
     finally:
-        os.close(writing)
-    return await _watched(process, reading, argv, timeout_seconds)
+        os.close(write_fd)
+    return await _wait(process, read_fd, argv, timeout_seconds)
 
 
-async def _watched(process: Process, reading: int, argv: tuple[str, ...], timeout_seconds: float | None) -> CommandResult:
+async def _wait(process: Process, read_fd: int, argv: tuple[str, ...], timeout_seconds: float | None) -> CommandResult:
     output = bytearray()
-    os.set_blocking(reading, False)
+    os.set_blocking(read_fd, False)
     loop = asyncio.get_running_loop()
-    loop.add_reader(reading, _read_some, loop, reading, output)
+    loop.add_reader(read_fd, _read_available, loop, read_fd, output)
     try:
         async with asyncio.timeout(timeout_seconds):
             code = (await process.wait()).code
     except TimeoutError:
-        text = f'command timed out: "{" ".join(argv)}" timed out after {duration_text(timeout_seconds or 0)}'
-        return CommandResult(-1, text, has_timed_out=True)
+        text = f'command timed out: "{" ".join(argv)}" timed out after {format_go_duration(timeout_seconds or 0)}'
+        return CommandResult(-1, text)
     finally:
         process.signal(signal.SIGKILL)
-        _read_some(loop, reading, output)
-        loop.remove_reader(reading)
-        os.close(reading)
-    return CommandResult(code, bytes(output[:_MOST_BYTES]).decode(errors="replace"))
+        _read_available(loop, read_fd, output)
+        loop.remove_reader(read_fd)
+        os.close(read_fd)
+    return CommandResult(code, bytes(output[:_MAX_OUTPUT_BYTES]).decode(errors="replace"))
 
 
-def _read_some(loop: asyncio.AbstractEventLoop, descriptor: int, output: bytearray) -> None:
-    """Take what is there. Of a flood the beginning is kept, and the rest is read away so that the command can go on."""
+def _read_available(loop: asyncio.AbstractEventLoop, fd: int, output: bytearray) -> None:
+    """Read everything that is available. Output beyond the limit is discarded, so that the command does not block."""
     try:
-        while data := os.read(descriptor, _MOST_BYTES):
-            output += data[: max(0, _MOST_BYTES - len(output))]
+        while data := os.read(fd, _MAX_OUTPUT_BYTES):
+            output += data[: max(0, _MAX_OUTPUT_BYTES - len(output))]
     except BlockingIOError:
         return
-    loop.remove_reader(descriptor)
+    loop.remove_reader(fd)

@@ -1,9 +1,9 @@
-"""Keeps the names in all pods of the node up to date, as pods and services come and go.
+"""Keeps the hosts files of all pods on the node current.
 
-A burst of changes is one round of writing. A pod that starts does not wait for that: it begins with all that is known.
+A burst of changes is written once. A pod that starts does not wait for that; it gets the current names immediately.
 
-Where pods have no hosts file, names are replaced by addresses when a process starts, and stay what they were then. So a
-process that names a service without a pod is kept waiting for that pod, though not for ever.
+Without a hosts file, names are replaced by addresses when a process starts and do not change afterwards. Therefore a process that
+refers to a service without a pod waits for that pod, up to a limit.
 """
 
 from __future__ import annotations
@@ -12,46 +12,43 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from dlop.embedded.kubelet.hosts_file import NamedPod, NamedService, Names
+from dlop.embedded.kubelet.hosts_file import HostsTable, PodEntry, ServiceEntry
 
 _BURST_SECONDS = 0.05
-_LONGEST_WAIT_SECONDS = 10.0
+_MAX_WAIT_SECONDS = 10.0
 
 
-class Directory:
-    """What names mean now."""
-
+class HostsSync:
     def __init__(
         self,
         *,
-        services: Callable[[], Iterable[NamedService]],
-        pods: Callable[[], Iterable[NamedPod]],
+        services: Callable[[], Iterable[ServiceEntry]],
+        pods: Callable[[], Iterable[PodEntry]],
         write: Callable[[], None],
     ) -> None:
-        """`write` has every pod on the node written its names anew."""
+        """`write` rewrites the hosts files of all pods on the node."""
         self._services = services
         self._pods = pods
         self._write = write
-        self._names: Names | None = None
+        self._table: HostsTable | None = None
         self._changed = asyncio.Event()
-        self._waiting: list[asyncio.Event] = []
+        self._waiters: list[asyncio.Event] = []
 
     @property
-    def names(self) -> Names:
-        """All names."""
-        if self._names is None:
-            self._names = Names(self._services(), self._pods())
-        return self._names
+    def table(self) -> HostsTable:
+        if self._table is None:
+            self._table = HostsTable(self._services(), self._pods())
+        return self._table
 
-    def change(self) -> None:
-        """A pod or service has come, gone or changed."""
-        self._names = None
+    def invalidate(self) -> None:
+        """To be called when a pod or service was added, changed or deleted."""
+        self._table = None
         self._changed.set()
-        for waiting in self._waiting:
-            waiting.set()
+        for waiter in self._waiters:
+            waiter.set()
 
     async def run(self) -> None:
-        """Write what has changed, until cancelled."""
+        """Write changes until cancelled."""
         while True:
             await self._changed.wait()
             await asyncio.sleep(_BURST_SECONDS)
@@ -59,40 +56,38 @@ class Directory:
             self._write()
 
     def addresses(self, namespace: str) -> Mapping[str, str]:
-        """What names stand for, at any time that this is looked at."""
+        """A live view of the addresses by name, as seen from a namespace."""
         return _Addresses(self, namespace)
 
-    async def all_named(self, namespace: str, texts: Iterable[str]) -> None:
-        """Wait until every service that is named in the texts has a pod. After a while, go on without."""
+    async def wait_resolvable(self, namespace: str, texts: Iterable[str]) -> None:
+        """Wait until every service that the texts refer to has a pod. Returns after a limit in any case."""
         words = {word for text in texts for word in re.findall(r"[\w.-]+", text)}
         changed = asyncio.Event()
-        self._waiting.append(changed)
+        self._waiters.append(changed)
         try:
-            async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
-                while words & self.names.nameless(namespace=namespace):
+            async with asyncio.timeout(_MAX_WAIT_SECONDS):
+                while words & self.table.unresolved(namespace=namespace):
                     changed.clear()
                     await changed.wait()
         except TimeoutError:
             return
         finally:
-            self._waiting.remove(changed)
+            self._waiters.remove(changed)
 
 
 class _Addresses(Mapping[str, str]):
-    """The names of the moment, as seen from a namespace."""
-
-    def __init__(self, directory: Directory, namespace: str) -> None:
-        self._directory = directory
+    def __init__(self, sync: HostsSync, namespace: str) -> None:
+        self._sync = sync
         self._namespace = namespace
 
-    def _now(self) -> Mapping[str, str]:
-        return self._directory.names.addresses(namespace=self._namespace)
+    def _current(self) -> Mapping[str, str]:
+        return self._sync.table.addresses(namespace=self._namespace)
 
     def __getitem__(self, name: str) -> str:
-        return self._now()[name]
+        return self._current()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._now())
+        return iter(self._current())
 
     def __len__(self) -> int:
-        return len(self._now())
+        return len(self._current())

@@ -1,14 +1,14 @@
-"""What an image means on this machine. There is no registry: a map says it.
+"""The image map: what images mean on this machine, because there is no registry.
 
     images:
-      - name: "mxnet/python:*"            # a pattern; a name without a tag means every tag
-        command: [python, train.py]       # the entry point, for pods that give no command
+      - name: "mxnet/python:*"            # a pattern; a name without a tag matches every tag
+        command: [python, train.py]       # the entry point, for containers without a command
         python: {requirements: [mxnet==1.9.1], version: "3.11"}
-        files: {/app: ./src}              # path in the container: path beside this file
+        files: {/app: ./src}              # path in the container: path relative to this file
         env: {OMP_NUM_THREADS: "1"}
         workingDir: /app
 
-An image that the map does not know is no problem for a container that says what to run: it runs on the host's own programs.
+A container with a command may use an image that is not in the map. It runs with the programs of the host.
 """
 
 from __future__ import annotations
@@ -29,154 +29,150 @@ _KEYS = {"name", "command", "python", "files", "env", "workingDir"}
 
 
 class ImageMapError(Exception):
-    """An image map or an `--image` makes no sense: the message says what and where."""
+    """An image map or an `--image` option is invalid."""
 
 
-class ImageProblem(Exception):  # noqa: N818 - it is the user's to solve
-    """There is no such image here. The message says what to do."""
+class ImagePullError(Exception):
+    """The image of a container is not available on this machine. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonEnvironment:
-    """Packages that an image has."""
+    """The Python packages of an image."""
 
-    requirements: tuple[str, ...]
+    requirements: tuple[str, ...] = ()
     version: str = ""
-    """Such as 3.11; empty for the one that runs this program."""
+    """Such as 3.11; empty for the version that runs this program."""
+    requirement_files: tuple[Path, ...] = ()
+    """Installed with `pip install -r`, in the directory of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What is known under an image's name."""
-
     name: str
+    """A name or pattern, with or without a tag."""
     command: tuple[str, ...] = ()
     python: PythonEnvironment | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    working_folder: str | None = None
+    working_dir: str | None = None
 
     def matches(self, image: str) -> bool:
-        """Whether an image is meant by this name."""
         return fnmatchcase(image, self.name) or fnmatchcase(_without_tag(image), self.name)
 
 
 def _without_tag(image: str) -> str:
     image = image.partition("@")[0]
-    folder, slash, last = image.rpartition("/")
-    return f"{folder}{slash}{last.partition(':')[0]}"
+    repository, slash, last = image.rpartition("/")
+    return f"{repository}{slash}{last.partition(':')[0]}"
 
 
 class ImageMap:
-    """The images of a node. The first that matches is meant."""
+    """The images of a node. The first match applies."""
 
     def __init__(self, images: Iterable[Image] = ()) -> None:
         self._images = tuple(images)
 
-    def find(self, image: str) -> Image | None:
-        """What is meant by an image, if anything is."""
-        return next((each for each in self._images if each.matches(image)), None)
+    def find(self, name: str) -> Image | None:
+        return next((image for image in self._images if image.matches(name)), None)
 
-    def meant_by(self, container: JsonObject) -> Image:
+    def resolve(self, container: JsonObject) -> Image:
         """The image of a container.
 
         Raises:
-            ImageProblem: nothing is known of it, and the container does not say what to run.
+            ImagePullError: neither the map nor the container has a command.
         """
         name = container.get("image", "")
-        found = self.find(name)
-        if found is None and container.get("command"):
+        image = self.find(name)
+        if image is None and container.get("command"):
             return Image(name=name)
-        if found is None:
-            raise ImageProblem(
-                f'nothing is known here of the image "{name}", and the container names no command: '
-                f"say --image {shlex.quote(name)}=PATH, or add a line to the image map: "
+        if image is None:
+            raise ImagePullError(
+                f'image "{name}" is not in the image map, and the container has no command; '
+                f"pass --image {shlex.quote(name)}=PATH, or add an entry to the image map: "
                 f'- {{name: "{name}", command: [PROGRAM, ARGUMENT]}}'
             )
-        if not found.command and not container.get("command"):
-            raise ImageProblem(
-                f'the image "{name}" has no command here, and the container names none: '
-                f'add to the line "{found.name}" of the image map: command: [PROGRAM, ARGUMENT]'
+        if not image.command and not container.get("command"):
+            raise ImagePullError(
+                f'image "{name}" has no command in the image map, and the container has none; '
+                f'add to the entry "{image.name}" of the image map: command: [PROGRAM, ARGUMENT]'
             )
-        return found
+        return image
 
 
 def command_line(container: JsonObject, image: Image) -> tuple[str, ...]:
-    """The command and its arguments before expansion. A command of the pod's own replaces the image's arguments too."""
+    """The command and its arguments before expansion. The container's command replaces the image's command and arguments."""
     return (*(container.get("command") or image.command), *(container.get("args") or ()))
 
 
-# --- reading --------------------------------------------------------------------------------------------------------------
+# --- parsing --------------------------------------------------------------------------------------------------------------
 
 
 def read_images(path: Path) -> list[Image]:
-    """The images of a map's file.
+    """Read an image map.
 
     Raises:
-        ImageMapError: it cannot be read, or does not say what it should.
+        ImageMapError: the file cannot be read or is invalid.
     """
     try:
         data = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
-        raise ImageMapError(f"the image map {path} cannot be read: {error}") from error
+        raise ImageMapError(f"cannot read the image map {path}: {error}") from error
     entries = data.get("images") if isinstance(data, dict) else None
     if not isinstance(entries, list):
-        raise ImageMapError(f"{path}: a list under the key `images` is expected")
-    return [_image(entry, where=f"{path}: images[{index}]", folder=path.parent) for index, entry in enumerate(entries)]
+        raise ImageMapError(f"{path}: `images` must be a list")
+    return [_parse_image(entry, where=f"{path}: images[{index}]", directory=path.parent) for index, entry in enumerate(entries)]
 
 
-def _image(entry: Any, *, where: str, folder: Path) -> Image:
+def _parse_image(entry: Any, *, where: str, directory: Path) -> Image:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-        raise ImageMapError(f"{where}: an entry with a `name` is expected")
+        raise ImageMapError(f"{where}: must be an object with a `name`")
     if unknown := sorted(set(map(str, entry)) - _KEYS):
-        raise ImageMapError(f"{where}: unknown key `{unknown[0]}`; the keys are {', '.join(sorted(_KEYS))}")
-    files = _typed(entry, "files", dict, where) or {}
+        raise ImageMapError(f"{where}: unknown key `{unknown[0]}`; valid keys: {', '.join(sorted(_KEYS))}")
+    files = _typed_value(entry, "files", dict, where) or {}
     return Image(
         name=entry["name"],
-        command=tuple(map(str, _typed(entry, "command", list, where) or ())),
-        python=_python(_typed(entry, "python", dict, where), where=where),
-        files={str(target): (folder / str(source)).resolve() for target, source in files.items()},
-        environment={str(name): str(value) for name, value in (_typed(entry, "env", dict, where) or {}).items()},
-        working_folder=_typed(entry, "workingDir", str, where),
+        command=tuple(map(str, _typed_value(entry, "command", list, where) or ())),
+        python=_parse_python(_typed_value(entry, "python", dict, where), where=where),
+        files={str(target): (directory / str(source)).resolve() for target, source in files.items()},
+        environment={str(name): str(value) for name, value in (_typed_value(entry, "env", dict, where) or {}).items()},
+        working_dir=_typed_value(entry, "workingDir", str, where),
     )
 
 
-def _typed(entry: dict[str, Any], key: str, kind: type, where: str) -> Any:
+def _typed_value(entry: dict[str, Any], key: str, type_: type, where: str) -> Any:
     value = entry.get(key)
-    if value is not None and not isinstance(value, kind):
-        words: dict[type, str] = {dict: "a mapping", list: "a list", str: "a text"}
-        raise ImageMapError(f"{where}.{key}: {words[kind]} is expected, not {value!r}")
+    if value is not None and not isinstance(value, type_):
+        type_names: dict[type, str] = {dict: "an object", list: "a list", str: "a string"}
+        raise ImageMapError(f"{where}.{key}: must be {type_names[type_]}, got {value!r}")
     return value
 
 
-def _python(entry: dict[str, Any] | None, *, where: str) -> PythonEnvironment | None:
+def _parse_python(entry: dict[str, Any] | None, *, where: str) -> PythonEnvironment | None:
     if entry is None:
         return None
-    requirements = _typed(entry, "requirements", list, f"{where}.python") or []
+    requirements = _typed_value(entry, "requirements", list, f"{where}.python") or []
     return PythonEnvironment(tuple(map(str, requirements)), str(entry.get("version") or ""))
 
 
-def image_option(text: str) -> Image:
-    """The image of `--image NAME=PATH`: a folder to work in (with its requirements.txt), or a program to run.
+def parse_image_option(text: str) -> Image:
+    """Parse `--image NAME=PATH`. The path is a working directory, maybe with a requirements.txt, or a program.
 
     Raises:
-        ImageMapError: it says something else.
+        ImageMapError: the option is invalid, or the path does not exist.
     """
-    name, equals, place = text.partition("=")
-    if not name or not equals or not place:
-        raise ImageMapError(f"--image {text}: NAME=PATH is expected")
-    path = Path(place).expanduser().resolve()
+    name, equals, value = text.partition("=")
+    if not name or not equals or not value:
+        raise ImageMapError(f"--image {text}: must have the form NAME=PATH")
+    path = Path(value).expanduser().resolve()
     if path.is_dir():
-        return Image(name=name, python=_folder_python(path), working_folder=str(path))
+        return Image(name=name, python=_directory_python(path), working_dir=str(path))
     if not path.is_file():
-        raise ImageMapError(f"--image {text}: there is no {path}")
-    runs_alone = os.access(path, os.X_OK)
-    return Image(name=name, command=(str(path),) if runs_alone else ("python", str(path)), working_folder=str(path.parent))
+        raise ImageMapError(f"--image {text}: {path} does not exist")
+    is_executable = os.access(path, os.X_OK)
+    return Image(name=name, command=(str(path),) if is_executable else ("python", str(path)), working_dir=str(path.parent))
 
 
-def _folder_python(folder: Path) -> PythonEnvironment | None:
-    listed = folder / "requirements.txt"
-    if not listed.is_file():
-        return None
-    lines = (line.partition(" #")[0].strip() for line in listed.read_text().splitlines())
-    return PythonEnvironment(tuple(line for line in lines if line and not line.startswith("#")))
+def _directory_python(directory: Path) -> PythonEnvironment | None:
+    file = directory / "requirements.txt"
+    return PythonEnvironment(requirement_files=(file,)) if file.is_file() else None

@@ -1,7 +1,7 @@
-"""A kubectl that can do one thing: `kubectl exec POD -- COMMAND`, from inside a pod.
+"""A minimal kubectl for pods, with one command: `kubectl exec POD -- COMMAND`.
 
-It is what the launcher of an MPI job needs, on machines that have no kubectl. It is a program of its own, which a pod runs: it
-imports nothing of dlop, finds the API server as every program in a pod does, and ends with the exit code of the command.
+The launcher of an MPI job needs it on machines without kubectl. It runs as a separate program inside a pod, imports nothing of dlop, uses
+the in-cluster configuration and exits with the exit code of the command.
 """
 
 from __future__ import annotations
@@ -18,70 +18,70 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PROTOCOL = "v5.channel.k8s.io"
 _STDOUT, _STDERR, _ERROR = 1, 2, 3
 _FAILED = 1
 
 
 def main() -> int:
-    """Run a command in a container and pass on what it writes. Returns its exit code."""
+    """Run a command in a container and print its output. Returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="kubectl",
-        description="dlop's own kubectl, which brings commands into pods. For more, have the image kubectl-delivery mean a whole kubectl.",
+        description="A minimal kubectl that supports only exec. For a full kubectl, map the image kubectl-delivery to one.",
     )
     parser.add_argument("verb", choices=["exec"])
     parser.add_argument("pod")
     parser.add_argument("-c", "--container")
     parser.add_argument("-n", "--namespace")
-    words = sys.argv[1:]
-    border = words.index("--") if "--" in words else len(words)
-    options, command = parser.parse_args(words[:border]), words[border + 1 :]
+    arguments = sys.argv[1:]
+    separator = arguments.index("--") if "--" in arguments else len(arguments)
+    options, command = parser.parse_args(arguments[:separator]), arguments[separator + 1 :]
     if not command:
-        parser.error("write -- and a command after the pod")
+        parser.error("specify a command after --")
     try:
         return asyncio.run(_run(options, command))
     except (aiohttp.ClientError, OSError, KeyError) as error:
-        return _complain(f"error: the API server cannot be reached: {error or type(error).__name__}")
+        return _print_error(f"error: cannot reach the API server: {error or type(error).__name__}")
 
 
 async def _run(options: argparse.Namespace, command: list[str]) -> int:
-    namespace = options.namespace or (_FOLDER / "namespace").read_text()
+    namespace = options.namespace or (_SERVICE_ACCOUNT_DIR / "namespace").read_text()
     address = f"https://{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ['KUBERNETES_SERVICE_PORT']}"
-    pod = f"{address}/api/v1/namespaces/{namespace}/pods/{options.pod}"
-    headers = {"authorization": f"Bearer {(_FOLDER / 'token').read_text()}"}
-    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=_FOLDER / "ca.crt"))
+    pod_url = f"{address}/api/v1/namespaces/{namespace}/pods/{options.pod}"
+    headers = {"authorization": f"Bearer {(_SERVICE_ACCOUNT_DIR / 'token').read_text()}"}
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=_SERVICE_ACCOUNT_DIR / "ca.crt"))
     async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
-        container = options.container or await _first_container(session, pod)
+        container = options.container or await _first_container(session, pod_url)
         query = urlencode([("container", container), ("stdout", "true"), ("stderr", "true"), *(("command", word) for word in command)])
-        return await _converse(session, f"{pod}/exec?{query}")
+        return await _exec(session, f"{pod_url}/exec?{query}")
 
 
-async def _first_container(session: aiohttp.ClientSession, pod: str) -> str:
-    """The server insists on a name where there are several."""
-    async with session.get(pod) as answer:
-        if answer.status != 200:
-            raise SystemExit(_refused(await answer.text()))
-        found = await answer.json()
-    return str(found["spec"]["containers"][0]["name"])
+async def _first_container(session: aiohttp.ClientSession, pod_url: str) -> str:
+    """The name of the first container, because the server requires one for pods with several."""
+    async with session.get(pod_url) as response:
+        if response.status != 200:
+            raise SystemExit(_print_error_response(await response.text()))
+        pod = await response.json()
+    return str(pod["spec"]["containers"][0]["name"])
 
 
-async def _converse(session: aiohttp.ClientSession, url: str) -> int:
+async def _exec(session: aiohttp.ClientSession, url: str) -> int:
     try:
         socket = await session.ws_connect(url, protocols=[_PROTOCOL], max_msg_size=0)
     except aiohttp.WSServerHandshakeError:
-        # What the server has against it, it says to those who ask without an upgrade.
-        async with session.get(url) as answer:
-            return _refused(await answer.text())
-    outcome: dict[str, Any] = {"message": "the connection was lost"}
+        # The error message is in the response to a request without an upgrade.
+        async with session.get(url) as response:
+            return _print_error_response(await response.text())
+    status: dict[str, Any] = {"message": "lost connection to the server"}
     async with socket:
         async for message in socket:
             channel, data = message.data[0], message.data[1:]
             if channel == _ERROR:
-                outcome = json.loads(data)
+                status = json.loads(data)
             elif channel in (_STDOUT, _STDERR):
                 _write(sys.stdout if channel == _STDOUT else sys.stderr, data)
-    return _exit_code(outcome)
+    return _exit_code(status)
 
 
 def _write(stream: Any, data: bytes) -> None:
@@ -89,27 +89,27 @@ def _write(stream: Any, data: bytes) -> None:
     stream.buffer.flush()
 
 
-def _exit_code(outcome: dict[str, Any]) -> int:
-    if outcome.get("status") == "Success":
+def _exit_code(status: dict[str, Any]) -> int:
+    if status.get("status") == "Success":
         return 0
-    causes = (outcome.get("details") or {}).get("causes") or ()
+    causes = (status.get("details") or {}).get("causes") or ()
     code = next((int(cause["message"]) for cause in causes if cause.get("reason") == "ExitCode"), None)
     if code is not None:
-        return _complain(f"command terminated with exit code {code}", code)
-    return _complain(f"error: {outcome.get('message')}")
+        return _print_error(f"command terminated with exit code {code}", code)
+    return _print_error(f"error: {status.get('message')}")
 
 
-def _refused(answer: str) -> int:
-    """What the API server says, in kubectl's form; a kubelet that it asks says it in plain words."""
+def _print_error_response(response: str) -> int:
+    """Print an error of the API server in kubectl's format. An error of the kubelet is plain text."""
     try:
-        status = json.loads(answer)
+        status = json.loads(response)
     except ValueError:
-        return _complain(f"error: {answer.strip()}")
-    return _complain(f"Error from server ({status.get('reason')}): {status.get('message')}")
+        return _print_error(f"error: {response.strip()}")
+    return _print_error(f"Error from server ({status.get('reason')}): {status.get('message')}")
 
 
-def _complain(sentence: str, code: int = _FAILED) -> int:
-    sys.stderr.write(f"{sentence}\n")
+def _print_error(message: str, code: int = _FAILED) -> int:
+    sys.stderr.write(f"{message}\n")
     return code
 
 

@@ -1,6 +1,6 @@
-"""The image that brings a kubectl to the launcher of an MPI job, as this node has it: it brings the node's own.
+"""Replacement for the image that copies kubectl into the launcher pod of an MPI job. It installs the node's own small kubectl.
 
-Whoever wants the whole program maps the image to something that copies it to `$TARGET_DIR`.
+To use a real kubectl, map the image to a program that copies it to `$TARGET_DIR`.
 """
 
 from __future__ import annotations
@@ -16,4 +16,4 @@ printf '#!/bin/sh\\nexec "%s" -P "%s" "$@"\\n' "$1" "$2" > "$TARGET_DIR/kubectl"
 """
 
 KUBECTL_DELIVERY = Image(name="*/kubectl-delivery", command=("sh", "-c", _SCRIPT, "deliver", sys.executable, str(_PROGRAM)))
-"""Under whichever name it is published."""
+"""Matches the image in every registry."""

@@ -1,40 +1,40 @@
-"""What a pod wants done right after a container's start, and before its end."""
+"""Runs the postStart and preStop hooks of containers."""
 
 from __future__ import annotations
 
 import asyncio
 
-from dlop.embedded.kubelet.environment import all_expanded
+from dlop.embedded.kubelet.environment import expand_all
 from dlop.embedded.kubelet.exec_command import run_command
-from dlop.embedded.kubelet.probes import Result, Target, http_get
+from dlop.embedded.kubelet.probes import CheckResult, ProbeTarget, http_get
 from dlop.kube.types import JsonObject
 
 
-class HookFailed(Exception):  # noqa: N818 - the kubelet's word
-    """A hook did not do what it should."""
+class HookError(Exception):
+    pass
 
 
-async def run_hook(handler: JsonObject, target: Target) -> None:
-    """Run a `postStart` or `preStop` handler to its end.
+async def run_hook(handler: JsonObject, target: ProbeTarget) -> None:
+    """Run a `postStart` or `preStop` handler and wait for its end.
 
     Raises:
-        HookFailed: it failed.
+        HookError: the hook failed.
     """
     if action := handler.get("exec"):
-        argv = all_expanded(action.get("command") or (), target.launch.environment)
-        outcome = await run_command(target.sandbox, target.launch, argv)
-        if outcome.exit_code != 0:
-            raise HookFailed(f"command '{' '.join(argv)}' exited with {outcome.exit_code}: {outcome.output}")
+        argv = expand_all(action.get("command") or (), target.launch.environment)
+        result = await run_command(target.sandbox, target.launch, argv)
+        if result.exit_code != 0:
+            raise HookError(f"command '{' '.join(argv)}' exited with {result.exit_code}: {result.output}")
     elif action := handler.get("httpGet"):
-        await _request(action, target)
+        await _run_http_hook(action, target)
     elif "sleep" in handler:
         await asyncio.sleep(float((handler["sleep"] or {}).get("seconds") or 0))
 
 
-async def _request(action: JsonObject, target: Target) -> None:
+async def _run_http_hook(action: JsonObject, target: ProbeTarget) -> None:
     try:
-        verdict = await http_get(action, target, timeout_seconds=None)
+        outcome = await http_get(action, target, timeout_seconds=None)
     except LookupError as error:
-        raise HookFailed(str(error.args[0])) from error
-    if verdict.result is not Result.SUCCESS:
-        raise HookFailed(verdict.output)
+        raise HookError(str(error.args[0])) from error
+    if outcome.result is not CheckResult.SUCCESS:
+        raise HookError(outcome.output)

@@ -1,4 +1,4 @@
-"""What every pod of a node uses: the node's own clock, pace, images, events and surroundings."""
+"""Dependencies and settings that all pods of a node share."""
 
 from __future__ import annotations
 
@@ -8,52 +8,50 @@ from pathlib import Path
 from random import Random
 
 from dlop.embedded.kubelet.api_access import ApiAccess
-from dlop.embedded.kubelet.config_sources import Inputs
-from dlop.embedded.kubelet.events import Events
-from dlop.embedded.kubelet.hosts_sync import Directory
+from dlop.embedded.kubelet.config_sources import ConfigReader
+from dlop.embedded.kubelet.events import PodEventRecorder
+from dlop.embedded.kubelet.hosts_sync import HostsSync
 from dlop.embedded.kubelet.image_map import ImageMap
-from dlop.embedded.kubelet.object_watch import Watchers
+from dlop.embedded.kubelet.object_watch import ObjectWatcher
 from dlop.embedded.kubelet.python_environments import PythonEnvironments
-from dlop.embedded.kubelet.restart_backoff import RestartPace
+from dlop.embedded.kubelet.restart_backoff import BackoffPolicy
 from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.kube.client import Client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """How patient a node is. The numbers are the kubelet's."""
+    """Back-off and retry periods of a node. The defaults are those of the kubelet."""
 
-    restarts: RestartPace = RestartPace()  # noqa: RUF009 - a constant
-    images: RestartPace = RestartPace()  # noqa: RUF009 - a constant
-    volumes: RestartPace = RestartPace(0.5, 122.0)  # noqa: RUF009 - a constant
+    restarts: BackoffPolicy = BackoffPolicy()  # noqa: RUF009 - a constant
+    images: BackoffPolicy = BackoffPolicy()  # noqa: RUF009 - a constant
+    volumes: BackoffPolicy = BackoffPolicy(0.5, 122.0)  # noqa: RUF009 - a constant
     retry_seconds: float = 10.0
-    """Before a container whose variables cannot be made is looked at again."""
-    shortest_grace_seconds: float = 2.0
-    """However short a grace period: enough to end in an orderly way."""
+    """Delay before a retry after a container config error."""
+    min_grace_seconds: float = 2.0
+    """Lower bound of the time between SIGTERM and SIGKILL."""
     lease_seconds: float = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContext:
-    """Handed to every pod."""
-
     client: Client
     runtime: Runtime
     clock: Callable[[], float]
     rng: Random
-    events: Events
-    inputs: Inputs
+    events: PodEventRecorder
+    config_reader: ConfigReader
     images: ImageMap
     environments: PythonEnvironments
-    directory: Directory
-    watchers: Watchers
-    folder: Path
-    """Where everything of the node's pods lives."""
-    pace: Timings = field(default_factory=Timings)
+    hosts: HostsSync
+    object_watcher: ObjectWatcher
+    root_dir: Path
+    """Contains the volumes, logs and other files of all pods."""
+    timings: Timings = field(default_factory=Timings)
     allocatable: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    """The variables that every container has, as from an image."""
-    access: ApiAccess | None = None
-    """How pods reach the API server; None: they do not."""
+    """Variables of every container, as from an image."""
+    api_access: ApiAccess | None = None
+    """How pods reach the API server. None if they cannot."""
     keep_logs: bool = False
-    """Whether the logs of a pod stay on disk when it is gone."""
+    """Whether the logs of a pod stay on disk after it is deleted."""

@@ -6,15 +6,15 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from dlop.kube.timestamps import to_the_microsecond, to_the_second
+from dlop.kube.timestamps import format_micro_time, format_time
 from dlop.kube.types import JsonObject
 
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
 
-_VERSION = "v1.36.3"
+_KUBELET_VERSION = "v1.36.3"
 _RUNTIME_VERSION = "dlop://1"
-_MOST_PODS = 1000
+_MAX_PODS = 1000
 _CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -24,28 +24,25 @@ _CONDITIONS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFacts:
-    """What a node says of itself."""
-
+class NodeProperties:
     name: str
     address: str
-    """Where its API is reached."""
+    """The address of the kubelet's server."""
     port: int
     cpus: float
     memory_bytes: int
     disk_bytes: int
-    extended: Mapping[str, int] = field(default_factory=dict)
-    """Other resources, such as nvidia.com/gpu."""
+    extended_resources: Mapping[str, int] = field(default_factory=dict)
+    """Such as nvidia.com/gpu."""
     features: tuple[str, ...] = ()
-    """What its API can do."""
+    """Declared features of the kubelet's server."""
 
-    def served_at(self, *, port: int, features: tuple[str, ...]) -> NodeFacts:
-        """The same node, with an API."""
+    def with_server(self, *, port: int, features: tuple[str, ...]) -> NodeProperties:
+        """The same node with a kubelet server."""
         return replace(self, port=port, features=features)
 
     @property
     def labels(self) -> dict[str, str]:
-        """Those that every node has."""
         system, machine = platform.system().lower(), _architecture()
         return {
             "kubernetes.io/hostname": self.name,
@@ -57,38 +54,35 @@ class NodeFacts:
 
     @property
     def capacity(self) -> dict[str, str]:
-        """How much there is of everything."""
-        extended = {name: str(count) for name, count in self.extended.items()}
+        extended_resources = {name: str(count) for name, count in self.extended_resources.items()}
         return {
             "cpu": f"{round(self.cpus * 1000)}m" if self.cpus % 1 else str(int(self.cpus)),
             "memory": f"{self.memory_bytes // 1024}Ki",
             "ephemeral-storage": f"{self.disk_bytes // 1024}Ki",
-            "pods": str(_MOST_PODS),
-            **extended,
+            "pods": str(_MAX_PODS),
+            **extended_resources,
         }
 
 
-def node_object(facts: NodeFacts, *, now: float) -> JsonObject:
-    """A Node that is ready for pods."""
+def node_object(properties: NodeProperties, *, now: float) -> JsonObject:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": facts.name, "labels": facts.labels},
+        "metadata": {"name": properties.name, "labels": properties.labels},
         "spec": {},
-        "status": node_status(facts, now=now),
+        "status": node_status(properties, now=now),
     }
 
 
-def node_status(facts: NodeFacts, *, now: float) -> JsonObject:
-    """Its status."""
-    features = {"declaredFeatures": list(facts.features)} if facts.features else {}
+def node_status(properties: NodeProperties, *, now: float) -> JsonObject:
+    features = {"declaredFeatures": list(properties.features)} if properties.features else {}
     return {
         **features,
-        "capacity": facts.capacity,
-        "allocatable": facts.capacity,
-        "conditions": [_condition(*each, now=now) for each in _CONDITIONS],
-        "addresses": [{"type": "InternalIP", "address": facts.address}, {"type": "Hostname", "address": facts.name}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port}},
+        "capacity": properties.capacity,
+        "allocatable": properties.capacity,
+        "conditions": [_condition(*condition, now=now) for condition in _CONDITIONS],
+        "addresses": [{"type": "InternalIP", "address": properties.address}, {"type": "Hostname", "address": properties.name}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": properties.port}},
         "nodeInfo": {
             "machineID": "",
             "systemUUID": "",
@@ -96,7 +90,7 @@ def node_status(facts: NodeFacts, *, now: float) -> JsonObject:
             "kernelVersion": platform.release(),
             "osImage": platform.system(),
             "containerRuntimeVersion": _RUNTIME_VERSION,
-            "kubeletVersion": _VERSION,
+            "kubeletVersion": _KUBELET_VERSION,
             "kubeProxyVersion": "",
             "operatingSystem": platform.system().lower(),
             "architecture": _architecture(),
@@ -105,25 +99,24 @@ def node_status(facts: NodeFacts, *, now: float) -> JsonObject:
 
 
 def lease_object(name: str, *, now: float, owner_uid: str) -> JsonObject:
-    """The sign of life of a node."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": owner_uid}
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
-        "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": to_the_microsecond(now)},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": format_micro_time(now)},
     }
 
 
 def _condition(type: str, status: str, reason: str, message: str, *, now: float) -> JsonObject:
-    moment = to_the_second(now)
+    now_text = format_time(now)
     return {
         "type": type,
         "status": status,
         "reason": reason,
         "message": message,
-        "lastHeartbeatTime": moment,
-        "lastTransitionTime": moment,
+        "lastHeartbeatTime": now_text,
+        "lastTransitionTime": now_text,
     }
 
 

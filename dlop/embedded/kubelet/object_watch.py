@@ -1,6 +1,6 @@
-"""Follows single objects of the server for those who want to know when they change.
+"""Watches single objects of the API server.
 
-However many pods mount a config map, it is watched once, and only while one of them runs.
+An object that several pods mount is watched once, and only while at least one of them runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from random import Random
 
 import structlog
 
-from dlop.kube.backoff import Backoff
+from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.client import Client
 from dlop.kube.errors import KubeError
 from dlop.kube.resources import Resource
@@ -21,75 +21,71 @@ from dlop.kube.watch import WatchEventType
 
 log = structlog.get_logger(__name__)
 
-Followed = tuple[Resource, str, str]
-"""What is followed: resource, namespace, name."""
+WatchKey = tuple[Resource, str, str]
+"""Resource, namespace and name."""
 
 
 @dataclass(slots=True)
-class _Watcher:
-    """One object, and those who follow it."""
-
+class _Watch:
     task: asyncio.Task[None]
-    followers: list[asyncio.Event] = field(default_factory=list)
+    subscribers: list[asyncio.Event] = field(default_factory=list)
 
 
-class Watchers:
-    """The objects that are followed."""
-
+class ObjectWatcher:
     def __init__(self, client: Client, *, rng: Random) -> None:
         self._client = client
         self._rng = rng
-        self._watchers: dict[Followed, _Watcher] = {}
+        self._watches: dict[WatchKey, _Watch] = {}
 
     @contextmanager
-    def following(self, objects: Iterable[Followed]) -> Iterator[asyncio.Event]:
+    def watching(self, keys: Iterable[WatchKey]) -> Iterator[asyncio.Event]:
         """An event that is set when one of the objects changes."""
-        changed, followed = asyncio.Event(), list(objects)
-        for each in followed:
-            self._follow(each, changed)
+        changed, keys = asyncio.Event(), list(keys)
+        for key in keys:
+            self._subscribe(key, changed)
         try:
             yield changed
         finally:
-            for each in followed:
-                self._leave(each, changed)
+            for key in keys:
+                self._unsubscribe(key, changed)
 
-    def _follow(self, followed: Followed, changed: asyncio.Event) -> None:
-        watcher = self._watchers.get(followed)
-        if watcher is None:
-            watcher = _Watcher(asyncio.create_task(self._watch(followed), name=f"watch {followed[2]}"))
-            self._watchers[followed] = watcher
-        watcher.followers.append(changed)
+    def _subscribe(self, key: WatchKey, changed: asyncio.Event) -> None:
+        watch = self._watches.get(key)
+        if watch is None:
+            watch = _Watch(asyncio.create_task(self._run_watch(key), name=f"watch {key[2]}"))
+            self._watches[key] = watch
+        watch.subscribers.append(changed)
 
-    def _leave(self, followed: Followed, changed: asyncio.Event) -> None:
-        watcher = self._watchers[followed]
-        watcher.followers.remove(changed)
-        if not watcher.followers:
-            watcher.task.cancel()
-            del self._watchers[followed]
+    def _unsubscribe(self, key: WatchKey, changed: asyncio.Event) -> None:
+        watch = self._watches[key]
+        watch.subscribers.remove(changed)
+        if not watch.subscribers:
+            watch.task.cancel()
+            del self._watches[key]
 
-    async def _watch(self, followed: Followed) -> None:
-        backoff = Backoff(rng=self._rng, first_seconds=0.8, cap_seconds=30.0, reset_after_seconds=120.0)
-        version = ""
+    async def _run_watch(self, key: WatchKey) -> None:
+        backoff = ExponentialBackoff(rng=self._rng, first_seconds=0.8, cap_seconds=30.0, reset_after_seconds=120.0)
+        resource_version = ""
         while True:
             try:
-                version = await self._watch_once(followed, version)
+                resource_version = await self._watch_once(key, resource_version)
             except KubeError as error:
-                log.info("an object cannot be followed", name=followed[2], error=str(error))
+                log.info("watch failed, retrying", name=key[2], error=str(error))
             await asyncio.sleep(backoff.delay_seconds(now=asyncio.get_running_loop().time()))
 
-    async def _watch_once(self, followed: Followed, version: str) -> str:
-        """Tell the followers of every state but the one that they know. Says which state was the last."""
-        resource, namespace, name = followed
+    async def _watch_once(self, key: WatchKey, resource_version: str) -> str:
+        """Notify the subscribers of every version other than `resource_version`. Returns the last version."""
+        resource, namespace, name = key
         selector = f"metadata.name={name}"
         async with self._client.watch(resource, namespace=namespace, field_selector=selector, bookmarks=False) as events:
             async for event in events:
-                found = event.decode()["metadata"]["resourceVersion"]
-                if event.type is not WatchEventType.DELETED and found != version:
-                    version = found
-                    self._tell(followed)
-        return version
+                new_version = event.decode()["metadata"]["resourceVersion"]
+                if event.type is not WatchEventType.DELETED and new_version != resource_version:
+                    resource_version = new_version
+                    self._notify(key)
+        return resource_version
 
-    def _tell(self, followed: Followed) -> None:
-        if watcher := self._watchers.get(followed):
-            for changed in watcher.followers:
+    def _notify(self, key: WatchKey) -> None:
+        if watch := self._watches.get(key):
+            for changed in watch.subscribers:
                 changed.set()

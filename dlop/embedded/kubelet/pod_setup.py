@@ -1,6 +1,6 @@
-"""What a pod needs before its first container can start: its volumes, and a sandbox.
+"""Sets up a pod before its containers start: volumes, API access and the sandbox.
 
-Both are tried until they succeed, ever more patiently, as what is missing may still come.
+Each step is retried with back-off until it succeeds, because missing objects may still be created.
 """
 
 from __future__ import annotations
@@ -9,123 +9,118 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from dlop.embedded.kubelet.api_access import NO_ACCESS, TOKEN_SECONDS, PodAccess, pod_access
+from dlop.embedded.kubelet.api_access import NO_ACCESS, TOKEN_SECONDS, PodAccess, write_pod_access
 from dlop.embedded.kubelet.environment import DownwardValues
 from dlop.embedded.kubelet.events import PodEvent
-from dlop.embedded.kubelet.hosts_file import named_pod
+from dlop.embedded.kubelet.hosts_file import pod_entry
 from dlop.embedded.kubelet.node_context import NodeContext
-from dlop.embedded.kubelet.restart_backoff import CrashLoop
+from dlop.embedded.kubelet.restart_backoff import RestartBackoff
 from dlop.embedded.kubelet.runtime.base import LaunchError, Sandbox, SandboxRequest
-from dlop.embedded.kubelet.volumes import VolumeInputs, VolumeProblem, make, named_sources, planned
+from dlop.embedded.kubelet.volumes import VolumeError, VolumeInputs, plan_volume, referenced_sources, set_up_volume
 from dlop.kube.errors import KubeError, NotFoundError
 from dlop.kube.resources import CONFIG_MAPS, SECRETS
 from dlop.kube.types import JsonObject
 
 
 class PodSetup:
-    """Sets one pod up."""
-
-    def __init__(self, pod: JsonObject, *, tools: NodeContext, folder: Path) -> None:
-        """`folder` is the pod's own."""
+    def __init__(self, pod: JsonObject, *, context: NodeContext, pod_dir: Path) -> None:
         self._pod = pod
-        self._tools = tools
-        self._folder = folder
+        self._context = context
+        self._pod_dir = pod_dir
 
-    async def sandbox(self) -> Sandbox:
-        """A sandbox for the pod."""
-        loop = CrashLoop(self._tools.pace.volumes)
-        folder = self._folder / "sandbox"
+    async def create_sandbox(self) -> Sandbox:
+        backoff = RestartBackoff(self._context.timings.volumes)
+        directory = self._pod_dir / "sandbox"
         request = SandboxRequest(
             uid=self._pod["metadata"]["uid"],
-            hostname=named_pod(self._pod, "").own_name,
-            folder=folder,
+            hostname=pod_entry(self._pod, "").pod_hostname,
+            directory=directory,
             host_network=bool(self._pod["spec"].get("hostNetwork")),
-            names=self._tools.directory.addresses(self._pod["metadata"]["namespace"]),
+            host_addresses=self._context.hosts.addresses(self._pod["metadata"]["namespace"]),
         )
         while True:
-            folder.mkdir(parents=True)
+            directory.mkdir(parents=True)
             try:
-                return await self._made(request)
+                return await self._create_sandbox_once(request)
             except (OSError, LaunchError) as error:
-                self._warn("FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}")
-            shutil.rmtree(folder, ignore_errors=True)
-            await _pause(loop)
+                self._record_warning("FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}")
+            shutil.rmtree(directory, ignore_errors=True)
+            await _sleep(backoff)
 
-    async def _made(self, request: SandboxRequest) -> Sandbox:
-        """A sandbox that is half made when nobody wants it any more is finished, and given back."""
-        making = asyncio.ensure_future(self._tools.runtime.sandbox(request))
+    async def _create_sandbox_once(self, request: SandboxRequest) -> Sandbox:
+        """When cancelled, wait for the sandbox and close it."""
+        creation = asyncio.ensure_future(self._context.runtime.create_sandbox(request))
         try:
-            return await asyncio.shield(making)
+            return await asyncio.shield(creation)
         except asyncio.CancelledError:
-            await (await making).close()
+            await (await creation).close()
             raise
 
-    async def volumes(self, place: DownwardValues) -> dict[str, Path]:
-        """Where the pod's volumes are."""
-        made: dict[str, Path] = {}
+    async def set_up_volumes(self, downward: DownwardValues) -> dict[str, Path]:
+        """Returns the paths of the pod's volumes by name."""
+        paths: dict[str, Path] = {}
         for volume in self._pod["spec"].get("volumes") or ():
-            made[volume["name"]] = await self._volume(volume, place)
-        return made
+            paths[volume["name"]] = await self._set_up_volume(volume, downward)
+        return paths
 
-    async def _volume(self, volume: JsonObject, place: DownwardValues) -> Path:
-        loop = CrashLoop(self._tools.pace.volumes)
+    async def _set_up_volume(self, volume: JsonObject, downward: DownwardValues) -> Path:
+        backoff = RestartBackoff(self._context.timings.volumes)
         while True:
             try:
-                return await self._try_volume(volume, place)
-            except (VolumeProblem, KubeError, OSError) as problem:
-                self._warn("FailedMount", f'MountVolume.SetUp failed for volume "{volume["name"]}" : {problem}')
-            await _pause(loop)
+                return await self._set_up_volume_once(volume, downward)
+            except (VolumeError, KubeError, OSError) as error:
+                self._record_warning("FailedMount", f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}')
+            await _sleep(backoff)
 
-    async def _try_volume(self, volume: JsonObject, place: DownwardValues) -> Path:
-        alone = {**self._pod, "spec": {**self._pod["spec"], "volumes": [volume]}}
-        config_maps, secrets = named_sources(alone)
+    async def _set_up_volume_once(self, volume: JsonObject, downward: DownwardValues) -> Path:
+        pod_with_volume = {**self._pod, "spec": {**self._pod["spec"], "volumes": [volume]}}
+        config_maps, secrets = referenced_sources(pod_with_volume)
         namespace = self._pod["metadata"]["namespace"]
-        sources = await self._tools.inputs.sources(namespace, config_maps=config_maps, secrets=secrets)
-        inputs = VolumeInputs(place, sources, await self._tools.inputs.tokens(alone))
-        return make(planned(self._pod, volume, inputs), self._folder / "volumes" / volume["name"])
+        sources = await self._context.config_reader.read(namespace, config_maps=config_maps, secrets=secrets)
+        inputs = VolumeInputs(downward, sources, await self._context.config_reader.request_tokens(pod_with_volume))
+        return set_up_volume(plan_volume(self._pod, volume, inputs), self._pod_dir / "volumes" / volume["name"])
 
-    async def access(self) -> PodAccess:
-        """The pod's way to the API server."""
-        loop = CrashLoop(self._tools.pace.volumes)
-        address = self._tools.access.of(self._pod) if self._tools.access is not None else None
+    async def set_up_api_access(self) -> PodAccess:
+        backoff = RestartBackoff(self._context.timings.volumes)
+        address = self._context.api_access.for_pod(self._pod) if self._context.api_access is not None else None
         while address is not None:
             try:
-                token = await self._tools.inputs.token(self._pod, {"expirationSeconds": TOKEN_SECONDS})
+                token = await self._context.config_reader.request_token(self._pod, {"expirationSeconds": TOKEN_SECONDS})
                 namespace = self._pod["metadata"]["namespace"]
-                return pod_access(address, self._folder / "account", token=token, namespace=namespace)
+                return write_pod_access(address, self._pod_dir / "account", token=token, namespace=namespace)
             except NotFoundError:
-                # A manifest may well name an account that only its own cluster has.
+                # A manifest may name a service account that exists only on its original cluster.
                 break
-            except (KubeError, OSError) as problem:
-                self._warn("FailedMount", f"the token of the pod's service account is not to be had: {problem}")
-            await _pause(loop)
+            except (KubeError, OSError) as error:
+                self._record_warning("FailedMount", f"failed to request a service account token: {error}")
+            await _sleep(backoff)
         return NO_ACCESS
 
-    async def keep_up_to_date(self, place: DownwardValues) -> None:
-        """Make volumes anew whenever a config map or secret of theirs has changed, until cancelled."""
+    async def refresh_volumes(self, downward: DownwardValues) -> None:
+        """Update volumes when their config maps and secrets change, until cancelled."""
         namespace = self._pod["metadata"]["namespace"]
-        config_maps, secrets = named_sources(self._pod)
+        config_maps, secrets = referenced_sources(self._pod)
         keys = [(CONFIG_MAPS, namespace, name) for name in config_maps] + [(SECRETS, namespace, name) for name in secrets]
-        with self._tools.watchers.following(keys) as changed:
+        with self._context.object_watcher.watching(keys) as changed:
             while keys:
                 await changed.wait()
                 changed.clear()
                 for volume in self._pod["spec"].get("volumes") or ():
-                    await self._refresh(volume, place)
+                    await self._refresh_volume(volume, downward)
 
-    async def _refresh(self, volume: JsonObject, place: DownwardValues) -> None:
+    async def _refresh_volume(self, volume: JsonObject, downward: DownwardValues) -> None:
         if not {"configMap", "secret", "projected"} & volume.keys():
             return
         try:
-            await self._try_volume(volume, place)
-        except (VolumeProblem, KubeError, OSError) as problem:
-            # The pod keeps what it has.
-            self._warn("FailedMount", f'MountVolume.SetUp failed for volume "{volume["name"]}" : {problem}')
+            await self._set_up_volume_once(volume, downward)
+        except (VolumeError, KubeError, OSError) as error:
+            # The pod keeps the current content.
+            self._record_warning("FailedMount", f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}')
 
-    def _warn(self, reason: str, message: str) -> None:
-        self._tools.events.tell(self._pod, PodEvent(reason=reason, message=message, is_warning=True))
+    def _record_warning(self, reason: str, message: str) -> None:
+        self._context.events.record(self._pod, PodEvent(reason=reason, message=message, is_warning=True))
 
 
-async def _pause(loop: CrashLoop) -> None:
-    loop.restarted(now=asyncio.get_running_loop().time())
-    await asyncio.sleep(loop.wait_seconds)
+async def _sleep(backoff: RestartBackoff) -> None:
+    backoff.record_restart(now=asyncio.get_running_loop().time())
+    await asyncio.sleep(backoff.delay_seconds)

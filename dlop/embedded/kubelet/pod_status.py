@@ -1,6 +1,6 @@
-"""What a pod's status is, from what is known of its containers. Pure: facts in, the whole status out.
+"""Computes the status of a pod from the observed state of its containers. Pure.
 
-Phase, conditions and the states of containers are decided as the kubelet decides them.
+Phase, conditions and container states follow the rules of the kubelet.
 """
 
 from __future__ import annotations
@@ -10,30 +10,24 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dlop.embedded.kubelet.conditions import pod_conditions
-from dlop.embedded.kubelet.restart_backoff import Role, is_restarted, role_of
-from dlop.kube.timestamps import to_the_second
+from dlop.embedded.kubelet.restart_backoff import ContainerRole, container_role, should_restart
+from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A container that does not run, and why."""
-
+class WaitingState:
     reason: str
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A container that runs."""
-
+class RunningState:
     started_at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """A container that has ended."""
-
+class TerminatedState:
     exit_code: int
     reason: str
     message: str = ""
@@ -42,85 +36,83 @@ class Ended:
     container_id: str = ""
 
 
-State: TypeAlias = Waiting | Running | Ended
+ObservedState: TypeAlias = WaitingState | RunningState | TerminatedState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerFacts:
-    """All that the node knows of a container."""
-
-    state: State
-    last: Ended | None = None
-    """The run before."""
+class ObservedContainer:
+    state: ObservedState
+    last: TerminatedState | None = None
+    """The state at the end of the previous run."""
     restarts: int = 0
     container_id: str = ""
     image_id: str = ""
     is_started: bool = False
-    """It runs, and its startup probe has succeeded if it has one."""
+    """Running, and the startup probe has succeeded if there is one."""
     is_ready: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodFacts:
-    """All that the node knows of a pod."""
-
-    containers: Mapping[str, ContainerFacts]
+class ObservedPod:
+    containers: Mapping[str, ObservedContainer]
     started_at: float
-    host_address: str
-    pod_address: str = ""
+    host_ip: str
+    pod_ip: str = ""
     has_sandbox: bool = False
-    is_over: bool = False
-    """Nothing runs any more, and nothing will."""
+    is_finished: bool = False
+    """No container runs, and none will be started."""
     failure: tuple[str, str] | None = None
-    """Reason and message, when the node itself ended the pod."""
+    """Reason and message, if the node itself terminated the pod."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Tally:
-    """How many containers are in which state."""
+class _ContainerCounts:
+    """The number of main containers by state, and the progress of initialization."""
 
     is_initializing: bool = False
-    has_failed_init: bool = False
+    init_failed: bool = False
     waiting: int = 0
     running: int = 0
     stopped: int = 0
     succeeded: int = 0
-    final: int = 0
-    """Stopped, and not started again."""
+    finished: int = 0
+    """Stopped, and not restarted."""
 
 
-_LOST = Ended(exit_code=137, reason="ContainerStatusUnknown", message="The container could not be located when the pod was terminated")
+_UNKNOWN_TERMINATION = TerminatedState(
+    exit_code=137, reason="ContainerStatusUnknown", message="The container could not be located when the pod was terminated"
+)
 
 
-def first_facts(pod: JsonObject) -> dict[str, ContainerFacts]:
-    """What is known of the containers of a pod that has not begun."""
+def initial_containers(pod: JsonObject) -> dict[str, ObservedContainer]:
+    """The observed state of the containers of a pod that was not started yet."""
     has_init = bool(pod["spec"].get("initContainers"))
-    waiting = ContainerFacts(state=Waiting("PodInitializing" if has_init else "ContainerCreating"))
+    waiting = ObservedContainer(state=WaitingState("PodInitializing" if has_init else "ContainerCreating"))
     return {container["name"]: waiting for container in _all_containers(pod)}
 
 
-def pod_status(pod: JsonObject, facts: PodFacts, *, now: float) -> JsonObject:
-    """The whole status. The times and foreign conditions of `pod`'s present status are kept."""
-    if facts.is_over:
-        facts = _ended(pod, facts)
-    phase = _phase(pod, facts)
+def pod_status(pod: JsonObject, observed: ObservedPod, *, now: float) -> JsonObject:
+    """The complete status. Transition times and conditions of other owners are taken from `pod`'s current status."""
+    if observed.is_finished:
+        observed = _finish(pod, observed)
+    phase = _phase(pod, observed)
     status: JsonObject = {
         "observedGeneration": pod["metadata"].get("generation") or 1,
         "phase": phase,
-        "hostIP": facts.host_address,
-        "hostIPs": [{"ip": facts.host_address}],
-        "startTime": to_the_second(facts.started_at),
-        "containerStatuses": _statuses(pod["spec"]["containers"], facts, is_init=False),
+        "hostIP": observed.host_ip,
+        "hostIPs": [{"ip": observed.host_ip}],
+        "startTime": format_time(observed.started_at),
+        "containerStatuses": _container_statuses(pod["spec"]["containers"], observed, is_init=False),
     }
     if init := pod["spec"].get("initContainers"):
-        status["initContainerStatuses"] = _statuses(init, facts, is_init=True)
-    if facts.pod_address:
-        status |= {"podIP": facts.pod_address, "podIPs": [{"ip": facts.pod_address}]}
-    if facts.failure is not None:
-        status["reason"], status["message"] = facts.failure
-    if quality := (pod.get("status") or {}).get("qosClass"):
-        status["qosClass"] = quality
-    status["conditions"] = pod_conditions(pod, status, has_sandbox=facts.has_sandbox, now=now)
+        status["initContainerStatuses"] = _container_statuses(init, observed, is_init=True)
+    if observed.pod_ip:
+        status |= {"podIP": observed.pod_ip, "podIPs": [{"ip": observed.pod_ip}]}
+    if observed.failure is not None:
+        status["reason"], status["message"] = observed.failure
+    if qos_class := (pod.get("status") or {}).get("qosClass"):
+        status["qosClass"] = qos_class
+    status["conditions"] = pod_conditions(pod, status, has_sandbox=observed.has_sandbox, now=now)
     return status
 
 
@@ -129,123 +121,129 @@ def _all_containers(pod: JsonObject) -> Iterable[JsonObject]:
     yield from pod["spec"]["containers"]
 
 
-def _ended(pod: JsonObject, facts: PodFacts) -> PodFacts:
-    """The facts of a pod that is over. A container that should be there and is not counts as lost."""
-    initialized = all(_is_initialized(each, facts.containers[each["name"]]) for each in pod["spec"].get("initContainers") or ())
-    mains = {each["name"] for each in pod["spec"]["containers"]} if initialized else set()
-    containers = {name: _ended_container(known, is_due=name in mains) for name, known in facts.containers.items()}
-    return replace(facts, containers=containers, has_sandbox=False)
+def _finish(pod: JsonObject, observed: ObservedPod) -> ObservedPod:
+    """The observed state of a finished pod. A container that did not report its exit gets an unknown one."""
+    initialized = all(
+        _is_initialized(container, observed.containers[container["name"]]) for container in pod["spec"].get("initContainers") or ()
+    )
+    mains = {container["name"] for container in pod["spec"]["containers"]} if initialized else set()
+    containers = {name: _finish_container(current, should_have_run=name in mains) for name, current in observed.containers.items()}
+    return replace(observed, containers=containers, has_sandbox=False)
 
 
-def _ended_container(known: ContainerFacts, *, is_due: bool) -> ContainerFacts:
-    if isinstance(known.state, Waiting) and known.last is not None:
-        return _with_state(known, known.last)
-    if isinstance(known.state, Running) or (isinstance(known.state, Waiting) and is_due):
-        return _with_state(known, _LOST)
-    return known
+def _finish_container(observed: ObservedContainer, *, should_have_run: bool) -> ObservedContainer:
+    if isinstance(observed.state, WaitingState) and observed.last is not None:
+        return _with_state(observed, observed.last)
+    if isinstance(observed.state, RunningState) or (isinstance(observed.state, WaitingState) and should_have_run):
+        return _with_state(observed, _UNKNOWN_TERMINATION)
+    return observed
 
 
-def _with_state(known: ContainerFacts, state: State) -> ContainerFacts:
-    return ContainerFacts(state=state, restarts=known.restarts, container_id=known.container_id, image_id=known.image_id)
+def _with_state(observed: ObservedContainer, state: ObservedState) -> ObservedContainer:
+    return ObservedContainer(state=state, restarts=observed.restarts, container_id=observed.container_id, image_id=observed.image_id)
 
 
-def _is_initialized(container: JsonObject, known: ContainerFacts) -> bool:
-    if role_of(container, is_init=True) is Role.SIDECAR:
-        return known.is_started or isinstance(known.state, Ended)
-    return isinstance(known.state, Ended) and known.state.exit_code == 0
+def _is_initialized(container: JsonObject, observed: ObservedContainer) -> bool:
+    if container_role(container, is_init=True) is ContainerRole.SIDECAR:
+        return observed.is_started or isinstance(observed.state, TerminatedState)
+    return isinstance(observed.state, TerminatedState) and observed.state.exit_code == 0
 
 
-# --- the phase ------------------------------------------------------------------------------------------------------------
+# --- phase ----------------------------------------------------------------------------------------------------------------
 
 
-def _phase(pod: JsonObject, facts: PodFacts) -> str:
-    if facts.failure is not None:
+def _phase(pod: JsonObject, observed: ObservedPod) -> str:
+    if observed.failure is not None:
         return "Failed"
-    tally = _tally(pod, facts)
-    if tally.has_failed_init:
+    counts = _count_containers(pod, observed)
+    if counts.init_failed:
         return "Failed"
-    if facts.is_over:
-        return "Succeeded" if tally.stopped and tally.stopped == tally.succeeded and not tally.waiting else "Failed"
-    if tally.is_initializing or tally.waiting:
+    if observed.is_finished:
+        return "Succeeded" if counts.stopped and counts.stopped == counts.succeeded and not counts.waiting else "Failed"
+    if counts.is_initializing or counts.waiting:
         return "Pending"
-    if tally.running or tally.stopped != tally.final:
+    if counts.running or counts.stopped != counts.finished:
         return "Running"
-    return "Succeeded" if tally.stopped == tally.succeeded else "Failed"
+    return "Succeeded" if counts.stopped == counts.succeeded else "Failed"
 
 
-def _tally(pod: JsonObject, facts: PodFacts) -> _Tally:
-    has_begun = any(not isinstance(facts.containers[each["name"]].state, Waiting) for each in pod["spec"]["containers"])
-    initializing = failed = False
+def _count_containers(pod: JsonObject, observed: ObservedPod) -> _ContainerCounts:
+    main_started = any(
+        not isinstance(observed.containers[container["name"]].state, WaitingState) for container in pod["spec"]["containers"]
+    )
+    is_initializing = init_failed = False
     running = 0
     for container in pod["spec"].get("initContainers") or ():
-        known = facts.containers[container["name"]]
-        if role_of(container, is_init=True) is Role.SIDECAR:
-            running += isinstance(known.state, Running)
-            initializing = initializing or (not has_begun and not known.is_started and known.last is None)
+        current = observed.containers[container["name"]]
+        if container_role(container, is_init=True) is ContainerRole.SIDECAR:
+            running += isinstance(current.state, RunningState)
+            is_initializing = is_initializing or (not main_started and not current.is_started and current.last is None)
             continue
-        last = _last_end(known)
+        last = _last_termination(current)
         if last is None:
-            initializing = True
+            is_initializing = True
         elif last.exit_code != 0:
-            initializing = True
-            failed = failed or not is_restarted(pod, container, role=Role.INIT, exit_code=last.exit_code)
-    return _with_mains(pod, facts, running=running, initializing=initializing, failed=failed)
+            is_initializing = True
+            init_failed = init_failed or not should_restart(pod, container, role=ContainerRole.INIT, exit_code=last.exit_code)
+    return _count_main_containers(pod, observed, running=running, is_initializing=is_initializing, init_failed=init_failed)
 
 
-def _with_mains(pod: JsonObject, facts: PodFacts, *, running: int, initializing: bool, failed: bool) -> _Tally:
-    waiting = stopped = succeeded = final = 0
+def _count_main_containers(
+    pod: JsonObject, observed: ObservedPod, *, running: int, is_initializing: bool, init_failed: bool
+) -> _ContainerCounts:
+    waiting = stopped = succeeded = finished = 0
     for container in pod["spec"]["containers"]:
-        known = facts.containers[container["name"]]
-        last = _last_end(known)
-        if isinstance(known.state, Running):
+        current = observed.containers[container["name"]]
+        last = _last_termination(current)
+        if isinstance(current.state, RunningState):
             running += 1
         elif last is None:
             waiting += 1
         else:
             stopped += 1
-            succeeded += isinstance(known.state, Ended) and last.exit_code == 0
-            final += not is_restarted(pod, container, role=Role.MAIN, exit_code=last.exit_code)
-    return _Tally(
-        is_initializing=initializing,
-        has_failed_init=failed,
+            succeeded += isinstance(current.state, TerminatedState) and last.exit_code == 0
+            finished += not should_restart(pod, container, role=ContainerRole.MAIN, exit_code=last.exit_code)
+    return _ContainerCounts(
+        is_initializing=is_initializing,
+        init_failed=init_failed,
         waiting=waiting,
         running=running,
         stopped=stopped,
         succeeded=succeeded,
-        final=final,
+        finished=finished,
     )
 
 
-def _last_end(known: ContainerFacts) -> Ended | None:
-    """How a container that does not run has ended, if it ever ran."""
-    if isinstance(known.state, Ended):
-        return known.state
-    return known.last if isinstance(known.state, Waiting) else None
+def _last_termination(observed: ObservedContainer) -> TerminatedState | None:
+    """The last termination of a container that does not run. None if it never ran."""
+    if isinstance(observed.state, TerminatedState):
+        return observed.state
+    return observed.last if isinstance(observed.state, WaitingState) else None
 
 
 # --- containers -----------------------------------------------------------------------------------------------------------
 
 
-def _statuses(containers: list[JsonObject], facts: PodFacts, *, is_init: bool) -> list[JsonObject]:
-    found = [_status(container, facts.containers[container["name"]], is_init=is_init) for container in containers]
-    return found if is_init else sorted(found, key=lambda each: str(each["name"]))
+def _container_statuses(containers: list[JsonObject], observed: ObservedPod, *, is_init: bool) -> list[JsonObject]:
+    statuses = [_container_status(container, observed.containers[container["name"]], is_init=is_init) for container in containers]
+    return statuses if is_init else sorted(statuses, key=lambda status: str(status["name"]))
 
 
-def _status(container: JsonObject, known: ContainerFacts, *, is_init: bool) -> JsonObject:
-    completed = isinstance(known.state, Ended) and known.state.exit_code == 0
-    is_plain_init = role_of(container, is_init=is_init) is Role.INIT
+def _container_status(container: JsonObject, observed: ObservedContainer, *, is_init: bool) -> JsonObject:
+    completed = isinstance(observed.state, TerminatedState) and observed.state.exit_code == 0
+    is_plain_init = container_role(container, is_init=is_init) is ContainerRole.INIT
     status: JsonObject = {
         "name": container["name"],
         "image": container.get("image", ""),
-        "imageID": known.image_id,
-        "restartCount": known.restarts,
-        "ready": completed if is_plain_init else known.is_ready,
-        "started": known.is_started,
-        "state": state_text(known.state),
-        "lastState": state_text(known.last),
+        "imageID": observed.image_id,
+        "restartCount": observed.restarts,
+        "ready": completed if is_plain_init else observed.is_ready,
+        "started": observed.is_started,
+        "state": container_state(observed.state),
+        "lastState": container_state(observed.last),
     }
-    if known.container_id:
-        status["containerID"] = known.container_id
+    if observed.container_id:
+        status["containerID"] = observed.container_id
         if resources := container.get("resources"):
             status["resources"] = resources
             status["allocatedResources"] = resources.get("requests") or None
@@ -255,36 +253,36 @@ def _status(container: JsonObject, known: ContainerFacts, *, is_init: bool) -> J
 
 
 def _volume_mount(mount: JsonObject) -> JsonObject:
-    told: JsonObject = {"name": mount["name"], "mountPath": mount["mountPath"]}
+    result: JsonObject = {"name": mount["name"], "mountPath": mount["mountPath"]}
     if mount.get("readOnly"):
-        told |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
-    return told
+        result |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
+    return result
 
 
-def state_text(state: State | None) -> JsonObject:
-    """A state as the API writes it."""
+def container_state(state: ObservedState | None) -> JsonObject:
+    """The state in the format of the API."""
     match state:
-        case Waiting():
+        case WaitingState():
             return {"waiting": _without_empty({"reason": state.reason, "message": state.message})}
-        case Running():
-            return {"running": {"startedAt": to_the_second(state.started_at)}}
-        case Ended():
+        case RunningState():
+            return {"running": {"startedAt": format_time(state.started_at)}}
+        case TerminatedState():
             return {"terminated": _terminated(state)}
         case None:
             return {}
 
 
-def _terminated(ended: Ended) -> JsonObject:
-    told = {
-        "exitCode": ended.exit_code,
-        "reason": ended.reason,
-        "message": ended.message,
-        "startedAt": to_the_second(ended.started_at),
-        "finishedAt": to_the_second(ended.finished_at),
-        "containerID": ended.container_id,
+def _terminated(terminated: TerminatedState) -> JsonObject:
+    fields = {
+        "exitCode": terminated.exit_code,
+        "reason": terminated.reason,
+        "message": terminated.message,
+        "startedAt": format_time(terminated.started_at),
+        "finishedAt": format_time(terminated.finished_at),
+        "containerID": terminated.container_id,
     }
-    return _without_empty(told)
+    return _without_empty(fields)
 
 
-def _without_empty(told: JsonObject) -> JsonObject:
-    return {name: value for name, value in told.items() if value != ""}
+def _without_empty(fields: JsonObject) -> JsonObject:
+    return {name: value for name, value in fields.items() if value != ""}

@@ -1,4 +1,4 @@
-"""The pods of the node, as the kubelet's API asks for them."""
+"""Gives the kubelet's server access to the pods of the node."""
 
 from __future__ import annotations
 
@@ -6,37 +6,41 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from dlop.embedded.kubelet.container import Container
+from dlop.embedded.kubelet.container import ContainerWorker
 from dlop.embedded.kubelet.logs import ContainerLog
 from dlop.embedded.kubelet.pod_worker import PodWorker
 from dlop.embedded.kubelet.runtime.base import Process
-from dlop.embedded.kubelet.server.backend import Command, ContainerName, NoSuchContainerError, NoSuchPodError, NotAvailableError
-from dlop.embedded.kubelet.server.log_source import Run, log_source
+from dlop.embedded.kubelet.server.backend import (
+    ContainerNotFoundError,
+    ContainerRef,
+    ContainerUnavailableError,
+    ExecCommand,
+    PodNotFoundError,
+)
+from dlop.embedded.kubelet.server.log_source import LogRun, log_source
 
 
-class PodsApi:
-    """Implements `PodsOfNode`."""
+class PodWorkerBackend:
+    """Implements `PodBackend`."""
 
-    def __init__(self, find: Callable[[str, str], PodWorker | None]) -> None:
-        """`find` gives the pod of a namespace and name."""
-        self._find = find
+    def __init__(self, find_worker: Callable[[str, str], PodWorker | None]) -> None:
+        """`find_worker` returns the pod with this namespace and name."""
+        self._find_worker = find_worker
 
-    def log(self, name: ContainerName, *, previous: bool) -> ContainerLog:
-        """The log of a container's present run, or of the run before."""
-        worker = self._worker(name.namespace, name.pod)
-        logs = _container(worker, name.container).logs
-        wanted = log_source(name.pod, worker.status, name.container, previous=previous)
-        found = logs.current if wanted is Run.LATEST else logs.previous
-        if found is None:
-            raise NotAvailableError(f'container "{name.container}" in pod "{name.pod}" is waiting to start - no logs yet')
-        return found
+    def log(self, container: ContainerRef, *, previous: bool) -> ContainerLog:
+        worker = self._worker(container.namespace, container.pod)
+        logs = _container_worker(worker, container.container).logs
+        run = log_source(container.pod, worker.status, container.container, previous=previous)
+        log = logs.current if run is LogRun.LATEST else logs.previous
+        if log is None:
+            raise ContainerUnavailableError(f'container "{container.container}" in pod "{container.pod}" is waiting to start - no logs yet')
+        return log
 
-    async def execute(self, name: ContainerName, command: Command) -> Process:
-        """Run a program next to a container's own, with its environment, mounts and working folder."""
-        worker = self._worker(name.namespace, name.pod)
-        launch = _container(worker, name.container).launch
+    async def execute(self, container: ContainerRef, command: ExecCommand) -> Process:
+        worker = self._worker(container.namespace, container.pod)
+        launch = _container_worker(worker, container.container).launch
         if worker.sandbox is None or launch is None:
-            raise NotAvailableError(f'container "{name.container}" in pod "{name.pod}" does not run')
+            raise ContainerUnavailableError(f'container "{container.container}" in pod "{container.pod}" is not running')
         return await worker.sandbox.start(
             replace(
                 launch,
@@ -50,29 +54,27 @@ class PodsApi:
         )
 
     async def connect(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to a port of a pod, as if from inside of it."""
         sandbox = self._worker(namespace, pod).sandbox
         if sandbox is None:
-            raise ConnectionRefusedError(f'pod "{pod}" does not run')
+            raise ConnectionRefusedError(f'pod "{pod}" is not running')
         return await sandbox.connect(port)
 
-    def check(self, namespace: str, pod: str, container: str | None) -> None:
-        """Whether a pod and, unless None, its container run here now."""
+    def check_running(self, namespace: str, pod: str, container: str | None) -> None:
         worker = self._worker(namespace, pod)
         if worker.sandbox is None:
-            raise NotAvailableError(f'pod "{pod}" does not run')
-        if container is not None and _container(worker, container).launch is None:
-            raise NotAvailableError(f'container "{container}" in pod "{pod}" does not run')
+            raise ContainerUnavailableError(f'pod "{pod}" is not running')
+        if container is not None and _container_worker(worker, container).launch is None:
+            raise ContainerUnavailableError(f'container "{container}" in pod "{pod}" is not running')
 
     def _worker(self, namespace: str, pod: str) -> PodWorker:
-        worker = self._find(namespace, pod)
+        worker = self._find_worker(namespace, pod)
         if worker is None:
-            raise NoSuchPodError(f'pod "{pod}" is not on this node')
+            raise PodNotFoundError(f'pod "{pod}" is not on this node')
         return worker
 
 
-def _container(worker: PodWorker, name: str) -> Container:
+def _container_worker(worker: PodWorker, name: str) -> ContainerWorker:
     container = worker.containers.get(name)
     if container is None:
-        raise NoSuchContainerError(f'container "{name}" is not in pod "{worker.pod["metadata"]["name"]}"')
+        raise ContainerNotFoundError(f'container "{name}" is not in pod "{worker.pod["metadata"]["name"]}"')
     return container

@@ -1,6 +1,6 @@
-"""Probes: whether a container has started, lives, and is ready, by a command, a connection or an HTTP request.
+"""Startup, liveness and readiness probes, by a command, a TCP connection or an HTTP request.
 
-A single check tells success or failure; thresholds decide when that changes anything.
+One check succeeds or fails; thresholds decide when that changes the state of the container.
 """
 
 from __future__ import annotations
@@ -12,25 +12,23 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dlop.embedded.kubelet.environment import all_expanded
+from dlop.embedded.kubelet.environment import expand_all
 from dlop.embedded.kubelet.exec_command import run_command
-from dlop.embedded.kubelet.runtime.base import Launch, Sandbox
+from dlop.embedded.kubelet.runtime.base import LaunchRequest, Sandbox
 from dlop.kube.types import JsonObject
 
 _HTTP_TIMEOUT = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-_LONGEST_STATUS_LINE = 4096
+_MAX_STATUS_LINE = 4096
 
 
 class ProbeKind(StrEnum):
-    """What a probe is for."""
-
     STARTUP = "Startup"
     LIVENESS = "Liveness"
     READINESS = "Readiness"
 
 
-class Result(StrEnum):
-    """What a check has found. A check that could not be made at all says nothing."""
+class CheckResult(StrEnum):
+    """UNKNOWN means that the check could not be made; it is ignored."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -39,7 +37,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe of a container, with every number filled in."""
+    """A probe with defaults applied."""
 
     kind: ProbeKind
     handler: JsonObject
@@ -52,25 +50,22 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A running container."""
-
+class ProbeTarget:
     sandbox: Sandbox
     container: JsonObject
-    launch: Launch
-    """How it was started: what is run in it sees the same."""
+    launch: LaunchRequest
+    """The launch of the running container, which probe commands join."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The outcome of one check, and what is to be told of it."""
+class CheckOutcome:
+    """The result of one check, and its output for an event."""
 
-    result: Result
+    result: CheckResult
     output: str = ""
 
 
-def probe_of(container: JsonObject, kind: ProbeKind) -> Probe | None:
-    """The probe of a container, if it has one of that kind."""
+def container_probe(container: JsonObject, kind: ProbeKind) -> Probe | None:
     spec = container.get(f"{kind.value.lower()}Probe")
     if not spec:
         return None
@@ -87,102 +82,103 @@ def probe_of(container: JsonObject, kind: ProbeKind) -> Probe | None:
 
 
 class Thresholds:
-    """Counts checks in a row. Pure."""
+    """Counts consecutive results. Pure."""
 
     def __init__(self, probe: Probe) -> None:
-        self._needed = {Result.SUCCESS: probe.success_threshold, Result.FAILURE: probe.failure_threshold}
-        self._last: Result | None = None
-        self._run = 0
+        self._thresholds = {CheckResult.SUCCESS: probe.success_threshold, CheckResult.FAILURE: probe.failure_threshold}
+        self._last: CheckResult | None = None
+        self._consecutive = 0
 
-    def decided(self, result: Result) -> bool:
-        """Whether this result, with those before it, counts from now on."""
-        if result is Result.UNKNOWN:
+    def record(self, result: CheckResult) -> bool:
+        """Returns whether the result has reached its threshold."""
+        if result is CheckResult.UNKNOWN:
             return False
-        self._run = self._run + 1 if result is self._last else 1
+        self._consecutive = self._consecutive + 1 if result is self._last else 1
         self._last = result
-        return self._run >= self._needed[result]
+        return self._consecutive >= self._thresholds[result]
 
 
-async def watch(probe: Probe, target: Target, *, decided: Callable[[Result], bool], unhealthy: Callable[[str], None]) -> None:
-    """Check again and again. `decided` hears of every result that counts, and says whether to go on."""
+async def run_probe(
+    probe: Probe, target: ProbeTarget, *, on_result: Callable[[CheckResult], bool], on_failure: Callable[[str], None]
+) -> None:
+    """Check periodically. `on_result` is called for results that have reached their threshold and returns whether to continue."""
     loop = asyncio.get_running_loop()
     thresholds = Thresholds(probe)
     due = loop.time()
     while True:
-        verdict = await check(probe, target)
-        if verdict.result is Result.FAILURE:
-            unhealthy(f"{probe.kind.value} probe failed: {verdict.output}")
-        elif verdict.result is Result.UNKNOWN:
-            unhealthy(f"{probe.kind.value} probe errored and resulted in unknown state: {verdict.output}")
-        if thresholds.decided(verdict.result) and not decided(verdict.result):
+        outcome = await probe_once(probe, target)
+        if outcome.result is CheckResult.FAILURE:
+            on_failure(f"{probe.kind.value} probe failed: {outcome.output}")
+        elif outcome.result is CheckResult.UNKNOWN:
+            on_failure(f"{probe.kind.value} probe errored and resulted in unknown state: {outcome.output}")
+        if thresholds.record(outcome.result) and not on_result(outcome.result):
             return
         due = max(due + probe.period_seconds, loop.time())
         await asyncio.sleep(due - loop.time())
 
 
-async def check(probe: Probe, target: Target) -> Verdict:
-    """Make one check."""
+async def probe_once(probe: Probe, target: ProbeTarget) -> CheckOutcome:
     handler = probe.handler
     try:
         if action := handler.get("exec"):
-            return await _exec(action, target, probe.timeout_seconds)
+            return await _probe_command(action, target, probe.timeout_seconds)
         if action := handler.get("httpGet"):
             return await http_get(action, target, timeout_seconds=probe.timeout_seconds)
         if action := handler.get("tcpSocket"):
-            return await _tcp(action, target, probe.timeout_seconds)
+            return await _probe_tcp(action, target, probe.timeout_seconds)
     except LookupError as error:
-        return Verdict(Result.UNKNOWN, str(error.args[0]))
-    return Verdict(Result.UNKNOWN, "this node knows exec, httpGet and tcpSocket, and no other way to probe")
+        return CheckOutcome(CheckResult.UNKNOWN, str(error.args[0]))
+    return CheckOutcome(CheckResult.UNKNOWN, "this node supports only exec, httpGet and tcpSocket probes")
 
 
-async def _exec(action: JsonObject, target: Target, timeout_seconds: float) -> Verdict:
-    argv = all_expanded(action.get("command") or (), target.launch.environment)
-    outcome = await run_command(target.sandbox, target.launch, argv, timeout_seconds=timeout_seconds)
-    return Verdict(Result.SUCCESS if outcome.exit_code == 0 else Result.FAILURE, outcome.output)
+async def _probe_command(action: JsonObject, target: ProbeTarget, timeout_seconds: float) -> CheckOutcome:
+    argv = expand_all(action.get("command") or (), target.launch.environment)
+    result = await run_command(target.sandbox, target.launch, argv, timeout_seconds=timeout_seconds)
+    return CheckOutcome(CheckResult.SUCCESS if result.exit_code == 0 else CheckResult.FAILURE, result.output)
 
 
-async def _tcp(action: JsonObject, target: Target, timeout_seconds: float) -> Verdict:
+async def _probe_tcp(action: JsonObject, target: ProbeTarget, timeout_seconds: float) -> CheckOutcome:
     port = port_number(target.container, action["port"])
     host = action.get("host") or target.sandbox.address
     try:
-        async with asyncio.timeout(timeout_seconds), _connected(target, action.get("host"), port):
-            return Verdict(Result.SUCCESS)
+        async with asyncio.timeout(timeout_seconds), _connect(target, action.get("host"), port):
+            return CheckOutcome(CheckResult.SUCCESS)
     except TimeoutError:
-        return Verdict(Result.FAILURE, f"dial tcp {host}:{port}: i/o timeout")
+        return CheckOutcome(CheckResult.FAILURE, f"dial tcp {host}:{port}: i/o timeout")
     except OSError as error:
-        return Verdict(Result.FAILURE, _dial_problem(host, port, error))
+        return CheckOutcome(CheckResult.FAILURE, _dial_error(host, port, error))
 
 
-async def http_get(action: JsonObject, target: Target, *, timeout_seconds: float | None) -> Verdict:
-    """Make an HTTP request: any answer from 200 to 399 is a success.
+async def http_get(action: JsonObject, target: ProbeTarget, *, timeout_seconds: float | None) -> CheckOutcome:
+    """Make an HTTP request. Status codes from 200 to 399 are a success.
 
     Raises:
-        LookupError: the container has no port of the name that is asked for.
+        LookupError: the container has no port with the given name.
     """
     port = port_number(target.container, action["port"])
     host = action.get("host") or target.sandbox.address
     path = action.get("path") or "/"
     url = f"{(action.get('scheme') or 'HTTP').lower()}://{host}:{port}{path if path.startswith('/') else '/' + path}"
     try:
-        async with asyncio.timeout(timeout_seconds), _connected(target, action.get("host"), port) as (reader, writer):
+        async with asyncio.timeout(timeout_seconds), _connect(target, action.get("host"), port) as (reader, writer):
             if url.startswith("https:"):
-                await writer.start_tls(_trusting())
-            writer.write(_request(action, url, host, port))
+                await writer.start_tls(_insecure_context())
+            writer.write(_http_request(action, url, host, port))
             code = _status_code(await reader.readuntil(b"\n"))
     except TimeoutError:
-        return Verdict(Result.FAILURE, f'Get "{url}": {_HTTP_TIMEOUT}')
+        return CheckOutcome(CheckResult.FAILURE, f'Get "{url}": {_HTTP_TIMEOUT}')
     except asyncio.IncompleteReadError:
-        return Verdict(Result.FAILURE, f'Get "{url}": EOF')
+        return CheckOutcome(CheckResult.FAILURE, f'Get "{url}": EOF')
     except (OSError, ValueError, asyncio.LimitOverrunError) as error:
-        problem = _dial_problem(host, port, error) if isinstance(error, OSError) else "malformed HTTP response"
-        return Verdict(Result.FAILURE, f'Get "{url}": {problem}')
+        reason = _dial_error(host, port, error) if isinstance(error, OSError) else "malformed HTTP response"
+        return CheckOutcome(CheckResult.FAILURE, f'Get "{url}": {reason}')
     if 200 <= code < 400:
-        return Verdict(Result.SUCCESS)
-    return Verdict(Result.FAILURE, f"HTTP probe failed with statuscode: {code}")
+        return CheckOutcome(CheckResult.SUCCESS)
+    return CheckOutcome(CheckResult.FAILURE, f"HTTP probe failed with statuscode: {code}")
 
 
 @contextlib.asynccontextmanager
-async def _connected(target: Target, host: str | None, port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def _connect(target: ProbeTarget, host: str | None, port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await (asyncio.open_connection(host, port) if host else target.sandbox.connect(port, address=target.sandbox.address))
     try:
         yield reader, writer
@@ -192,46 +188,46 @@ async def _connected(target: Target, host: str | None, port: int) -> AsyncIterat
             await writer.wait_closed()
 
 
-def _trusting() -> ssl.SSLContext:
-    """The kubelet does not check certificates either: it asks whether the container answers, not who it is."""
+def _insecure_context() -> ssl.SSLContext:
+    """Like the kubelet, do not verify certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def _request(action: JsonObject, url: str, host: str, port: int) -> bytes:
+def _http_request(action: JsonObject, url: str, host: str, port: int) -> bytes:
     path = url.split("/", 3)[3]
     headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.36", "Accept": "*/*", "Connection": "close"}
-    headers |= {each["name"]: each.get("value", "") for each in action.get("httpHeaders") or ()}
+    headers |= {header["name"]: header.get("value", "") for header in action.get("httpHeaders") or ()}
     lines = [f"GET /{path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items() if value), "", ""]
     return "\r\n".join(lines).encode()
 
 
 def _status_code(line: bytes) -> int:
-    words = line[:_LONGEST_STATUS_LINE].split()
-    if len(words) < 2 or not words[0].startswith(b"HTTP/"):
+    fields = line[:_MAX_STATUS_LINE].split()
+    if len(fields) < 2 or not fields[0].startswith(b"HTTP/"):
         raise ValueError(line)
-    return int(words[1])
+    return int(fields[1])
 
 
-def _dial_problem(host: str, port: int, error: OSError) -> str:
-    known: dict[type[OSError], str] = {
+def _dial_error(host: str, port: int, error: OSError) -> str:
+    messages: dict[type[OSError], str] = {
         ConnectionRefusedError: "connect: connection refused",
         ConnectionResetError: "read: connection reset by peer",
     }
-    return f"dial tcp {host}:{port}: {known.get(type(error), str(error))}"
+    return f"dial tcp {host}:{port}: {messages.get(type(error), str(error))}"
 
 
 def port_number(container: JsonObject, port: int | str) -> int:
     """The number of a port that is given by number or by name.
 
     Raises:
-        LookupError: the container has no port of that name.
+        LookupError: the container has no port with this name.
     """
     if isinstance(port, int) or port.isdigit():
         return int(port)
-    for each in container.get("ports") or ():
-        if each.get("name") == port:
-            return int(each["containerPort"])
+    for entry in container.get("ports") or ():
+        if entry.get("name") == port:
+            return int(entry["containerPort"])
     raise LookupError(f"couldn't find port: {port}")

@@ -1,4 +1,4 @@
-"""The node's own objects on the server: its Node and its lease, made when it comes and kept alive while it is there."""
+"""Registers the node: creates its Node object and renews its lease."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from random import Random
 
 import structlog
 
-from dlop.embedded.kubelet.node_object import LEASE_NAMESPACE, NodeFacts, lease_object, node_object
-from dlop.embedded.kubelet.orphaned_pods import lost_status
-from dlop.kube.backoff import Backoff
+from dlop.embedded.kubelet.node_object import LEASE_NAMESPACE, NodeProperties, lease_object, node_object
+from dlop.embedded.kubelet.orphaned_pods import orphaned_status
+from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from dlop.kube.resources import LEASES, NODES, PODS
@@ -22,71 +22,68 @@ _NOT_READY = "node.kubernetes.io/not-ready"
 
 
 class Registration:
-    """Registers one node."""
-
-    def __init__(self, client: Client, facts: NodeFacts, *, clock: Callable[[], float], rng: Random) -> None:
+    def __init__(self, client: Client, properties: NodeProperties, *, clock: Callable[[], float], rng: Random) -> None:
         self._client = client
-        self._facts = facts
+        self._properties = properties
         self._clock = clock
         self._rng = rng
         self._uid = ""
 
     async def register(self) -> None:
-        """Make the Node, or take over the one of a life before, and say that it is ready."""
-        backoff = Backoff(rng=self._rng, first_seconds=0.2, cap_seconds=7.0, reset_after_seconds=60.0)
+        """Create or adopt the Node object and mark it ready. Retries until it succeeds."""
+        backoff = ExponentialBackoff(rng=self._rng, first_seconds=0.2, cap_seconds=7.0, reset_after_seconds=60.0)
         while True:
             try:
-                await self._register()
-                await self._renew()
+                await self._register_once()
+                await self._renew_once()
                 return
             except KubeError as error:
-                log.warning("the node cannot register yet", error=str(error))
+                log.warning("node registration failed, retrying", error=str(error))
                 await asyncio.sleep(backoff.delay_seconds(now=asyncio.get_running_loop().time()))
 
-    async def stay(self, *, every_seconds: float) -> None:
-        """Renew the lease until cancelled."""
+    async def renew_lease(self, *, interval_seconds: float) -> None:
         while True:
-            await asyncio.sleep(every_seconds)
+            await asyncio.sleep(interval_seconds)
             try:
-                await self._renew()
+                await self._renew_once()
             except KubeError as error:
-                log.warning("the node's lease could not be renewed", error=str(error))
+                log.warning("lease renewal failed", error=str(error))
 
-    async def _register(self) -> None:
-        wanted = node_object(self._facts, now=self._clock())
-        name = self._facts.name
+    async def _register_once(self) -> None:
+        desired = node_object(self._properties, now=self._clock())
+        name = self._properties.name
         try:
-            found = await self._client.create(NODES, wanted)
+            node = await self._client.create(NODES, desired)
         except AlreadyExistsError:
-            labels = {"metadata": {"labels": wanted["metadata"]["labels"]}}
-            found = await self._client.patch(NODES, name, labels)
-        self._uid = found["metadata"]["uid"]
-        await self._client.patch(NODES, name, {"status": wanted["status"]}, subresource="status")
-        await self._make_schedulable(found)
+            labels = {"metadata": {"labels": desired["metadata"]["labels"]}}
+            node = await self._client.patch(NODES, name, labels)
+        self._uid = node["metadata"]["uid"]
+        await self._client.patch(NODES, name, {"status": desired["status"]}, subresource="status")
+        await self._make_schedulable(node)
 
     async def _make_schedulable(self, node: JsonObject) -> None:
-        """A new node is tainted until somebody has seen it ready. Here nobody else looks."""
+        """Remove the not-ready taint of a new node. There is no node lifecycle controller here that would do it."""
         taints = (node.get("spec") or {}).get("taints") or []
-        kept = [taint for taint in taints if taint["key"] != _NOT_READY]
-        if len(kept) != len(taints):
-            await self._client.patch(NODES, self._facts.name, {"spec": {"taints": kept or None}})
+        remaining = [taint for taint in taints if taint["key"] != _NOT_READY]
+        if len(remaining) != len(taints):
+            await self._client.patch(NODES, self._properties.name, {"spec": {"taints": remaining or None}})
 
-    async def _renew(self) -> None:
-        lease = lease_object(self._facts.name, now=self._clock(), owner_uid=self._uid)
+    async def _renew_once(self) -> None:
+        lease = lease_object(self._properties.name, now=self._clock(), owner_uid=self._uid)
         try:
-            await self._client.patch(LEASES, self._facts.name, {"spec": lease["spec"]}, namespace=LEASE_NAMESPACE)
+            await self._client.patch(LEASES, self._properties.name, {"spec": lease["spec"]}, namespace=LEASE_NAMESPACE)
         except NotFoundError:
             await self._client.create(LEASES, lease, namespace=LEASE_NAMESPACE)
 
 
-async def tell_lost(client: Client, pod: JsonObject, *, now: float) -> None:
-    """Write the last status of a pod whose processes are gone, and let it go if it was to be deleted."""
+async def fail_orphaned_pod(client: Client, pod: JsonObject, *, now: float) -> None:
+    """Write the final status of an orphaned pod, and delete it if its deletion was requested."""
     metadata = pod["metadata"]
     name, namespace = metadata["name"], metadata["namespace"]
-    body = {"metadata": {"uid": metadata["uid"]}, "status": lost_status(pod, now=now)}
+    body = {"metadata": {"uid": metadata["uid"]}, "status": orphaned_status(pod, now=now)}
     try:
         await client.patch(PODS, name, body, patch_type=PatchType.STRATEGIC, namespace=namespace, subresource="status")
         if metadata.get("deletionTimestamp"):
             await client.delete(PODS, name, namespace=namespace, uid=metadata["uid"], grace_seconds=0)
     except KubeError as error:
-        log.warning("a pod of the node's last life could not be told of", pod=name, namespace=namespace, error=str(error))
+        log.warning("orphaned pod not updated", pod=name, namespace=namespace, error=str(error))

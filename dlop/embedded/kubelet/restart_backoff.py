@@ -1,7 +1,7 @@
-"""Whether a container that has ended is started again, and when. Pure.
+"""Whether and when an exited container is restarted. Pure.
 
-The first restart is immediate. Then the wait doubles from ten seconds up to five minutes, counted from the end of the
-last run, and is forgotten once a container has run for ten minutes.
+The first restart is immediate. Then the delay doubles from ten seconds up to five minutes, counted from the exit of the last run. It
+is reset once a container has run for ten minutes.
 """
 
 from __future__ import annotations
@@ -12,84 +12,79 @@ from enum import Enum
 from dlop.kube.types import JsonObject
 
 
-class Role(Enum):
-    """What a container is to its pod."""
-
+class ContainerRole(Enum):
     INIT = "init"
-    """Runs to its end before the next one starts."""
+    """Runs to completion before the next container starts."""
     SIDECAR = "sidecar"
-    """An init container that stays: started in its turn, stopped after all others."""
+    """An init container with restartPolicy Always. It starts in order and is stopped after the main containers."""
     MAIN = "main"
 
 
-def role_of(container: JsonObject, *, is_init: bool) -> Role:
-    """The role of a container of the pod's spec."""
+def container_role(container: JsonObject, *, is_init: bool) -> ContainerRole:
     if not is_init:
-        return Role.MAIN
-    return Role.SIDECAR if container.get("restartPolicy") == "Always" else Role.INIT
+        return ContainerRole.MAIN
+    return ContainerRole.SIDECAR if container.get("restartPolicy") == "Always" else ContainerRole.INIT
 
 
-def is_restarted(pod: JsonObject, container: JsonObject, *, role: Role, exit_code: int) -> bool:
-    """Whether a container is started again after this exit code: by its own rules, its own policy, or its pod's."""
-    if role is Role.SIDECAR:
+def should_restart(pod: JsonObject, container: JsonObject, *, role: ContainerRole, exit_code: int) -> bool:
+    """Apply the container's restartPolicyRules, then its own restartPolicy, then that of the pod."""
+    if role is ContainerRole.SIDECAR:
         return True
     for rule in container.get("restartPolicyRules") or ():
         if rule.get("action") == "Restart" and _matches(rule.get("exitCodes") or {}, exit_code):
             return True
     policy = container.get("restartPolicy") or pod["spec"].get("restartPolicy") or "Always"
-    if role is Role.INIT and exit_code == 0:
+    if role is ContainerRole.INIT and exit_code == 0:
         return False
     return bool(policy == "Always" or (policy == "OnFailure" and exit_code != 0))
 
 
 def _matches(codes: JsonObject, exit_code: int) -> bool:
-    listed = exit_code in (codes.get("values") or ())
-    return listed if codes.get("operator") == "In" else not listed
+    is_listed = exit_code in (codes.get("values") or ())
+    return is_listed if codes.get("operator") == "In" else not is_listed
 
 
 @dataclass(frozen=True, slots=True)
-class RestartPace:
-    """How long restarts wait."""
-
+class BackoffPolicy:
     first_seconds: float = 10.0
-    longest_seconds: float = 300.0
-    forgotten_seconds: float = 600.0
-    """After so long without a restart, the next one is a first one."""
+    max_seconds: float = 300.0
+    reset_after_seconds: float = 600.0
+    """After this time without a restart the delay is reset."""
 
 
-class CrashLoop:
-    """The waits of one container."""
+class RestartBackoff:
+    """Exponential back-off of one container."""
 
-    def __init__(self, pace: RestartPace) -> None:
-        self._pace = pace
-        self._wait_seconds = 0.0
-        self._last_restart: float | None = None
+    def __init__(self, policy: BackoffPolicy) -> None:
+        self._policy = policy
+        self._delay_seconds = 0.0
+        self._last_restart_at: float | None = None
 
     @property
-    def wait_seconds(self) -> float:
-        """The wait that applies now."""
-        return self._wait_seconds
+    def delay_seconds(self) -> float:
+        """The current delay."""
+        return self._delay_seconds
 
     def restart_at(self, *, ended_at: float) -> float:
-        """When a container that ended at this moment is started again."""
-        if self._last_restart is None or ended_at - self._last_restart > self._pace.forgotten_seconds:
-            self._wait_seconds = 0.0
-        return ended_at + self._wait_seconds
+        """The time at which a container that exited at `ended_at` may restart."""
+        if self._last_restart_at is None or ended_at - self._last_restart_at > self._policy.reset_after_seconds:
+            self._delay_seconds = 0.0
+        return ended_at + self._delay_seconds
 
-    def restarted(self, *, now: float) -> None:
-        """Note that it was, so that the next wait is longer."""
-        doubled = self._wait_seconds * 2 if self._wait_seconds else self._pace.first_seconds
-        self._wait_seconds = min(doubled, self._pace.longest_seconds)
-        self._last_restart = now
+    def record_restart(self, *, now: float) -> None:
+        """Record a restart and increase the delay."""
+        doubled = self._delay_seconds * 2 if self._delay_seconds else self._policy.first_seconds
+        self._delay_seconds = min(doubled, self._policy.max_seconds)
+        self._last_restart_at = now
 
 
-def duration_text(seconds: float) -> str:
-    """A duration as Go writes it: `10s`, `2m40s`."""
+def format_go_duration(seconds: float) -> str:
+    """A duration as Go formats it: `10s`, `2m40s`."""
     if seconds < 1:
         return f"{seconds * 1000:g}ms"
-    minutes, rest = divmod(seconds, 60)
+    minutes, remaining = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)
-    text = f"{rest:g}s"
+    seconds_part = f"{remaining:g}s"
     if hours:
-        return f"{hours}h{minutes}m{text}"
-    return f"{minutes}m{text}" if minutes else text
+        return f"{hours}h{minutes}m{seconds_part}"
+    return f"{minutes}m{seconds_part}" if minutes else seconds_part

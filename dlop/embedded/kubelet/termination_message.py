@@ -1,4 +1,4 @@
-"""Why a container has ended, and what it has to say about it: in a file that it may write, or at the end of its log."""
+"""The reason and message of a terminated container. The message is from its termination log, or from the end of its output."""
 
 from __future__ import annotations
 
@@ -7,40 +7,38 @@ import stat
 from pathlib import Path
 
 from dlop.embedded.kubelet.logs import ContainerLog, LogQuery
-from dlop.embedded.kubelet.runtime.base import Exit
+from dlop.embedded.kubelet.runtime.base import ExitStatus
 from dlop.kube.types import JsonObject
 
-_LONGEST_MESSAGE = 4096
-_LONGEST_LOG = 2048
+_MAX_MESSAGE_BYTES = 4096
+_MAX_LOG_BYTES = 2048
 _LOG_LINES = 80
 
 
-def reason_of(ending: Exit) -> str:
-    """The word for an end."""
-    if ending.out_of_memory:
+def termination_reason(status: ExitStatus) -> str:
+    if status.out_of_memory:
         return "OOMKilled"
-    return "Completed" if ending.code == 0 else "Error"
+    return "Completed" if status.code == 0 else "Error"
 
 
 def termination_message(container: JsonObject, file: Path, *, exit_code: int, log: ContainerLog | None) -> str:
-    """The message of a container that has ended."""
-    message = _end_of(file)
-    falls_back = container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
-    if not message and falls_back and exit_code != 0 and log is not None:
-        message = log.text(LogQuery(tail_lines=_LOG_LINES))[-_LONGEST_LOG:]
+    message = _read_end(file)
+    uses_log = container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
+    if not message and uses_log and exit_code != 0 and log is not None:
+        message = log.read_available(LogQuery(tail_lines=_LOG_LINES))[-_MAX_LOG_BYTES:]
     return message.decode(errors="replace")
 
 
-def _end_of(file: Path) -> bytes:
-    # The container may have put anything in its place: a pipe, at which we would wait, or a link to a file that is not its own.
+def _read_end(file: Path) -> bytes:
+    # The container may have replaced the file by a pipe, which would block, or by a link to a file of the host.
     try:
-        opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return b""
     try:
-        found = os.fstat(opened)
-        if not stat.S_ISREG(found.st_mode):
+        file_status = os.fstat(fd)
+        if not stat.S_ISREG(file_status.st_mode):
             return b""
-        return os.pread(opened, _LONGEST_MESSAGE, max(0, found.st_size - _LONGEST_MESSAGE))
+        return os.pread(fd, _MAX_MESSAGE_BYTES, max(0, file_status.st_size - _MAX_MESSAGE_BYTES))
     finally:
-        os.close(opened)
+        os.close(fd)

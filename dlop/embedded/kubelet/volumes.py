@@ -1,7 +1,7 @@
-"""The volumes of a pod: first a plan (pure), then folders and files, then what each container sees of them.
+"""Volumes of a pod: a plan for each volume (pure), the directories and files, and the mounts of the containers.
 
-A volume is one of three things: an empty folder of the pod, a path of the host, or files that are written when the pod starts
-and again when what they are made of has changed. Kinds of volumes that need a storage system are told as problems, as a kubelet tells them.
+A volume is an empty directory, a path of the host, or files that are written when the pod starts and again when their source changes.
+Volume types that need a storage system are not supported.
 """
 
 from __future__ import annotations
@@ -12,63 +12,66 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
-from dlop.embedded.kubelet.environment import ConfigurationProblem, DownwardValues, Sources, expanded, field_value, resource_value
+from dlop.embedded.kubelet.environment import (
+    ConfigSources,
+    ContainerConfigError,
+    DownwardValues,
+    expand,
+    resolve_field_ref,
+    resolve_resource_field_ref,
+)
 from dlop.embedded.kubelet.runtime.base import Mount
 from dlop.kube.types import JsonObject
 
 _FILE_MODE = 0o644
 
 
-class VolumeProblem(Exception):  # noqa: N818 - it is the user's to solve
-    """A volume cannot be made. The message is the kubelet's."""
+class VolumeError(Exception):
+    """A volume cannot be set up. The message is that of the kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyFolder:
-    """A folder that lives and dies with the pod."""
+class EmptyDir:
+    """A directory with the lifetime of the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostPath:
-    """A file or folder of the host, as it is."""
+    """An existing or new path of the host; `type` is that of the hostPath volume."""
 
     path: Path
     type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """A file to write."""
-
+class ProjectedFile:
     content: bytes
     mode: int = _FILE_MODE
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """Files by their paths in the volume."""
-
-    files: Mapping[str, File]
+class ProjectedFiles:
+    files: Mapping[str, ProjectedFile]
 
 
-VolumePlan: TypeAlias = EmptyFolder | HostPath | Files
+VolumePlan: TypeAlias = EmptyDir | HostPath | ProjectedFiles
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeInputs:
-    """What the plans are made from."""
+    """The objects and values that volume plans depend on."""
 
-    place: DownwardValues
-    sources: Sources
+    downward: DownwardValues
+    sources: ConfigSources
     tokens: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Tokens of the pod's service account, by volume and path."""
 
 
-# --- what has to be looked up ---------------------------------------------------------------------------------------------
+# --- references -----------------------------------------------------------------------------------------------------------
 
 
-def named_sources(pod: JsonObject) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of the config maps and of the secrets that the pod's volumes are made of."""
+def referenced_sources(pod: JsonObject) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of the config maps and of the secrets that the pod's volumes refer to."""
     config_maps: set[str] = set()
     secrets: set[str] = set()
     for volume in pod["spec"].get("volumes") or ():
@@ -80,8 +83,8 @@ def named_sources(pod: JsonObject) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(config_maps), frozenset(secrets)
 
 
-def wanted_tokens(pod: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """The volumes, and what each wants to know of a service account token."""
+def token_projections(pod: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    """The serviceAccountToken projections of the pod, each with the name of its volume."""
     for volume in pod["spec"].get("volumes") or ():
         for source in (volume.get("projected") or {}).get("sources") or ():
             if token := source.get("serviceAccountToken"):
@@ -89,32 +92,32 @@ def wanted_tokens(pod: JsonObject) -> Iterator[tuple[str, JsonObject]]:
 
 
 def _secret_name(part: JsonObject) -> str:
-    # A volume calls it secretName, a projection name.
+    # The field is `secretName` in a volume and `name` in a projection.
     return str(part.get("secretName") or part.get("name") or "")
 
 
 # --- planning -------------------------------------------------------------------------------------------------------------
 
 
-def planned(pod: JsonObject, volume: JsonObject, inputs: VolumeInputs) -> VolumePlan:
-    """What becomes of a volume.
+def plan_volume(pod: JsonObject, volume: JsonObject, inputs: VolumeInputs) -> VolumePlan:
+    """Plan a volume.
 
     Raises:
-        VolumeProblem: it cannot be made, now or ever.
+        VolumeError: the volume is invalid, not supported, or refers to a missing object.
     """
     if "emptyDir" in volume or len(volume) == 1:
-        return EmptyFolder()
+        return EmptyDir()
     if source := volume.get("hostPath"):
         return HostPath(Path(source["path"]), source.get("type") or "")
     try:
         if "configMap" in volume or "secret" in volume or "downwardAPI" in volume:
-            return Files(_projection(pod, volume, inputs, volume_name=volume["name"], default_mode=_default_mode(volume)))
+            return ProjectedFiles(_source_files(pod, volume, inputs, volume_name=volume["name"], default_mode=_default_mode(volume)))
         if source := volume.get("projected"):
-            return Files(_projected(pod, volume["name"], source, inputs))
-    except ConfigurationProblem as problem:
-        raise VolumeProblem(str(problem)) from problem
+            return ProjectedFiles(_projected_volume_files(pod, volume["name"], source, inputs))
+    except ContainerConfigError as error:
+        raise VolumeError(str(error)) from error
     kind = next(name for name in volume if name != "name")
-    raise VolumeProblem(f"volumes of the kind {kind} do not exist on this node; use emptyDir or hostPath")
+    raise VolumeError(f'volume type "{kind}" is not supported by this node; use emptyDir or hostPath')
 
 
 def _default_mode(volume: JsonObject) -> int:
@@ -122,126 +125,128 @@ def _default_mode(volume: JsonObject) -> int:
     return int(source.get("defaultMode") or _FILE_MODE)
 
 
-def _projected(pod: JsonObject, volume_name: str, projected: JsonObject, inputs: VolumeInputs) -> dict[str, File]:
-    files: dict[str, File] = {}
+def _projected_volume_files(pod: JsonObject, volume_name: str, projected: JsonObject, inputs: VolumeInputs) -> dict[str, ProjectedFile]:
+    files: dict[str, ProjectedFile] = {}
     mode = int(projected.get("defaultMode") or _FILE_MODE)
     for source in projected.get("sources") or ():
-        files |= _projection(pod, source, inputs, volume_name=volume_name, default_mode=mode)
+        files |= _source_files(pod, source, inputs, volume_name=volume_name, default_mode=mode)
     return files
 
 
-def _projection(pod: JsonObject, source: JsonObject, inputs: VolumeInputs, *, volume_name: str, default_mode: int) -> dict[str, File]:
+def _source_files(
+    pod: JsonObject, source: JsonObject, inputs: VolumeInputs, *, volume_name: str, default_mode: int
+) -> dict[str, ProjectedFile]:
     if part := source.get("configMap"):
-        return _keys(_config_map_files(part, inputs.sources), part, default_mode=default_mode)
+        return _select_keys(_config_map_files(part, inputs.sources), part, default_mode=default_mode)
     if part := source.get("secret"):
-        return _keys(_secret_files(part, inputs.sources), part, default_mode=default_mode)
+        return _select_keys(_secret_files(part, inputs.sources), part, default_mode=default_mode)
     if "downwardAPI" in source:
-        return _downward(pod, source["downwardAPI"] or {}, inputs.place, default_mode=default_mode)
+        return _downward_files(pod, source["downwardAPI"] or {}, inputs.downward, default_mode=default_mode)
     if part := source.get("serviceAccountToken"):
         token = inputs.tokens.get((volume_name, part["path"]), "")
-        return {_safe(part["path"]): File(token.encode(), 0o600)}
-    raise VolumeProblem(f"projections of the kind {next(iter(source), 'nothing')} do not exist on this node")
+        return {_validate_path(part["path"]): ProjectedFile(token.encode(), 0o600)}
+    raise VolumeError(f'projected volume source "{next(iter(source), "")}" is not supported by this node')
 
 
-def _config_map_files(part: JsonObject, sources: Sources) -> dict[str, bytes] | None:
-    found = sources.config_maps.get(part.get("name", ""))
-    if found is None and part.get("optional"):
+def _config_map_files(part: JsonObject, sources: ConfigSources) -> dict[str, bytes] | None:
+    config_map = sources.config_maps.get(part.get("name", ""))
+    if config_map is None and part.get("optional"):
         return None
-    if found is None:
-        raise VolumeProblem(f'configmap "{part.get("name", "")}" not found')
-    text = {key: value.encode() for key, value in (found.get("data") or {}).items()}
-    binary = {key: base64.b64decode(value) for key, value in (found.get("binaryData") or {}).items()}
+    if config_map is None:
+        raise VolumeError(f'configmap "{part.get("name", "")}" not found')
+    text = {key: value.encode() for key, value in (config_map.get("data") or {}).items()}
+    binary = {key: base64.b64decode(value) for key, value in (config_map.get("binaryData") or {}).items()}
     return text | binary
 
 
-def _secret_files(part: JsonObject, sources: Sources) -> dict[str, bytes] | None:
-    found = sources.secrets.get(_secret_name(part))
-    if found is None and part.get("optional"):
+def _secret_files(part: JsonObject, sources: ConfigSources) -> dict[str, bytes] | None:
+    secret = sources.secrets.get(_secret_name(part))
+    if secret is None and part.get("optional"):
         return None
-    if found is None:
-        raise VolumeProblem(f'secret "{_secret_name(part)}" not found')
-    return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+    if secret is None:
+        raise VolumeError(f'secret "{_secret_name(part)}" not found')
+    return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
 
 
-def _keys(data: Mapping[str, bytes] | None, part: JsonObject, *, default_mode: int) -> dict[str, File]:
-    """All keys as files of their names, or those that `items` picks, under the paths that it gives."""
+def _select_keys(data: Mapping[str, bytes] | None, part: JsonObject, *, default_mode: int) -> dict[str, ProjectedFile]:
+    """All keys as files, or the `items` under their paths."""
     items = part.get("items")
     if data is None:
         return {}
     if not items:
-        return {_safe(key): File(content, default_mode) for key, content in data.items()}
-    files: dict[str, File] = {}
+        return {_validate_path(key): ProjectedFile(content, default_mode) for key, content in data.items()}
+    files: dict[str, ProjectedFile] = {}
     for item in items:
         if item["key"] in data:
-            files[_safe(item["path"])] = File(data[item["key"]], int(item.get("mode") or default_mode))
+            files[_validate_path(item["path"])] = ProjectedFile(data[item["key"]], int(item.get("mode") or default_mode))
         elif not part.get("optional"):
             kind = "secret" if "secretName" in part else "config"
-            raise VolumeProblem(f"references non-existent {kind} key: {item['key']}")
+            raise VolumeError(f"references non-existent {kind} key: {item['key']}")
     return files
 
 
-def _downward(pod: JsonObject, part: JsonObject, place: DownwardValues, *, default_mode: int) -> dict[str, File]:
-    files: dict[str, File] = {}
+def _downward_files(pod: JsonObject, part: JsonObject, downward: DownwardValues, *, default_mode: int) -> dict[str, ProjectedFile]:
+    files: dict[str, ProjectedFile] = {}
     for item in part.get("items") or ():
         if reference := item.get("fieldRef"):
-            text = field_value(pod, reference["fieldPath"], place=place)
+            text = resolve_field_ref(pod, reference["fieldPath"], downward=downward)
         else:
-            text = resource_value(pod, None, item["resourceFieldRef"], place=place)
-        files[_safe(item["path"])] = File(text.encode(), int(item.get("mode") or default_mode))
+            text = resolve_resource_field_ref(pod, None, item["resourceFieldRef"], downward=downward)
+        files[_validate_path(item["path"])] = ProjectedFile(text.encode(), int(item.get("mode") or default_mode))
     return files
 
 
-def _safe(path: str) -> str:
-    pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\0" in path:
-        raise VolumeProblem(f"invalid path {path}: it must stay inside of the volume")
-    return str(pure)
+def _validate_path(path: str) -> str:
+    parsed = PurePosixPath(path)
+    if parsed.is_absolute() or ".." in parsed.parts or not parsed.parts or "\0" in path:
+        raise VolumeError(f"invalid path {path}: must stay inside the volume")
+    return str(parsed)
 
 
-# --- making ---------------------------------------------------------------------------------------------------------------
+# --- set-up ---------------------------------------------------------------------------------------------------------------
 
 
-def make(plan: VolumePlan, folder: Path) -> Path:
-    """Make a volume at `folder`, or bring the one that is there up to date, and say where it is.
+def set_up_volume(plan: VolumePlan, directory: Path) -> Path:
+    """Create or update a volume. Returns its path: `directory`, or the path on the host.
 
     Raises:
-        VolumeProblem: the host does not have what the volume needs.
+        VolumeError: the host path does not exist or has another type.
     """
     if isinstance(plan, HostPath):
-        return _host_path(plan)
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o777)
-    if isinstance(plan, Files):
+        return _set_up_host_path(plan)
+    directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(0o777)
+    if isinstance(plan, ProjectedFiles):
         for path, file in plan.files.items():
-            _write(folder / path, file)
-        _remove_others(folder, plan.files)
-    return folder
+            _write_file(directory / path, file)
+        _remove_other_files(directory, plan.files)
+    return directory
 
 
-def _write(path: Path, file: File) -> None:
-    """Write a file, or another version of it: who reads it has the one or the other."""
+def _write_file(path: Path, file: ProjectedFile) -> None:
+    """Replace a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"..{path.name}.new")
-    new.unlink(missing_ok=True)
-    new.touch(mode=0o600)
-    new.write_bytes(file.content)
-    new.chmod(file.mode)
-    new.replace(path)
+    temporary = path.with_name(f"..{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    temporary.touch(mode=0o600)
+    temporary.write_bytes(file.content)
+    temporary.chmod(file.mode)
+    temporary.replace(path)
 
 
-def _remove_others(folder: Path, kept: Mapping[str, File]) -> None:
-    for path in folder.rglob("*"):
-        if path.is_file() and str(path.relative_to(folder)) not in kept:
+def _remove_other_files(directory: Path, files: Mapping[str, ProjectedFile]) -> None:
+    for path in directory.rglob("*"):
+        if path.is_file() and str(path.relative_to(directory)) not in files:
             path.unlink()
 
 
-def _host_path(plan: HostPath) -> Path:
-    path, wanted = plan.path, plan.type
+def _set_up_host_path(plan: HostPath) -> Path:
+    path, type_ = plan.path, plan.type
     if "\0" in str(path):
-        raise VolumeProblem(f"invalid path {path}: it has a null byte")
-    if wanted == "DirectoryOrCreate" or (wanted == "" and not path.exists()):
+        raise VolumeError(f"invalid path {path}: contains a null byte")
+    if type_ == "DirectoryOrCreate" or (type_ == "" and not path.exists()):
         path.mkdir(parents=True, exist_ok=True)
-    elif wanted == "FileOrCreate" and not path.exists():
+    elif type_ == "FileOrCreate" and not path.exists():
         path.touch()
     checks = {
         "Directory": (path.is_dir, "is not a directory"),
@@ -252,40 +257,40 @@ def _host_path(plan: HostPath) -> Path:
         "CharDevice": (path.is_char_device, "is not a character device"),
         "BlockDevice": (path.is_block_device, "is not a block device"),
     }
-    if wanted in checks and not checks[wanted][0]():
-        raise VolumeProblem(f"hostPath type check failed: {path} {checks[wanted][1]}")
+    if type_ in checks and not checks[type_][0]():
+        raise VolumeError(f"hostPath type check failed: {path} {checks[type_][1]}")
     return path
 
 
-# --- what a container sees ------------------------------------------------------------------------------------------------
+# --- mounts ---------------------------------------------------------------------------------------------------------------
 
 
-def mounts(container: JsonObject, *, made: Mapping[str, Path], known: Mapping[str, str]) -> tuple[Mount, ...]:
-    """The mounts of a container; `known` are its variables, for `subPathExpr`. A missing sub-path is made a folder.
+def container_mounts(container: JsonObject, *, volume_paths: Mapping[str, Path], environment: Mapping[str, str]) -> tuple[Mount, ...]:
+    """The mounts of a container. `environment` is used for `subPathExpr`. A missing sub-path is created as a directory.
 
     Raises:
-        ConfigurationProblem: a sub-path leads out of its volume, or the volume does not exist.
+        ContainerConfigError: the volume does not exist, or a sub-path is outside of its volume.
     """
-    return tuple(_mount(each, made, known) for each in container.get("volumeMounts") or ())
+    return tuple(_container_mount(mount, volume_paths, environment) for mount in container.get("volumeMounts") or ())
 
 
-def _mount(mount: JsonObject, made: Mapping[str, Path], known: Mapping[str, str]) -> Mount:
-    if mount["name"] not in made:
-        raise ConfigurationProblem(f'cannot find volume "{mount["name"]}" to mount into container')
-    source = made[mount["name"]]
-    if sub_path := mount.get("subPath") or expanded(mount.get("subPathExpr") or "", known):
+def _container_mount(mount: JsonObject, volume_paths: Mapping[str, Path], environment: Mapping[str, str]) -> Mount:
+    if mount["name"] not in volume_paths:
+        raise ContainerConfigError(f'cannot find volume "{mount["name"]}" to mount into container')
+    source = volume_paths[mount["name"]]
+    if sub_path := mount.get("subPath") or expand(mount.get("subPathExpr") or "", environment):
         try:
-            source = _sub_path(source, _safe(sub_path))
-        except VolumeProblem as problem:
-            raise ConfigurationProblem(str(problem)) from problem
+            source = _set_up_sub_path(source, _validate_path(sub_path))
+        except VolumeError as error:
+            raise ContainerConfigError(str(error)) from error
     return Mount(source, mount["mountPath"], read_only=bool(mount.get("readOnly")))
 
 
-def _sub_path(volume: Path, part: str) -> Path:
-    """A part of a volume, which is made a folder if it is missing. Links are followed, but not out of the volume."""
+def _set_up_sub_path(volume: Path, part: str) -> Path:
+    """A part of a volume, created as a directory if it is missing. Symbolic links must not lead out of the volume."""
     path = volume / part
     if not path.resolve().is_relative_to(volume.resolve()):
-        raise VolumeProblem(f'failed to prepare subPath for volumeMount: subpath "{path.resolve()}" not within volume path "{volume}"')
+        raise VolumeError(f'failed to prepare subPath for volumeMount: subpath "{path.resolve()}" not within volume path "{volume}"')
     if not path.exists():
         path.mkdir(parents=True)
     return path

@@ -1,92 +1,85 @@
-"""Whether a pod fits on the node. Pure: what it asks for, what is there, what is taken; in the scheduler's own words."""
+"""Whether a pod fits on the node, with the messages of kube-scheduler. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from dlop.embedded.kubelet.restart_backoff import Role, role_of
-from dlop.kube.quantity import amount
+from dlop.embedded.kubelet.restart_backoff import ContainerRole, container_role
+from dlop.kube.quantity import quantity_value
 from dlop.kube.types import JsonObject
 
-Amounts = dict[str, Fraction]
+ResourceList = dict[str, Fraction]
 
 PODS = "pods"
 
 
-def requests_of(spec: JsonObject) -> Amounts:
-    """What a pod takes from its node: the sum of its containers, or what its greediest init container needs at once."""
-    mains = _sum(_requests(each) for each in spec["containers"])
-    sidecars: Amounts = {}
-    peak: Amounts = {}
+def pod_requests(spec: JsonObject) -> ResourceList:
+    """The sum of the main containers and sidecars, or the peak during initialization if that is more."""
+    mains = sum_resources(_container_requests(container) for container in spec["containers"])
+    sidecars: ResourceList = {}
+    peak: ResourceList = {}
     for container in spec.get("initContainers") or ():
-        if role_of(container, is_init=True) is Role.SIDECAR:
-            sidecars = _sum((sidecars, _requests(container)))
-            peak = _most((peak, sidecars))
+        if container_role(container, is_init=True) is ContainerRole.SIDECAR:
+            sidecars = sum_resources((sidecars, _container_requests(container)))
+            peak = _max_resources((peak, sidecars))
         else:
-            peak = _most((peak, _sum((sidecars, _requests(container)))))
-    taken = _most((peak, _sum((mains, sidecars))))
-    if whole := (spec.get("resources") or {}).get("requests"):
-        taken |= {name: amount(value) for name, value in whole.items()}
-    overhead = {name: amount(value) for name, value in (spec.get("overhead") or {}).items()}
-    return {**_sum((taken, overhead)), PODS: Fraction(1)}
+            peak = _max_resources((peak, sum_resources((sidecars, _container_requests(container)))))
+    requests = _max_resources((peak, sum_resources((mains, sidecars))))
+    if pod_level := (spec.get("resources") or {}).get("requests"):
+        requests |= {name: quantity_value(value) for name, value in pod_level.items()}
+    overhead = {name: quantity_value(value) for name, value in (spec.get("overhead") or {}).items()}
+    return {**sum_resources((requests, overhead)), PODS: Fraction(1)}
 
 
-def problems(spec: JsonObject, *, labels: Mapping[str, str], allocatable: Amounts, taken: Amounts) -> list[str]:
-    """Why a pod does not fit; nothing if it does."""
-    if not _is_chosen(spec, labels):
+def unschedulable_reasons(spec: JsonObject, *, labels: Mapping[str, str], allocatable: ResourceList, requested: ResourceList) -> list[str]:
+    """The reasons why a pod does not fit. Empty if it does. `requested` are the requests of other pods."""
+    if not _matches_node(spec, labels):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    found = []
-    for name, wanted in sorted(requests_of(spec).items()):
-        if wanted and wanted > allocatable.get(name, Fraction(0)) - taken.get(name, Fraction(0)):
-            found.append("Too many pods" if name == PODS else f"Insufficient {name}")
-    return found
+    reasons = []
+    for name, request in sorted(pod_requests(spec).items()):
+        if request and request > allocatable.get(name, Fraction(0)) - requested.get(name, Fraction(0)):
+            reasons.append("Too many pods" if name == PODS else f"Insufficient {name}")
+    return reasons
 
 
-def can_ever_fit(spec: JsonObject, *, labels: Mapping[str, str], allocatable: Amounts) -> bool:
-    """Whether it would fit on the empty node."""
-    return not problems(spec, labels=labels, allocatable=allocatable, taken={})
+def fits_empty_node(spec: JsonObject, *, labels: Mapping[str, str], allocatable: ResourceList) -> bool:
+    return not unschedulable_reasons(spec, labels=labels, allocatable=allocatable, requested={})
 
 
-def explanation(reasons: Iterable[str], *, is_hopeless: bool) -> str:
-    """The sentence of the scheduler."""
-    listed = ", ".join(sorted(f"1 {reason}" for reason in reasons))
-    preemption = "1 Preemption is not helpful for scheduling" if is_hopeless else "1 No preemption victims found for incoming pod"
-    return f"0/1 nodes are available: {listed}. no new claims to deallocate, preemption: 0/1 nodes are available: {preemption}."
+def failed_scheduling_message(reasons: Iterable[str], *, can_fit: bool) -> str:
+    reason_list = ", ".join(sorted(f"1 {reason}" for reason in reasons))
+    preemption = "1 No preemption victims found for incoming pod" if can_fit else "1 Preemption is not helpful for scheduling"
+    return f"0/1 nodes are available: {reason_list}. no new claims to deallocate, preemption: 0/1 nodes are available: {preemption}."
 
 
-def total(amounts: Iterable[Amounts]) -> Amounts:
-    """All of them together."""
-    return _sum(amounts)
-
-
-def _requests(container: JsonObject) -> Amounts:
+def _container_requests(container: JsonObject) -> ResourceList:
     resources = container.get("resources") or {}
-    # A limit without a request is a request: the API server fills it in, but not every server does.
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: amount(value) for name, value in asked.items()}
+    # A limit is also the default of the request. The API server usually sets it.
+    quantities = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {name: quantity_value(value) for name, value in quantities.items()}
 
 
-def _sum(amounts: Iterable[Amounts]) -> Amounts:
-    result: Amounts = {}
-    for each in amounts:
-        for name, value in each.items():
+def sum_resources(resource_lists: Iterable[ResourceList]) -> ResourceList:
+    result: ResourceList = {}
+    for resources in resource_lists:
+        for name, value in resources.items():
             result[name] = result.get(name, Fraction(0)) + value
     return result
 
 
-def _most(amounts: Iterable[Amounts]) -> Amounts:
-    result: Amounts = {}
-    for each in amounts:
-        for name, value in each.items():
+def _max_resources(resource_lists: Iterable[ResourceList]) -> ResourceList:
+    result: ResourceList = {}
+    for resources in resource_lists:
+        for name, value in resources.items():
             result[name] = max(result.get(name, Fraction(0)), value)
     return result
 
 
-# --- which nodes a pod wants ----------------------------------------------------------------------------------------------
+# --- node selector and affinity -------------------------------------------------------------------------------------------
 
 
-def _is_chosen(spec: JsonObject, labels: Mapping[str, str]) -> bool:
+def _matches_node(spec: JsonObject, labels: Mapping[str, str]) -> bool:
     selector = spec.get("nodeSelector") or {}
     if any(labels.get(key) != value for key, value in selector.items()):
         return False
@@ -98,15 +91,15 @@ def _is_chosen(spec: JsonObject, labels: Mapping[str, str]) -> bool:
 
 
 def _term_matches(term: JsonObject, labels: Mapping[str, str]) -> bool:
-    named = {"metadata.name": labels.get("kubernetes.io/hostname", "")}
-    expressions = [(each, labels) for each in term.get("matchExpressions") or ()]
-    expressions += [(each, named) for each in term.get("matchFields") or ()]
-    return bool(expressions) and all(_expression_matches(each, known) for each, known in expressions)
+    fields = {"metadata.name": labels.get("kubernetes.io/hostname", "")}
+    expressions = [(expression, labels) for expression in term.get("matchExpressions") or ()]
+    expressions += [(expression, fields) for expression in term.get("matchFields") or ()]
+    return bool(expressions) and all(_expression_matches(expression, attributes) for expression, attributes in expressions)
 
 
-def _expression_matches(expression: JsonObject, known: Mapping[str, str]) -> bool:
-    key, values = expression["key"], expression.get("values") or []
-    value = known.get(key)
+def _expression_matches(expression: JsonObject, attributes: Mapping[str, str]) -> bool:
+    values = expression.get("values") or []
+    value = attributes.get(expression["key"])
     match expression.get("operator"):
         case "In":
             return value in values

@@ -1,7 +1,6 @@
-"""Puts pods on the node, or says on them why they do not fit.
+"""Assigns pods to the node, or reports why they do not fit.
 
-Pods are looked at in the order of their priority and age. One that does not fit keeps none of the others waiting, and is
-looked at again when something has been freed.
+Pods are scheduled by priority and age. A pod that does not fit does not block others and is tried again after the next change.
 """
 
 from __future__ import annotations
@@ -11,18 +10,25 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from dlop.embedded.kubelet.events import SCHEDULER, Events, PodEvent
-from dlop.embedded.scheduler.predicates import Amounts, can_ever_fit, explanation, problems, requests_of, total
+from dlop.embedded.kubelet.events import SCHEDULER, PodEvent, PodEventRecorder
+from dlop.embedded.scheduler.predicates import (
+    ResourceList,
+    failed_scheduling_message,
+    fits_empty_node,
+    pod_requests,
+    sum_resources,
+    unschedulable_reasons,
+)
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import KubeError
 from dlop.kube.resources import PODS
-from dlop.kube.timestamps import to_the_second
+from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
 
 log = structlog.get_logger(__name__)
 
 _FINISHED = ("Succeeded", "Failed")
-_MOST_AT_ONCE = 16
+_MAX_IN_FLIGHT = 16
 _RETRY_SECONDS = 1.0
 
 
@@ -35,13 +41,13 @@ class Scheduler:
         *,
         node_name: str,
         labels: Mapping[str, str],
-        allocatable: Amounts,
+        allocatable: ResourceList,
         pods: Callable[[], Iterable[JsonObject]],
-        events: Events,
+        events: PodEventRecorder,
         clock: Callable[[], float],
-        takes_all: bool = False,
+        schedule_all: bool = False,
     ) -> None:
-        """`pods` gives all pods of the cluster as they are known. With `takes_all` those of other schedulers are ours too."""
+        """`pods` returns all cached pods of the cluster. With `schedule_all`, pods with another `schedulerName` are scheduled too."""
         self._client = client
         self._node_name = node_name
         self._labels = labels
@@ -49,60 +55,61 @@ class Scheduler:
         self._pods = pods
         self._events = events
         self._clock = clock
-        self._takes_all = takes_all
-        self._look = asyncio.Event()
-        self._bound: dict[str, Amounts] = {}
-        """What was bound, by uid, and is not seen as such yet."""
-        self._told: dict[str, str] = {}
-        """The last explanation of each waiting pod, by uid."""
-        self._places = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._schedule_all = schedule_all
+        self._triggered = asyncio.Event()
+        self._assumed: dict[str, ResourceList] = {}
+        """Requests by UID of pods that were bound and whose binding is not in the cache yet."""
+        self._last_messages: dict[str, str] = {}
+        """The last FailedScheduling message of each pending pod, by UID."""
+        self._in_flight = asyncio.Semaphore(_MAX_IN_FLIGHT)
 
-    def look(self) -> None:
-        """Something has changed."""
-        self._look.set()
+    def trigger(self) -> None:
+        """To be called when a pod has changed."""
+        self._triggered.set()
 
     async def run(self) -> None:
         """Schedule until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                await self._look.wait()
-                self._look.clear()
-                self._look_at_all(group)
+                await self._triggered.wait()
+                self._triggered.clear()
+                self._schedule_pending(group)
 
-    def _look_at_all(self, group: asyncio.TaskGroup) -> None:
+    def _schedule_pending(self, group: asyncio.TaskGroup) -> None:
         pods = list(self._pods())
-        waiting = sorted((pod for pod in pods if self._is_waiting(pod)), key=_rank)
-        if not waiting:
-            self._told.clear()
-        seen = {pod["metadata"]["uid"] for pod in pods if pod["spec"].get("nodeName")}
-        self._bound = {uid: amounts for uid, amounts in self._bound.items() if uid not in seen}
-        here = [requests_of(pod["spec"]) for pod in pods if self._is_here(pod)] if waiting else []
-        taken = total([*here, *self._bound.values()])
-        for pod in waiting:
-            if pod["metadata"]["uid"] in self._bound:
+        pending = sorted((pod for pod in pods if self._is_pending(pod)), key=_queue_order)
+        if not pending:
+            self._last_messages.clear()
+        bound_uids = {pod["metadata"]["uid"] for pod in pods if pod["spec"].get("nodeName")}
+        self._assumed = {uid: requests for uid, requests in self._assumed.items() if uid not in bound_uids}
+        on_node = [pod_requests(pod["spec"]) for pod in pods if self._is_on_node(pod)] if pending else []
+        requested = sum_resources([*on_node, *self._assumed.values()])
+        for pod in pending:
+            uid = pod["metadata"]["uid"]
+            if uid in self._assumed:
                 continue
-            reasons = problems(pod["spec"], labels=self._labels, allocatable=self._allocatable, taken=taken)
+            reasons = unschedulable_reasons(pod["spec"], labels=self._labels, allocatable=self._allocatable, requested=requested)
             if reasons:
-                self._refuse(group, pod, reasons)
+                self._report_unschedulable(group, pod, reasons)
             else:
-                asked = self._bound[pod["metadata"]["uid"]] = requests_of(pod["spec"])
-                taken = total((taken, asked))
+                self._assumed[uid] = pod_requests(pod["spec"])
+                requested = sum_resources((requested, self._assumed[uid]))
                 group.create_task(self._bind(pod))
 
-    def _is_waiting(self, pod: JsonObject) -> bool:
+    def _is_pending(self, pod: JsonObject) -> bool:
         spec, status = pod["spec"], pod.get("status") or {}
         return (
             not spec.get("nodeName")
             and not spec.get("schedulingGates")
             and not pod["metadata"].get("deletionTimestamp")
-            and (self._takes_all or spec.get("schedulerName", SCHEDULER) == SCHEDULER)
+            and (self._schedule_all or spec.get("schedulerName", SCHEDULER) == SCHEDULER)
             and status.get("phase") not in _FINISHED
         )
 
-    def _is_here(self, pod: JsonObject) -> bool:
+    def _is_on_node(self, pod: JsonObject) -> bool:
         return pod["spec"].get("nodeName") == self._node_name and (pod.get("status") or {}).get("phase") not in _FINISHED
 
-    # --- carrying it out ---------------------------------------------------------------------------------------------
+    # --- writes ------------------------------------------------------------------------------------------------------
 
     async def _bind(self, pod: JsonObject) -> None:
         metadata = pod["metadata"]
@@ -114,33 +121,33 @@ class Scheduler:
             "target": {"apiVersion": "v1", "kind": "Node", "name": self._node_name},
         }
         try:
-            async with self._places:
+            async with self._in_flight:
                 await self._client.create(PODS, body, namespace=namespace, name=name, subresource="binding")
         except KubeError as error:
-            log.info("a pod could not be bound", pod=name, namespace=namespace, error=str(error))
-            self._look_again(metadata["uid"])
+            log.info("binding failed, retrying", pod=name, namespace=namespace, error=str(error))
+            self._retry_later(metadata["uid"])
             return
         message = f"Successfully assigned {namespace}/{name} to {self._node_name}"
-        self._events.tell(pod, PodEvent(reason="Scheduled", message=message, component=SCHEDULER))
+        self._events.record(pod, PodEvent(reason="Scheduled", message=message, component=SCHEDULER))
 
-    def _look_again(self, uid: str) -> None:
-        def forget() -> None:
-            self._bound.pop(uid, None)
-            self._told.pop(uid, None)
-            self.look()
+    def _retry_later(self, uid: str) -> None:
+        def retry() -> None:
+            self._assumed.pop(uid, None)
+            self._last_messages.pop(uid, None)
+            self.trigger()
 
-        asyncio.get_running_loop().call_later(_RETRY_SECONDS, forget)
+        asyncio.get_running_loop().call_later(_RETRY_SECONDS, retry)
 
-    def _refuse(self, group: asyncio.TaskGroup, pod: JsonObject, reasons: list[str]) -> None:
-        hopeless = not can_ever_fit(pod["spec"], labels=self._labels, allocatable=self._allocatable)
-        message = explanation(reasons, is_hopeless=hopeless)
+    def _report_unschedulable(self, group: asyncio.TaskGroup, pod: JsonObject, reasons: list[str]) -> None:
+        can_fit = fits_empty_node(pod["spec"], labels=self._labels, allocatable=self._allocatable)
+        message = failed_scheduling_message(reasons, can_fit=can_fit)
         uid = pod["metadata"]["uid"]
-        if self._told.get(uid) != message:
-            self._told[uid] = message
-            self._events.tell(pod, PodEvent(reason="FailedScheduling", message=message, is_warning=True, component=SCHEDULER))
-            group.create_task(self._mark(pod, message))
+        if self._last_messages.get(uid) != message:
+            self._last_messages[uid] = message
+            self._events.record(pod, PodEvent(reason="FailedScheduling", message=message, is_warning=True, component=SCHEDULER))
+            group.create_task(self._write_condition(pod, message))
 
-    async def _mark(self, pod: JsonObject, message: str) -> None:
+    async def _write_condition(self, pod: JsonObject, message: str) -> None:
         metadata = pod["metadata"]
         condition = {
             "type": "PodScheduled",
@@ -149,11 +156,11 @@ class Scheduler:
             "message": message,
             "observedGeneration": metadata.get("generation") or 1,
             "lastProbeTime": None,
-            "lastTransitionTime": to_the_second(self._clock()),
+            "lastTransitionTime": format_time(self._clock()),
         }
         body = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [condition]}}
         try:
-            async with self._places:
+            async with self._in_flight:
                 await self._client.patch(
                     PODS,
                     metadata["name"],
@@ -163,10 +170,10 @@ class Scheduler:
                     subresource="status",
                 )
         except KubeError as error:
-            log.info("a pod could not be told why it waits", pod=metadata["name"], error=str(error))
-            self._look_again(metadata["uid"])
+            log.info("PodScheduled condition not written, retrying", pod=metadata["name"], error=str(error))
+            self._retry_later(metadata["uid"])
 
 
-def _rank(pod: JsonObject) -> tuple[int, str, str]:
+def _queue_order(pod: JsonObject) -> tuple[int, str, str]:
     created = pod["metadata"].get("creationTimestamp") or ""
     return -int(pod["spec"].get("priority") or 0), str(created), str(pod["metadata"]["name"])

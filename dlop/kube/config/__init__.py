@@ -1,1 +1,1 @@
-"""The way to a cluster: where it is, and what lets a request in."""
+"""Cluster configuration: the address of an API server and the credentials for it, from a kubeconfig or a service account."""

@@ -1,4 +1,4 @@
-"""What a transport needs to know about a cluster: where it is, and how to be let in.
+"""Configuration of a cluster: its address, and credentials that are cached and refreshed.
 
 Nothing here opens a socket or reads a kubeconfig; `dlop.kube.config.load` does that.
 """
@@ -14,127 +14,116 @@ from typing import Protocol
 
 from dlop.kube.errors import ConfigurationError, TransportError
 
-# How soon a failed reading of credentials is tried again while the old ones are still there.
-_RENEWAL_PAUSE_SECONDS = 10.0
+# Delay before a failed read of credentials is retried while the old ones are still in use.
+_RETRY_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """What lets a request in, for now."""
+class RequestAuth:
+    """What a request needs for authentication."""
 
     authorization: str | None = None
-    """The value of the Authorization header; none with a client certificate, or without any credentials."""
+    """Value of the Authorization header; None with a client certificate or without credentials."""
     tls: ssl.SSLContext | None = None
-    """Carries the trusted authorities and the client certificate. One object a material: connections are shared by it."""
+    """Trusted CAs and the client certificate. Connections are reused only with the same context object."""
     renew_at: float = math.inf
-    """The wall time, in seconds, from which on the credentials are to be read again."""
+    """Wall time in seconds at which the credentials must be read again."""
 
 
 class Credentials(Protocol):
-    """A source of access that can be read again."""
+    """A source of credentials that can be read again."""
 
-    async def read(self, *, refused: bool) -> Access:
-        """The access to use from now on.
+    async def read(self, *, rejected: bool) -> RequestAuth:
+        """The credentials to use from now on.
 
-        `refused` says that the server has turned the last one down, so nothing may be taken from memory.
+        With `rejected`, the server has rejected the last ones, so everything must be read again.
 
         Raises:
-            ConfigurationError: when there are no usable credentials.
+            ConfigurationError: no usable credentials.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class FixedCredentials:
-    """Credentials that never change."""
-
-    access: Access
-
-    async def read(self, *, refused: bool) -> Access:
-        """Always the same."""
-        return self.access
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """One API server, and the way to it."""
+    """Address of one API server, and how to connect to it."""
 
     server: str
-    """`scheme://host:port`, with a path where a gateway needs one, without a slash at the end."""
+    """`scheme://host:port`, with a path if a gateway needs one, without a trailing slash."""
     credentials: Credentials
     origin: str
-    """Where all this was found, for error messages: `kubeconfig /path, context name`."""
+    """Where the configuration comes from, for error messages: `kubeconfig /path, context name`."""
     proxy: str | None = None
     tls_server_name: str | None = None
     namespace: str = "default"
-    """The namespace that the context or the service account belongs to."""
+    """Namespace of the context or of the service account."""
 
 
-class CurrentAccess:
-    """The access in use, read again when it is due.
+class AuthCache:
+    """The credentials in use, read again when necessary.
 
-    However many calls wait for it, it is read once. A call that gives up waiting does not end the reading: a program that
-    takes longer than a call may wait would otherwise be begun anew by each call and never come to its end.
+    Concurrent callers share one read. The read continues if a caller stops waiting. Otherwise an exec plugin that takes
+    longer than the timeout of a call would be restarted by each call and never finish.
     """
 
     def __init__(self, credentials: Credentials, *, clock: Callable[[], float]) -> None:
         self._credentials = credentials
         self._clock = clock
-        self._access: Access | None = None
+        self._auth: RequestAuth | None = None
         self._renew_at = -math.inf
-        self._is_refused = False
-        self._reading: asyncio.Task[Access] | None = None
+        self._is_rejected = False
+        self._reading: asyncio.Task[RequestAuth] | None = None
 
-    def at_hand(self) -> Access | None:
-        """The access, if it need not be read first."""
-        return self._access if self._clock() < self._renew_at else None
+    def cached(self) -> RequestAuth | None:
+        """The credentials, or None if they must be read first."""
+        return self._auth if self._clock() < self._renew_at else None
 
-    async def get(self) -> Access:
-        """The access, read first where that is due. One that still works outlives a failure to read the next."""
-        return self.at_hand() or await self._read_together()
+    async def get(self) -> RequestAuth:
+        """The credentials, read first if necessary. If that fails, the old ones are used, unless they were rejected."""
+        return self.cached() or await self._read_shared()
 
-    def doubt(self) -> None:
-        """Have it read again before its next use."""
+    def invalidate(self) -> None:
+        """Read the credentials again before their next use."""
         self._renew_at = -math.inf
 
-    def refuse(self, access: Access) -> None:
-        """Note that the server has turned this access down; that does not matter where it has been replaced since."""
-        self._is_refused = self._is_refused or access is self._access
+    def mark_rejected(self, auth: RequestAuth) -> None:
+        """Record that the server has rejected `auth`. Ignored if it has been replaced meanwhile."""
+        self._is_rejected = self._is_rejected or auth is self._auth
 
-    async def renew(self) -> None:
-        """Read it again if it is refused."""
-        if self._is_refused:
-            await self._read_together()
+    async def refresh_rejected(self) -> None:
+        """Read the credentials again if they were rejected."""
+        if self._is_rejected:
+            await self._read_shared()
 
     async def close(self) -> None:
-        """End a reading that is under way."""
+        """Cancel a read in progress."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
 
-    async def _read_together(self) -> Access:
+    async def _read_shared(self) -> RequestAuth:
         reading = self._reading
         if reading is None:
             reading = self._reading = asyncio.create_task(self._read(), name="read credentials")
-            reading.add_done_callback(self._end_reading)
+            reading.add_done_callback(self._on_read)
         await asyncio.wait([reading])
         if reading.cancelled():
-            raise TransportError("the client was closed while its credentials were being read: nothing was sent")
+            raise TransportError("the client was closed while its credentials were being read; nothing was sent")
         return reading.result()
 
-    def _end_reading(self, reading: asyncio.Task[Access]) -> None:
+    def _on_read(self, reading: asyncio.Task[RequestAuth]) -> None:
         self._reading = None
         if not reading.cancelled():
-            reading.exception()  # seen, even if all who waited for it have given up
+            reading.exception()  # mark as retrieved, because no caller may be waiting any more
 
-    async def _read(self) -> Access:
-        refused = self._is_refused
+    async def _read(self) -> RequestAuth:
+        rejected = self._is_rejected
         try:
-            access = await self._credentials.read(refused=refused)
+            auth = await self._credentials.read(rejected=rejected)
         except ConfigurationError:
-            if refused or self._access is None:
+            if rejected or self._auth is None:
                 raise
-            self._renew_at = self._clock() + _RENEWAL_PAUSE_SECONDS
-            return self._access
-        self._access, self._renew_at, self._is_refused = access, access.renew_at, False
-        return access
+            self._renew_at = self._clock() + _RETRY_SECONDS
+            return self._auth
+        self._auth, self._renew_at, self._is_rejected = auth, auth.renew_at, False
+        return auth

@@ -1,8 +1,8 @@
-"""kubernetes-asyncio's readers of kubeconfigs and service accounts, without its nine hundred models of the API.
+"""Imports the configuration loaders of kubernetes-asyncio without its API models.
 
-Whatever is imported of that package, the package itself comes first and brings all models along: 36 MB, and most of a
-second. The readers need none of them. So while the readers are imported, two empty packages stand in for those that
-bring the models, and nothing of it is left behind: whoever imports kubernetes-asyncio later finds it whole.
+Any import from that package imports all 900 models: 36 MB and most of a second. The loaders do not need them. During the
+import, two empty placeholder packages replace those that import the models. Afterwards all modules of the package are
+removed from sys.modules, so that a later import of kubernetes-asyncio gets the complete package.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PACKAGE = "kubernetes_asyncio"
 
 
 @dataclass(frozen=True, slots=True)
-class Loaders:
-    """The classes that are used of it."""
+class ConfigLoaders:
+    """The classes of kubernetes-asyncio that dlop uses."""
 
     Configuration: Any
     ConfigException: type[Exception]
@@ -33,34 +33,33 @@ class Loaders:
 
 
 @functools.cache
-def loaders() -> Loaders:
-    """Import them, once."""
-    with _stand_ins():
-        files = importlib.import_module(f"{_PACKAGE}.config.kube_config")
-        accounts = importlib.import_module(f"{_PACKAGE}.config.incluster_config")
-        return Loaders(
-            Configuration=files.Configuration,
-            ConfigException=files.ConfigException,
-            KubeConfigLoader=files.KubeConfigLoader,
-            KubeConfigMerger=files.KubeConfigMerger,
-            InClusterConfigLoader=accounts.InClusterConfigLoader,
+def import_loaders() -> ConfigLoaders:
+    with _placeholder_packages():
+        kubeconfig = importlib.import_module(f"{_PACKAGE}.config.kube_config")
+        in_cluster = importlib.import_module(f"{_PACKAGE}.config.incluster_config")
+        return ConfigLoaders(
+            Configuration=kubeconfig.Configuration,
+            ConfigException=kubeconfig.ConfigException,
+            KubeConfigLoader=kubeconfig.KubeConfigLoader,
+            KubeConfigMerger=kubeconfig.KubeConfigMerger,
+            InClusterConfigLoader=in_cluster.InClusterConfigLoader,
         )
 
 
 @contextmanager
-def _stand_ins() -> Iterator[None]:
-    if _PACKAGE in sys.modules:  # somebody has paid for it already
+def _placeholder_packages() -> Iterator[None]:
+    if _PACKAGE in sys.modules:  # the complete package is already imported
         yield
         return
-    found = importlib.util.find_spec(_PACKAGE)
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"{_PACKAGE} is not installed", name=_PACKAGE)
-    folder = Path(found.submodule_search_locations[0])
+    directory = Path(spec.submodule_search_locations[0])
     try:
-        _stand_in(_PACKAGE, folder)
-        client = _stand_in(f"{_PACKAGE}.client", folder / "client")
+        _add_placeholder(_PACKAGE, directory)
+        client = _add_placeholder(f"{_PACKAGE}.client", directory / "client")
         client.Configuration = importlib.import_module(f"{_PACKAGE}.client.configuration").Configuration  # type: ignore[attr-defined]
-        # The readers name it, and use it only to make clients.
+        # The loaders refer to it, but use it only to create clients.
         client.ApiClient = None  # type: ignore[attr-defined]
         yield
     finally:
@@ -68,8 +67,8 @@ def _stand_ins() -> Iterator[None]:
             del sys.modules[name]
 
 
-def _stand_in(name: str, folder: Path) -> ModuleType:
+def _add_placeholder(name: str, directory: Path) -> ModuleType:
     package = ModuleType(name)
-    package.__path__ = [str(folder)]
+    package.__path__ = [str(directory)]
     sys.modules[name] = package
     return package

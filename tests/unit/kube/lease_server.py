@@ -1,7 +1,6 @@
-"""A server that knows nothing but leases, and a wire to it that delays and loses what it carries.
+"""Fake API server for leases, and a faulty network to it.
 
-Small on purpose: the wire, not the server, is what the election has to survive. A request that has left the client
-arrives some time later even if the client has given up on it meanwhile, as it would on a real network.
+A request that was sent reaches the server even if the client has given up on it meanwhile, as on a real network.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from typing import Any
 import msgspec
 
 from dlop.kube.errors import AmbiguousWriteError, TransportError
-from dlop.kube.leader_election import Elector, LeaseTiming
+from dlop.kube.leader_election import LeaderElector, LeaseTiming
 from dlop.kube.transport import Request, Response, StreamResponse
 
-NOON = 1_800_000_000.0
+START_TIME = 1_800_000_000.0
 
 
 class LeaseServer:
-    """Leases by path, with versions and conflicts. Every commit is kept in `history`."""
+    """Stores leases by path, with resource versions and conflicts. `history` has the time and holder of every write."""
 
     def __init__(self) -> None:
         self.leases: dict[str, dict[str, Any]] = {}
@@ -38,7 +37,7 @@ class LeaseServer:
         body = msgspec.json.decode(request.body) if request.body else {}
         match request.method:
             case "GET":
-                return self._found(request.path)
+                return self._get(request.path)
             case "POST":
                 return self._create(f"{request.path}/{body['metadata']['name']}", body)
             case "PUT":
@@ -47,7 +46,7 @@ class LeaseServer:
                 raise AssertionError(other)
 
     def edit(self, spec: object) -> None:
-        """Change the only lease, as somebody with kubectl could."""
+        """Change the spec of the only lease, as with kubectl edit."""
         ((path, lease),) = self.leases.items()
         self._commit(path, {**lease, "spec": spec}, "MODIFIED")
 
@@ -62,9 +61,9 @@ class LeaseServer:
         spec: dict[str, Any] = lease["spec"]
         return spec
 
-    def _found(self, path: str) -> Response:
+    def _get(self, path: str) -> Response:
         lease = self.leases.get(path)
-        return _status(404, "NotFound") if lease is None else _answer(200, lease)
+        return _status(404, "NotFound") if lease is None else _response(200, lease)
 
     def _create(self, path: str, body: dict[str, Any]) -> Response:
         return _status(409, "AlreadyExists") if path in self.leases else self._commit(path, body, "ADDED")
@@ -85,24 +84,23 @@ class LeaseServer:
         self.history.append((asyncio.get_running_loop().time(), str(spec.get("holderIdentity"))))
         for watcher in self.watchers:
             watcher.put_nowait(msgspec.json.encode({"type": change, "object": lease}) + b"\n")
-        return _answer(200, lease)
+        return _response(200, lease)
 
 
 @dataclass
-class Wire:
-    """A transport to the server. Each rate is the chance of one mishap for one request."""
+class FaultyNetwork:
+    """A transport to the server. Each rate is the probability of a fault per request."""
 
     server: LeaseServer
     rng: random.Random
     max_delay_seconds: float = 0.0
     lost_request_rate: float = 0.0
-    lost_answer_rate: float = 0.0
+    lost_response_rate: float = 0.0
     error_rate: float = 0.0
     can_watch: bool = True
     cut: bool = False
 
     async def send(self, request: Request, *, timeout_seconds: float) -> Response:
-        """Carry a request there and its answer back, or not."""
         delivery = asyncio.create_task(self._deliver(request))
         self.server.in_flight.add(delivery)
         delivery.add_done_callback(self.server.in_flight.discard)
@@ -111,30 +109,30 @@ class Wire:
             async with asyncio.timeout(timeout_seconds):
                 return await asyncio.shield(delivery)
         except (TimeoutError, ConnectionError) as error:
-            raise (AmbiguousWriteError if request.is_write else TransportError)("no answer") from error
+            raise (AmbiguousWriteError if request.is_write else TransportError)("no response") from error
 
     async def _deliver(self, request: Request) -> Response:
-        await self._travel()
+        await self._delay()
         if self.cut or self.rng.random() < self.lost_request_rate:
             raise ConnectionResetError
         response = _status(500, "InternalError") if self.rng.random() < self.error_rate else self.server.handle(request)
-        await self._travel()
-        if self.cut or (request.is_write and self.rng.random() < self.lost_answer_rate):
+        await self._delay()
+        if self.cut or (request.is_write and self.rng.random() < self.lost_response_rate):
             raise ConnectionResetError
         return response
 
-    async def _travel(self) -> None:
+    async def _delay(self) -> None:
         await asyncio.sleep(self.rng.random() * self.max_delay_seconds)
 
     @asynccontextmanager
     async def stream(self, request: Request, *, idle_timeout_seconds: float) -> AsyncIterator[StreamResponse]:
-        """Watch. What happened between the version asked for and now comes first."""
+        """A watch. It starts with the changes since the requested resource version."""
         if not self.can_watch or self.cut:
-            raise TransportError("no watching here")
+            raise TransportError("watch is not supported")
         changes: asyncio.Queue[bytes] = asyncio.Queue()
-        since = int(dict(request.query)["resourceVersion"])
+        resource_version = int(dict(request.query)["resourceVersion"])
         for lease in self.server.leases.values():
-            if int(lease["metadata"]["resourceVersion"]) > since:
+            if int(lease["metadata"]["resourceVersion"]) > resource_version:
                 changes.put_nowait(msgspec.json.encode({"type": "MODIFIED", "object": lease}) + b"\n")
         self.server.watchers.add(changes)
         try:
@@ -145,7 +143,7 @@ class Wire:
     async def _changes(self, changes: asyncio.Queue[bytes]) -> AsyncIterator[bytes]:
         while True:
             change = await changes.get()
-            await self._travel()
+            await self._delay()
             if self.cut:
                 raise TransportError("the stream broke")
             yield change
@@ -157,12 +155,12 @@ class Wire:
         raise AssertionError
 
 
-def _answer(code: int, body: dict[str, Any]) -> Response:
+def _response(code: int, body: dict[str, Any]) -> Response:
     return Response(code, {}, msgspec.json.encode(body))
 
 
 def _status(code: int, reason: str) -> Response:
-    return _answer(code, {"kind": "Status", "code": code, "reason": reason, "message": reason})
+    return _response(code, {"kind": "Status", "code": code, "reason": reason, "message": reason})
 
 
 # --- electors -----------------------------------------------------------------------------------------------------------
@@ -172,23 +170,23 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def wire_to(server: LeaseServer, **faults: float) -> Wire:
-    return Wire(server, random.Random(1), **faults)  # type: ignore[arg-type]
+def network_to(server: LeaseServer, **faults: float) -> FaultyNetwork:
+    return FaultyNetwork(server, random.Random(1), **faults)  # type: ignore[arg-type]
 
 
-def elector(wire: Wire, identity: str, *, seed: int = 0, timing: LeaseTiming = LeaseTiming()) -> Elector:  # noqa: B008
-    return Elector(
-        wire,
+def elector(network: FaultyNetwork, identity: str, *, seed: int = 0, timing: LeaseTiming = LeaseTiming()) -> LeaderElector:  # noqa: B008
+    return LeaderElector(
+        network,
         namespace="ns",
         name="dlop",
         identity=identity,
         rng=random.Random(seed),
         timing=timing,
-        wall_clock=lambda: NOON + now(),
+        wall_clock=lambda: START_TIME + now(),
     )
 
 
-async def forever() -> None:
+async def run_forever() -> None:
     await asyncio.Event().wait()
 
 

@@ -1,4 +1,4 @@
-"""The cache: found by name, owner and label; one swap on relist; a version that only the server's restore takes back."""
+"""Cache: lookups by name, owner and label, relists, and the resource version."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
-from dlop.kube.cache import Cache, CacheChange, version_number
+from dlop.kube.cache import Cache, CacheChange, parse_resource_version
 from dlop.kube.objects import ObjectMeta, OwnerReference, PartialObject
+from tests.unit.kube.cache_indexes import index_sizes
 
 
-def thing(name: str, version: int, *, uid: str = "", owner: str = "", namespace: str = "ns", **labels: str) -> PartialObject:
+def make_object(name: str, version: int, *, uid: str = "", owner: str = "", namespace: str = "ns", **labels: str) -> PartialObject:
     owners = (OwnerReference(uid=owner, controller=True),) if owner else ()
     return PartialObject(
         ObjectMeta(
@@ -24,8 +25,8 @@ def thing(name: str, version: int, *, uid: str = "", owner: str = "", namespace:
     )
 
 
-def names(found: list[PartialObject]) -> list[str]:
-    return [each.metadata.name for each in found]
+def names(objects: list[PartialObject]) -> list[str]:
+    return [obj.metadata.name for obj in objects]
 
 
 @pytest.fixture
@@ -33,101 +34,102 @@ def cache() -> Cache[PartialObject]:
     return Cache(labels=["job"])
 
 
-def test_objects_are_found_by_name_by_owner_and_by_label(cache: Cache[PartialObject]) -> None:
-    one, two = thing("a", 1, owner="o-1", job="x"), thing("b", 2, owner="o-1")
+def test_objects_are_indexed_by_name_owner_and_label(cache: Cache[PartialObject]) -> None:
+    one, two = make_object("a", 1, owner="o-1", job="x"), make_object("b", 2, owner="o-1")
     cache.put(one)
     cache.put(two)
     assert cache.get("a", namespace="ns") is one
     assert cache.owned_by("o-1") == [one, two]
-    assert cache.labelled("job", "x", namespace="ns") == [one]
+    assert cache.by_label("job", "x", namespace="ns") == [one]
     assert (len(cache), list(cache), list(cache.keys())) == (2, [one, two], [("ns", "a"), ("ns", "b")])
 
 
 def test_a_label_is_looked_up_in_one_namespace(cache: Cache[PartialObject]) -> None:
-    cache.put(thing("a", 1, job="x"))
-    cache.put(thing("a", 2, namespace="other", job="x"))
-    assert names(cache.labelled("job", "x", namespace="ns")) == ["a"]
-    assert cache.labelled("job", "x", namespace="third") == []
+    cache.put(make_object("a", 1, job="x"))
+    cache.put(make_object("a", 2, namespace="other", job="x"))
+    assert names(cache.by_label("job", "x", namespace="ns")) == ["a"]
+    assert cache.by_label("job", "x", namespace="third") == []
 
 
-def test_only_a_declared_label_can_be_asked_for(cache: Cache[PartialObject]) -> None:
+def test_only_an_indexed_label_can_be_looked_up(cache: Cache[PartialObject]) -> None:
     with pytest.raises(KeyError):
-        cache.labelled("colour", "red", namespace="ns")
+        cache.by_label("color", "red", namespace="ns")
 
 
-def test_an_object_that_changes_hands_moves_in_every_index(cache: Cache[PartialObject]) -> None:
-    cache.put(thing("a", 1, owner="o-1", job="x"))
-    cache.put(thing("a", 2, owner="o-2", job="y"))
+def test_a_changed_owner_or_label_updates_the_indexes(cache: Cache[PartialObject]) -> None:
+    cache.put(make_object("a", 1, owner="o-1", job="x"))
+    cache.put(make_object("a", 2, owner="o-2", job="y"))
     assert (names(cache.owned_by("o-1")), names(cache.owned_by("o-2"))) == ([], ["a"])
-    assert (names(cache.labelled("job", "x", namespace="ns")), names(cache.labelled("job", "y", namespace="ns"))) == ([], ["a"])
+    assert (names(cache.by_label("job", "x", namespace="ns")), names(cache.by_label("job", "y", namespace="ns"))) == ([], ["a"])
 
 
-def test_a_deleted_object_is_gone_from_every_index_and_leaves_nothing_behind(cache: Cache[PartialObject]) -> None:
-    cache.put(thing("a", 1, owner="o-1", job="x"))
-    cache.remove(thing("a", 2, owner="o-1", job="x"))
+def test_a_deleted_object_is_removed_from_every_index(cache: Cache[PartialObject]) -> None:
+    cache.put(make_object("a", 1, owner="o-1", job="x"))
+    cache.remove(make_object("a", 2, owner="o-1", job="x"))
     assert (cache.get("a", namespace="ns"), cache.owned_by("o-1"), len(cache)) == (None, [], 0)
-    assert cache.index_sizes() == {"": 0, "job": 0}
+    assert index_sizes(cache) == {"": 0, "job": 0}
 
 
-def test_a_change_shows_what_was_and_what_is(cache: Cache[PartialObject]) -> None:
-    one, two, final = thing("a", 1), thing("a", 2), thing("a", 3)
+def test_a_change_has_the_old_and_the_new_state(cache: Cache[PartialObject]) -> None:
+    one, two, final = make_object("a", 1), make_object("a", 2), make_object("a", 3)
     assert cache.put(one) == CacheChange(None, one)
     assert cache.put(two) == CacheChange(one, two)
     assert cache.remove(final) == CacheChange(final, None)
     assert CacheChange(final, None).object is final
 
 
-def test_what_is_known_already_is_no_change(cache: Cache[PartialObject]) -> None:
-    cache.put(thing("a", 5))
-    assert cache.put(thing("a", 5)) is None
-    assert cache.put(thing("a", 4)) is None
-    assert cache.remove(thing("b", 6)) is None
-    assert cache.get("a", namespace="ns") == thing("a", 5)
+def test_a_known_state_is_not_a_change(cache: Cache[PartialObject]) -> None:
+    cache.put(make_object("a", 5))
+    assert cache.put(make_object("a", 5)) is None
+    assert cache.put(make_object("a", 4)) is None
+    assert cache.remove(make_object("b", 6)) is None
+    assert cache.get("a", namespace="ns") == make_object("a", 5)
 
 
-def test_an_old_deletion_does_not_take_away_a_newer_object_of_that_name(cache: Cache[PartialObject]) -> None:
-    cache.put(thing("a", 9, uid="second"))
-    assert cache.remove(thing("a", 8, uid="first")) is None
+def test_a_stale_deletion_does_not_remove_a_newer_object_of_the_same_name(cache: Cache[PartialObject]) -> None:
+    cache.put(make_object("a", 9, uid="second"))
+    assert cache.remove(make_object("a", 8, uid="first")) is None
     assert len(cache) == 1
 
 
 def test_versions_are_compared_as_numbers(cache: Cache[PartialObject]) -> None:
-    cache.put(thing("a", 9))
-    assert cache.put(thing("a", 10)) is not None
-    assert (version_number("10") > version_number("9"), version_number(""), version_number("odd")) == (True, 0, 0)
+    cache.put(make_object("a", 9))
+    assert cache.put(make_object("a", 10)) is not None
+    assert parse_resource_version("10") > parse_resource_version("9")
+    assert (parse_resource_version(""), parse_resource_version("odd")) == (0, 0)
 
 
-def test_the_version_rises_with_every_event_and_bookmark_and_never_falls(cache: Cache[PartialObject]) -> None:
-    seen: list[int] = []
+def test_the_version_rises_with_events_and_bookmarks_and_never_falls(cache: Cache[PartialObject]) -> None:
+    versions: list[int] = []
     for change in (cache.put, cache.remove):
-        change(thing("a", 3 + len(seen)))
-        seen.append(cache.resource_version)
+        change(make_object("a", 3 + len(versions)))
+        versions.append(cache.resource_version)
     for bookmark in (9, 8):
         cache.advance(bookmark)
-        seen.append(cache.resource_version)
-    assert seen == [3, 4, 9, 9]
+        versions.append(cache.resource_version)
+    assert versions == [3, 4, 9, 9]
 
 
-def test_a_relist_tells_deletions_first_and_says_nothing_of_what_is_unchanged(cache: Cache[PartialObject]) -> None:
-    same, changing, going = thing("same", 1), thing("changing", 2), thing("going", 3)
-    for each in (same, changing, going):
-        cache.put(each)
+def test_a_relist_reports_deletions_first_and_skips_unchanged_objects(cache: Cache[PartialObject]) -> None:
+    same, changing, deleted = make_object("same", 1), make_object("changing", 2), make_object("deleted", 3)
+    for obj in (same, changing, deleted):
+        cache.put(obj)
     replacement = cache.replacement()
-    changed, new = thing("changing", 8), thing("new", 9)
-    for each in (thing("same", 1), changed, new):
-        replacement.put(each)
+    changed, new = make_object("changing", 8), make_object("new", 9)
+    for obj in (make_object("same", 1), changed, new):
+        replacement.put(obj)
     assert cache.get("new", namespace="ns") is None, "the cache is untouched until the swap"
     assert cache.swap(replacement, resource_version=10) == [
-        CacheChange(going, None, unseen=True),
+        CacheChange(deleted, None),
         CacheChange(changing, changed),
         CacheChange(None, new),
     ]
-    assert cache.get("same", namespace="ns") is same, "the known copy is kept"
+    assert cache.get("same", namespace="ns") is same, "the known instance is kept"
     assert (cache.resource_version, len(cache)) == (10, 3)
 
 
-def test_another_object_of_the_same_name_is_one_update_that_shows_both(cache: Cache[PartialObject]) -> None:
-    first, second = thing("a", 1, uid="first", owner="o-1"), thing("a", 5, uid="second", owner="o-2")
+def test_a_recreated_object_is_one_update_with_both_states(cache: Cache[PartialObject]) -> None:
+    first, second = make_object("a", 1, uid="first", owner="o-1"), make_object("a", 5, uid="second", owner="o-2")
     cache.put(first)
     replacement = cache.replacement()
     replacement.put(second)
@@ -135,47 +137,47 @@ def test_another_object_of_the_same_name_is_one_update_that_shows_both(cache: Ca
     assert (cache.owned_by("o-1"), cache.owned_by("o-2")) == ([], [second])
 
 
-def test_a_list_may_take_back_what_it_has_said(cache: Cache[PartialObject]) -> None:
-    cache.put(thing("known", 1))
+def test_a_streaming_list_may_change_and_remove_objects(cache: Cache[PartialObject]) -> None:
+    cache.put(make_object("known", 1))
     replacement = cache.replacement(initial=True)
-    replacement.put(thing("a", 2))
-    replacement.put(thing("a", 3))
-    replacement.put(thing("b", 4))
-    replacement.remove(thing("b", 5))
-    replacement.put(thing("known", 1))
-    assert cache.swap(replacement, resource_version=6) == [CacheChange(None, thing("a", 3), initial=True)]
+    replacement.put(make_object("a", 2))
+    replacement.put(make_object("a", 3))
+    replacement.put(make_object("b", 4))
+    replacement.remove(make_object("b", 5))
+    replacement.put(make_object("known", 1))
+    assert cache.swap(replacement, resource_version=6) == [CacheChange(None, make_object("a", 3), initial=True)]
 
 
-def test_what_a_relist_has_replaced_is_let_go_bit_by_bit(cache: Cache[PartialObject]) -> None:
+def test_replaced_contents_are_released_step_by_step(cache: Cache[PartialObject]) -> None:
     for number in range(3):
-        cache.put(thing(f"old-{number}", number + 1))
+        cache.put(make_object(f"old-{number}", number + 1))
     replacement = cache.replacement()
-    replacement.put(thing("new", 9))
+    replacement.put(make_object("new", 9))
     cache.swap(replacement, resource_version=10)
-    assert len(list(replacement.let_go())) == 4
-    assert names(list(cache)) == ["new"], "the cache itself is not touched"
+    assert len(list(replacement.release())) == 4
+    assert names(list(cache)) == ["new"], "the new contents are unchanged"
 
 
-def test_a_swap_alone_may_take_the_version_back(cache: Cache[PartialObject]) -> None:
+def test_only_a_swap_can_lower_the_version(cache: Cache[PartialObject]) -> None:
     cache.advance(100)
     cache.swap(cache.replacement(), resource_version=50)
     assert cache.resource_version == 50
 
 
-async def test_waiting_for_a_version_ends_when_it_or_a_later_one_is_shown(cache: Cache[PartialObject]) -> None:
-    third, fifth, second = cache.reached(3), cache.reached(5), cache.reached(2)
-    cache.put(thing("a", 2))
+async def test_waiting_for_a_version_ends_at_that_version_or_a_later_one(cache: Cache[PartialObject]) -> None:
+    third, fifth, second = cache.wait_for_version(3), cache.wait_for_version(5), cache.wait_for_version(2)
+    cache.put(make_object("a", 2))
     assert (second.done(), third.done()) == (True, False)
     cache.advance(4)
     assert (third.done(), fifth.done()) == (True, False)
     cache.swap(cache.replacement(), resource_version=9)
     assert fifth.done()
-    assert cache.reached(9).done()
+    assert cache.wait_for_version(9).done()
 
 
-async def test_a_waiter_that_gave_up_is_no_trouble(cache: Cache[PartialObject]) -> None:
+async def test_a_cancelled_waiter_is_ignored(cache: Cache[PartialObject]) -> None:
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(cache.reached(3), 0.001)
-    patient = cache.reached(3)
+        await asyncio.wait_for(cache.wait_for_version(3), 0.001)
+    waiter = cache.wait_for_version(3)
     cache.advance(3)
-    assert patient.done()
+    assert waiter.done()

@@ -1,4 +1,4 @@
-"""How an answer becomes an error of the tree, whatever it looks like."""
+"""Errors: how responses and Status objects map to error classes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def from_status(code: int, **fields: object) -> StatusError:
 
 
 @pytest.mark.parametrize(
-    ("code", "reason", "kind"),
+    ("code", "reason", "error_type"),
     [
         (401, "Unauthorized", UnauthorizedError),
         (403, "Forbidden", ForbiddenError),
@@ -43,23 +43,23 @@ def from_status(code: int, **fields: object) -> StatusError:
         (418, "", StatusError),
     ],
 )
-def test_the_code_and_the_reason_choose_the_error(code: int, reason: str, kind: type[StatusError]) -> None:
+def test_code_and_reason_choose_the_error_class(code: int, reason: str, error_type: type[StatusError]) -> None:
     error = from_status(code, reason=reason, message="no")
-    assert type(error) is kind
+    assert type(error) is error_type
     assert (error.status_code, error.status_reason, str(error)) == (code, reason, "no")
 
 
 @pytest.mark.parametrize("body", [b"", b"no", b"[]", b"7", b'{"kind":"Pod"}', b"\xff\xfe"])
-def test_an_answer_that_is_no_status_keeps_its_code_and_its_words(body: bytes) -> None:
+def test_a_response_without_a_status_keeps_its_code_and_text(body: bytes) -> None:
     error = error_from_response(503, {}, body)
     assert (type(error), error.status_code) == (ServerError, 503)
-    assert str(error) == (body.decode(errors="replace") or "the server answered HTTP 503")
+    assert str(error) == (body.decode(errors="replace") or "the server responded with HTTP 503")
 
 
 @pytest.mark.parametrize(
     "fields", [{"code": "many"}, {"code": None}, {"details": [1]}, {"details": {"retryAfterSeconds": []}}, {"message": 7}]
 )
-def test_a_status_that_is_not_as_it_should_be_is_still_an_error(fields: JsonObject) -> None:
+def test_a_malformed_status_is_still_an_error(fields: JsonObject) -> None:
     error = error_from_response(500, {}, msgspec.json.encode({"kind": "Status", **fields}))
     assert (type(error), error.status_code) == (ServerError, 500)
 
@@ -67,11 +67,11 @@ def test_a_status_that_is_not_as_it_should_be_is_still_an_error(fields: JsonObje
 @pytest.mark.parametrize(
     ("header", "seconds"), [("3", 3.0), ("0", 0.0), ("-5", 0.0), ("0.5", 0.5), ("nan", 0.0), ("Wed, 21 Oct 2026 07:28:00 GMT", 1.0)]
 )
-def test_patience_is_read_from_the_header(header: str, seconds: float) -> None:
+def test_retry_after_is_read_from_the_header(header: str, seconds: float) -> None:
     assert error_from_response(429, {"retry-after": header}, b"").retry_after_seconds == seconds
 
 
-def test_patience_is_read_from_the_details_where_there_is_no_header() -> None:
+def test_retry_after_is_read_from_the_details_without_a_header() -> None:
     assert from_status(429, details={"retryAfterSeconds": 4}).retry_after_seconds == 4
     assert from_status(429).retry_after_seconds is None
 

@@ -1,4 +1,4 @@
-"""Expectations: names and uids, never counters; doubts are resolved by a look at the server."""
+"""Expectations: by name and uid, without counters; uncertain calls are resolved by a lookup."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlop.kube.errors import TransportError
-from dlop.kube.expectations import Child, Expectations, Resolved
+from dlop.kube.expectations import Child, Expectations, ResolvedExpectation
 from dlop.kube.resources import PODS, SERVICES
 from dlop.testing.virtual_time import virtual_time
 
@@ -19,16 +19,16 @@ POD = Child(PODS, "ns", "job-worker-0")
 
 
 class Server:
-    """What a look at the server shows: versions by name, after a number of failed attempts."""
+    """Answers lookups with resource versions by name, after a number of failures."""
 
     def __init__(self, versions: dict[str, str] | None = None, *, failures: int = 0) -> None:
         self.versions = versions or {}
         self.failures = failures
-        self.looks: list[tuple[float, str]] = []
-        self.resolved: list[Resolved] = []
+        self.lookups: list[tuple[float, str]] = []
+        self.resolved: list[ResolvedExpectation] = []
 
-    async def look(self, child: Child) -> str | None:
-        self.looks.append((asyncio.get_running_loop().time(), child.name))
+    async def lookup(self, child: Child) -> str | None:
+        self.lookups.append((asyncio.get_running_loop().time(), child.name))
         await asyncio.sleep(0.1)
         if self.failures:
             self.failures -= 1
@@ -37,7 +37,7 @@ class Server:
 
     @asynccontextmanager
     async def expectations(self) -> AsyncIterator[Expectations]:
-        expectations = Expectations(look=self.look, on_resolved=self.resolved.append, resolve_after_seconds=2)
+        expectations = Expectations(lookup=self.lookup, on_resolved=self.resolved.append, resolve_after_seconds=2)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(expectations.run())
             yield expectations
@@ -49,141 +49,141 @@ async def test_a_create_is_expected_until_it_is_seen() -> None:
     async with Server().expectations() as expectations:
         expectations.expect("owner", POD)
         assert expectations.expects("owner", POD)
-        assert not expectations.are_met("owner")
-        expectations.settle("owner", POD)
-        assert expectations.are_met("owner")
+        assert not expectations.satisfied("owner")
+        expectations.observe("owner", POD)
+        assert expectations.satisfied("owner")
 
 
 @virtual_time
-async def test_seeing_the_same_child_twice_does_not_stand_for_another_one() -> None:
+async def test_observing_one_child_twice_does_not_satisfy_the_expectation_of_another() -> None:
     other = POD._replace(name="job-worker-1")
     async with Server().expectations() as expectations:
         expectations.expect("owner", POD)
         expectations.expect("owner", other)
-        expectations.settle("owner", POD)
-        expectations.settle("owner", POD)
+        expectations.observe("owner", POD)
+        expectations.observe("owner", POD)
         assert expectations.expects("owner", other)
-        assert not expectations.are_met("owner")
+        assert not expectations.satisfied("owner")
 
 
 @virtual_time
-async def test_a_pod_and_a_service_of_one_name_are_two_things() -> None:
+async def test_a_pod_and_a_service_of_the_same_name_are_expected_separately() -> None:
     async with Server().expectations() as expectations:
         expectations.expect("owner", POD)
-        expectations.settle("owner", POD._replace(resource=SERVICES))
+        expectations.observe("owner", POD._replace(resource=SERVICES))
         assert expectations.expects("owner", POD)
 
 
 @virtual_time
-async def test_the_deletion_of_one_pod_is_not_met_by_that_of_its_successor() -> None:
+async def test_the_delete_of_a_pod_is_not_satisfied_by_the_delete_of_its_successor() -> None:
     old, new = POD._replace(uid="uid-1"), POD._replace(uid="uid-2")
     async with Server().expectations() as expectations:
         expectations.expect("owner", old)
-        expectations.settle("owner", new)
+        expectations.observe("owner", new)
         assert expectations.expects("owner", old)
-        expectations.settle("owner", old)
-        assert expectations.are_met("owner")
+        expectations.observe("owner", old)
+        assert expectations.satisfied("owner")
 
 
 @virtual_time
-async def test_a_new_owner_of_the_same_name_inherits_nothing() -> None:
+async def test_a_new_owner_of_the_same_name_has_no_expectations() -> None:
     async with Server().expectations() as expectations:
         expectations.expect("uid-of-the-old-job", POD)
-        assert expectations.are_met("uid-of-the-new-job")
+        assert expectations.satisfied("uid-of-the-new-job")
         expectations.forget("uid-of-the-old-job")
         assert len(expectations) == 0
 
 
-@pytest.mark.parametrize("version", ["17", None], ids=["it-happened", "it-did-not"])
-def test_a_doubt_is_resolved_by_looking_after_a_short_while(version: str | None) -> None:
+@pytest.mark.parametrize("version", ["17", None], ids=["created", "not-created"])
+def test_an_uncertain_call_is_resolved_by_a_lookup_after_a_delay(version: str | None) -> None:
     @virtual_time
     async def check() -> None:
         server = Server({POD.name: version} if version else {})
         async with server.expectations() as expectations:
             expectations.expect("owner", POD)
-            expectations.doubt("owner", POD)
+            expectations.mark_uncertain("owner", POD)
             await asyncio.sleep(1.9)
             assert expectations.expects("owner", POD)
             await asyncio.sleep(0.3)
-            assert expectations.are_met("owner")
-        assert server.resolved == [Resolved("owner", POD, version)]
+            assert expectations.satisfied("owner")
+        assert server.resolved == [ResolvedExpectation("owner", POD, version)]
 
     check()
 
 
 @virtual_time
-async def test_what_the_cache_shows_first_needs_no_look() -> None:
+async def test_no_lookup_is_made_when_the_cache_shows_the_child_first() -> None:
     server = Server()
     async with server.expectations() as expectations:
         expectations.expect("owner", POD)
-        expectations.doubt("owner", POD)
+        expectations.mark_uncertain("owner", POD)
         await asyncio.sleep(1)
-        expectations.settle("owner", POD)
+        expectations.observe("owner", POD)
         await asyncio.sleep(100)
-    assert (server.looks, server.resolved) == ([], [])
+    assert (server.lookups, server.resolved) == ([], [])
 
 
 @virtual_time
-async def test_a_server_that_cannot_be_reached_is_asked_again_until_it_answers() -> None:
+async def test_a_failed_lookup_is_retried_until_the_server_answers() -> None:
     server = Server({POD.name: "5"}, failures=20)
     async with server.expectations() as expectations:
         expectations.expect("owner", POD)
-        expectations.doubt("owner", POD)
+        expectations.mark_uncertain("owner", POD)
         await asyncio.sleep(40)
         assert expectations.expects("owner", POD)
         await asyncio.sleep(10)
-        assert expectations.are_met("owner")
-    assert server.resolved == [Resolved("owner", POD, "5")]
+        assert expectations.satisfied("owner")
+    assert server.resolved == [ResolvedExpectation("owner", POD, "5")]
 
 
 @virtual_time
-async def test_one_look_that_hangs_does_not_hold_up_the_others() -> None:
+async def test_a_lookup_that_hangs_does_not_delay_other_lookups() -> None:
     server = Server()
-    answered = server.look
+    answer = server.lookup
 
-    async def look(child: Child) -> str | None:
+    async def lookup(child: Child) -> str | None:
         if child is POD:
             await asyncio.sleep(1000)
-        return await answered(child)
+        return await answer(child)
 
-    server.look = look  # type: ignore[method-assign]
+    server.lookup = lookup  # type: ignore[method-assign]
     other = POD._replace(name="job-worker-1")
     async with server.expectations() as expectations:
         for child in (POD, other):
             expectations.expect("owner", child)
-            expectations.doubt("owner", child)
+            expectations.mark_uncertain("owner", child)
         await asyncio.sleep(3)
         assert not expectations.expects("owner", other)
 
 
 @virtual_time
-async def test_an_old_doubt_says_nothing_about_a_later_call_for_the_same_name() -> None:
+async def test_an_uncertain_call_does_not_affect_a_later_call_for_the_same_name() -> None:
     server = Server()
     async with server.expectations() as expectations:
         expectations.expect("owner", POD)
-        expectations.doubt("owner", POD)
+        expectations.mark_uncertain("owner", POD)
         await asyncio.sleep(1)
-        expectations.settle("owner", POD)
+        expectations.observe("owner", POD)
         expectations.expect("owner", POD)
         await asyncio.sleep(10)
         assert expectations.expects("owner", POD)
-    assert server.looks == []
+    assert server.lookups == []
 
 
 @virtual_time
-async def test_a_doubt_about_an_owner_that_is_gone_is_dropped() -> None:
+async def test_an_uncertain_call_of_a_forgotten_owner_is_dropped() -> None:
     server = Server()
     async with server.expectations() as expectations:
         expectations.expect("owner", POD)
-        expectations.doubt("owner", POD)
+        expectations.mark_uncertain("owner", POD)
         expectations.forget("owner")
         await asyncio.sleep(10)
-    assert (server.looks, server.resolved) == ([], [])
+    assert (server.lookups, server.resolved) == ([], [])
 
 
-@given(steps=st.lists(st.tuples(st.sampled_from(["expect", "settle", "forget"]), st.sampled_from("ab"), st.integers(0, 3)), max_size=50))
+@given(steps=st.lists(st.tuples(st.sampled_from(["expect", "observe", "forget"]), st.sampled_from("ab"), st.integers(0, 3)), max_size=50))
 @virtual_time
-async def test_an_owner_expects_exactly_what_was_expected_and_not_settled(steps: list[tuple[str, str, int]]) -> None:
+async def test_an_owner_expects_exactly_the_children_that_were_not_observed(steps: list[tuple[str, str, int]]) -> None:
     model: dict[str, set[Child]] = {"a": set(), "b": set()}
     async with Server().expectations() as expectations:
         for step, owner, number in steps:
@@ -192,12 +192,12 @@ async def test_an_owner_expects_exactly_what_was_expected_and_not_settled(steps:
                 case "expect":
                     expectations.expect(owner, child)
                     model[owner].add(child)
-                case "settle":
-                    expectations.settle(owner, child)
+                case "observe":
+                    expectations.observe(owner, child)
                     model[owner].discard(child)
                 case _:
                     expectations.forget(owner)
                     model[owner].clear()
-            assert all(expectations.are_met(owner) is not bool(children) for owner, children in model.items())
+            assert all(expectations.satisfied(owner) is not bool(children) for owner, children in model.items())
             assert expectations.expects(owner, child) is (child in model[owner])
         assert len(expectations) == sum(bool(children) for children in model.values())

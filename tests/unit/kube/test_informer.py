@@ -1,4 +1,4 @@
-"""The informer's promises, one by one, on virtual time."""
+"""Informer: behaviour with a fake API server, on virtual time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dlop.kube.cache import CacheChange
+from dlop.kube.cache import Cache, CacheChange
 from dlop.kube.client import Client
 from dlop.kube.errors import ForbiddenError
 from dlop.kube.informer import Informer, InformerTimings
@@ -20,37 +20,37 @@ from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
 from dlop.kube.transport import Request, StreamResponse
 from dlop.testing.virtual_time import virtual_time
-from tests.toy_server import Cut, Fault, ToyServer, following, names, settle
+from tests.fake_api_server import Cut, FakeApiServer, Fault, names, run_ready_callbacks, running_informer
 
 
 @virtual_time
-async def test_one_request_lists_and_goes_on_watching_where_the_server_streams_lists() -> None:
-    server = ToyServer()
+async def test_one_request_lists_and_watches_if_the_server_streams_lists() -> None:
+    server = FakeApiServer()
     server.put("a")
-    async with following(server) as informer:
+    async with running_informer(server) as informer:
         server.put("b")
-        await settle()
+        await run_ready_callbacks()
         assert names(informer) == ["a", "b"]
     assert server.kinds == ["stream"]
 
 
 @virtual_time
-async def test_a_server_that_does_not_stream_lists_is_asked_for_pages_and_never_asked_again_to_stream() -> None:
-    server = ToyServer(streams_lists=False)
+async def test_a_server_without_streaming_lists_gets_paged_lists_from_then_on() -> None:
+    server = FakeApiServer(streams_lists=False)
     for number in range(7):
         server.put(f"pod-{number}")
-    async with following(server) as informer:
-        await settle()
+    async with running_informer(server) as informer:
+        await run_ready_callbacks()
         assert len(informer.cache) == 7
         server.compact()
         server.cut(Cut.GONE)
         await asyncio.sleep(5)
     assert server.kinds == ["stream", "list", "list", "list", "watch", "list", "list", "list", "watch"]
-    assert server.requests[1][0] == 0.0, "the other way is tried at once"
+    assert server.requests[1][0] == 0.0, "the fallback is tried at once"
 
 
-class OldServer(ToyServer):
-    """A server that has never heard of streamed lists and ignores that it is asked for one."""
+class OldServer(FakeApiServer):
+    """Ignores `sendInitialEvents`, as servers without streaming lists do."""
 
     @asynccontextmanager
     async def stream(self, request: Request, *, idle_timeout_seconds: float) -> AsyncIterator[StreamResponse]:
@@ -60,12 +60,12 @@ class OldServer(ToyServer):
 
 
 @virtual_time
-async def test_a_server_that_ignores_the_question_for_a_streamed_list_is_asked_for_pages() -> None:
+async def test_a_server_that_ignores_send_initial_events_gets_a_paged_list() -> None:
     server = OldServer()
     server.put("a")
-    async with following(server, synced=False) as informer, asyncio.timeout(100):
+    async with running_informer(server, synced=False) as informer, asyncio.timeout(100):
         await asyncio.sleep(25)
-        server.put("b")  # a busy stream is never quiet
+        server.put("b")  # events keep the idle timeout from firing
         await asyncio.sleep(25)
         server.put("c")
         await informer.wait_synced()
@@ -74,13 +74,13 @@ async def test_a_server_that_ignores_the_question_for_a_streamed_list_is_asked_f
 
 
 @virtual_time
-async def test_a_watch_that_ends_in_its_own_time_is_taken_up_without_a_list_or_a_pause() -> None:
-    server = ToyServer()
-    async with following(server) as informer:
+async def test_a_watch_that_ends_normally_is_resumed_without_a_list_or_a_delay() -> None:
+    server = FakeApiServer()
+    async with running_informer(server) as informer:
         server.put("a")
         await asyncio.sleep(700)
         server.put("b")
-        await settle()
+        await run_ready_callbacks()
         assert names(informer) == ["a", "b"]
     assert server.kinds == ["stream", "watch"]
     (_, opened), (reopened, query) = zip((at for at, _ in server.requests), server.queries, strict=True)
@@ -89,55 +89,55 @@ async def test_a_watch_that_ends_in_its_own_time_is_taken_up_without_a_list_or_a
 
 
 @virtual_time
-async def test_watches_ask_for_a_random_time_between_five_and_ten_minutes_and_for_bookmarks() -> None:
-    server = ToyServer()
-    async with following(server):
+async def test_watches_have_a_random_timeout_of_five_to_ten_minutes_and_bookmarks() -> None:
+    server = FakeApiServer()
+    async with running_informer(server):
         await asyncio.sleep(20_000)
-    asked = [int(query["timeoutSeconds"]) for query in server.queries]
-    assert len(asked) > 30
-    assert len(set(asked)) > 20
-    assert min(asked) >= 300
-    assert max(asked) <= 600
+    timeouts = [int(query["timeoutSeconds"]) for query in server.queries]
+    assert len(timeouts) > 30
+    assert len(set(timeouts)) > 20
+    assert min(timeouts) >= 300
+    assert max(timeouts) <= 600
     assert all(query["allowWatchBookmarks"] == "true" for query in server.queries)
 
 
 @virtual_time
-async def test_bookmarks_advance_the_version_of_a_quiet_cache() -> None:
-    server = ToyServer()
-    async with following(server) as informer:
-        server.version += 5  # something happened to other resources
+async def test_bookmarks_advance_the_version_of_an_idle_cache() -> None:
+    server = FakeApiServer()
+    async with running_informer(server) as informer:
+        server.version += 5  # other resources have changed
         await asyncio.sleep(61)
         assert informer.cache.resource_version == server.version
 
 
 @virtual_time
-async def test_deletions_missed_while_disconnected_come_as_tombstones_of_the_last_known_state() -> None:
-    server = ToyServer()
-    gone, kept = server.put("gone"), server.put("kept")
+async def test_deletions_missed_while_disconnected_are_reported_with_the_last_known_state() -> None:
+    server = FakeApiServer()
+    deleted, kept = server.put("deleted"), server.put("kept")
     changes: list[CacheChange[Pod]] = []
-    async with following(server, handlers=[changes.append]) as informer:
+    async with running_informer(server, handlers=[changes.append]) as informer:
         server.faults.append(Fault.REFUSED)
         server.cut(Cut.BROKEN)
-        await settle()
-        server.delete("gone")
+        await run_ready_callbacks()
+        server.delete("deleted")
         server.put("kept")
         server.compact()
         server.put("new")
         await asyncio.sleep(10)
         assert names(informer) == ["kept", "new"]
-    told = [(change.object.metadata.name, change.old is not None, change.new is not None, change.unseen) for change in changes[2:]]
-    assert told == [("gone", True, False, True), ("kept", True, True, False), ("new", False, True, False)]
-    assert changes[2].object.metadata.resource_version == gone["metadata"]["resourceVersion"]
+    reported = [(change.object.metadata.name, change.old is not None, change.new is not None) for change in changes[2:]]
+    assert reported == [("deleted", True, False), ("kept", True, True), ("new", False, True)]
+    assert changes[2].object.metadata.resource_version == deleted["metadata"]["resourceVersion"]
     assert changes[3].old is not None
     assert changes[3].old.metadata.resource_version == kept["metadata"]["resourceVersion"]
 
 
 @virtual_time
-async def test_a_relist_asks_for_nothing_older_than_what_was_seen() -> None:
-    server = ToyServer()
-    async with following(server):
+async def test_a_relist_is_not_older_than_the_cache() -> None:
+    server = FakeApiServer()
+    async with running_informer(server):
         server.put("a")
-        await settle()
+        await run_ready_callbacks()
         server.cut(Cut.GONE)
         await asyncio.sleep(5)
     assert server.kinds == ["stream", "stream"]
@@ -147,11 +147,11 @@ async def test_a_relist_asks_for_nothing_older_than_what_was_seen() -> None:
 
 
 @virtual_time
-async def test_a_server_that_lags_behind_does_not_take_the_cache_back_in_time() -> None:
-    server = ToyServer()
-    async with following(server) as informer:
+async def test_a_lagging_server_does_not_lower_the_version_of_the_cache() -> None:
+    server = FakeApiServer()
+    async with running_informer(server) as informer:
         server.put("a")
-        await settle()
+        await run_ready_callbacks()
         server.lag_behind()
         server._visible = 1
         server.cut(Cut.GONE)
@@ -162,114 +162,81 @@ async def test_a_server_that_lags_behind_does_not_take_the_cache_back_in_time() 
 
 
 @virtual_time
-async def test_handlers_know_the_first_list_from_what_happens_later() -> None:
-    server = ToyServer()
+async def test_changes_of_the_first_list_are_marked_initial() -> None:
+    server = FakeApiServer()
     server.put("before")
     changes: list[CacheChange[Pod]] = []
-    async with following(server, handlers=[changes.append]):
+    async with running_informer(server, handlers=[changes.append]):
         server.put("after")
-        await settle()
+        await run_ready_callbacks()
     assert [(change.object.metadata.name, change.initial) for change in changes] == [("before", True), ("after", False)]
 
 
 @virtual_time
-async def test_a_late_handler_is_told_of_what_is_there_and_then_of_every_change() -> None:
-    server = ToyServer()
-    server.put("before")
-    changes: list[CacheChange[Pod]] = []
-    async with following(server) as informer:
-        informer.add_handler(changes.append)
-        server.put("after")
-        await settle()
-    assert [(change.object.metadata.name, change.initial) for change in changes] == [("before", True), ("after", False)]
+async def test_the_cache_contains_a_change_when_its_handler_runs() -> None:
+    server = FakeApiServer()
+    consistent: list[bool] = []
+    caches: list[Cache[Pod]] = []
 
+    def handler(change: CacheChange[Pod]) -> None:
+        metadata = change.object.metadata
+        consistent.append(caches[0].get(metadata.name, namespace="ns") is change.new)
+        consistent.append(caches[0].resource_version >= int(metadata.resource_version))
 
-@virtual_time
-async def test_a_handler_that_is_added_amid_a_long_first_list_is_told_of_everything_once() -> None:
-    server = ToyServer()
-    for number in range(2000):
-        server.put(f"pod-{number}")
-    told: list[str] = []
-    early: list[str] = []
-    begun = asyncio.Event()
-
-    def first(change: CacheChange[Pod]) -> None:
-        early.append(change.object.metadata.name)
-        begun.set()
-
-    async with following(server, synced=False, handlers=[first]) as informer:
-        await begun.wait()
-        assert not informer.synced
-        informer.add_handler(lambda change: told.append(change.object.metadata.name))
-        await informer.wait_synced()
-    assert len(told) == len(set(told)) == 2000
-    assert sorted(early) == sorted(told)
-
-
-@virtual_time
-async def test_a_handler_sees_the_cache_as_the_change_left_it() -> None:
-    server = ToyServer()
-    seen: list[bool] = []
-    async with following(server) as informer:
-
-        def handler(change: CacheChange[Pod]) -> None:
-            metadata = change.object.metadata
-            seen.append(informer.cache.get(metadata.name, namespace="ns") is change.new)
-            seen.append(informer.cache.resource_version >= int(metadata.resource_version))
-
-        informer.add_handler(handler)
+    async with running_informer(server, handlers=[handler]) as informer:
+        caches.append(informer.cache)
         server.put("a")
         server.delete("a")
         server.put("a")
-        await settle()
-    assert seen == [True] * 6
+        await run_ready_callbacks()
+    assert consistent == [True] * 6
 
 
 @virtual_time
-async def test_whoever_waits_for_a_version_wakes_after_the_handlers() -> None:
-    server = ToyServer()
+async def test_waiters_for_a_version_wake_after_the_handlers() -> None:
+    server = FakeApiServer()
     order: list[str] = []
-    async with following(server, handlers=[lambda _: order.append("handler")]) as informer:
-        informer.cache.reached(server.version + 1).add_done_callback(lambda _: order.append("waiter"))
+    async with running_informer(server, handlers=[lambda _: order.append("handler")]) as informer:
+        informer.cache.wait_for_version(server.version + 1).add_done_callback(lambda _: order.append("waiter"))
         server.put("a")
-        await settle()
+        await run_ready_callbacks()
     assert order == ["handler", "waiter"]
 
 
 @virtual_time
-async def test_a_failing_handler_hurts_neither_the_others_nor_the_cache() -> None:
-    server = ToyServer()
+async def test_a_failing_handler_affects_neither_other_handlers_nor_the_cache() -> None:
+    server = FakeApiServer()
     server.put("a")
-    told: list[str] = []
+    notified: list[str] = []
 
     def fail(change: CacheChange[Pod]) -> None:
-        raise RuntimeError(f"no idea what to do with {change.object.metadata.name}")
+        raise RuntimeError(f"cannot handle {change.object.metadata.name}")
 
-    async with following(server, handlers=[fail, lambda change: told.append(change.object.metadata.name)]) as informer:
+    async with running_informer(server, handlers=[fail, lambda change: notified.append(change.object.metadata.name)]) as informer:
         server.put("b")
-        await settle()
-        assert names(informer) == told == ["a", "b"]
+        await run_ready_callbacks()
+        assert names(informer) == notified == ["a", "b"]
     assert server.kinds == ["stream"]
 
 
 @pytest.mark.parametrize("metadata", [{"name": 7}, {"name": "x", "labels": 3}, {"namespace": "ns"}, None])
 @virtual_time
-async def test_an_object_that_makes_no_sense_is_skipped_and_counted(metadata: Any) -> None:
-    server = ToyServer()
-    async with following(server) as informer:
+async def test_a_malformed_object_is_skipped_and_counted(metadata: Any) -> None:
+    server = FakeApiServer()
+    async with running_informer(server) as informer:
         server.version += 1
         server.history.append((server.version, "ADDED", {"metadata": metadata}))
         server.put("b")
-        await settle()
+        await run_ready_callbacks()
         assert names(informer) == ["b"]
         assert informer.malformed_count == 1
-    assert server.kinds == ["stream"], "the stream goes on"
+    assert server.kinds == ["stream"], "the stream continues"
 
 
 @virtual_time
-async def test_a_stream_that_has_gone_quiet_is_cut_and_taken_up_where_it_stopped() -> None:
-    server = ToyServer()
-    async with following(server, pace=InformerTimings(quiet_seconds=150)) as informer:
+async def test_an_idle_stream_is_closed_and_resumed_where_it_stopped() -> None:
+    server = FakeApiServer()
+    async with running_informer(server, timings=InformerTimings(idle_timeout_seconds=150)) as informer:
         server.silence()
         server.put("a")
         await asyncio.sleep(149)
@@ -280,20 +247,20 @@ async def test_a_stream_that_has_gone_quiet_is_cut_and_taken_up_where_it_stopped
 
 
 @virtual_time
-async def test_a_streamed_list_that_hangs_gives_way_to_pages() -> None:
-    server = ToyServer()
+async def test_a_streaming_list_that_hangs_is_replaced_by_a_paged_list() -> None:
+    server = FakeApiServer()
     server.put("a")
     server.faults.append(Fault.SILENT)
-    async with following(server) as informer:
+    async with running_informer(server) as informer:
         assert names(informer) == ["a"]
     assert server.kinds[:2] == ["stream", "list"]
     assert server.requests[1][0] < 35
 
 
 @virtual_time
-async def test_a_quiet_stream_that_is_cut_again_and_again_is_taken_up_soon_and_without_a_list() -> None:
-    server = ToyServer()
-    async with following(server):
+async def test_an_idle_stream_that_breaks_repeatedly_is_resumed_soon_and_without_a_list() -> None:
+    server = FakeApiServer()
+    async with running_informer(server):
         for _ in range(10):
             await asyncio.sleep(50)
             server.cut(Cut.BROKEN)
@@ -304,60 +271,60 @@ async def test_a_quiet_stream_that_is_cut_again_and_again_is_taken_up_soon_and_w
 
 @virtual_time
 async def test_a_watch_that_the_server_ends_at_once_is_not_reopened_in_a_hot_loop() -> None:
-    server = ToyServer()
+    server = FakeApiServer()
     server.faults.extend([Fault.ENDED] * 1000)
-    async with following(server, synced=False):
+    async with running_informer(server, synced=False):
         await asyncio.sleep(3600)
     assert 50 < len(server.requests) < 200
 
 
 @virtual_time
-async def test_a_server_that_is_away_is_asked_ever_more_seldom_and_not_for_a_list_when_it_is_back() -> None:
-    server = ToyServer()
-    async with following(server) as informer:
+async def test_an_unreachable_server_is_retried_with_back_off_and_not_relisted_afterwards() -> None:
+    server = FakeApiServer()
+    async with running_informer(server) as informer:
         server.faults.extend([Fault.REFUSED] * 8)
         server.cut(Cut.BROKEN)
         await asyncio.sleep(600)
         server.put("a")
-        await settle()
+        await run_ready_callbacks()
         assert names(informer) == ["a"]
         assert informer.last_error == ""
     assert set(server.kinds[1:]) == {"watch"}
-    pauses = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(server.requests)]
-    for pause, shortest in zip(pauses, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30], strict=True):
-        assert shortest <= pause <= 2 * shortest
+    delays = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(server.requests)]
+    for delay, shortest in zip(delays, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30], strict=True):
+        assert shortest <= delay <= 2 * shortest
 
 
 @virtual_time
-async def test_retry_after_is_honoured() -> None:
-    server = ToyServer()
-    async with following(server):
+async def test_retry_after_is_honored() -> None:
+    server = FakeApiServer()
+    async with running_informer(server):
         server.faults.append(Fault.TOO_MANY)
         server.cut(Cut.CLEAN)
         await asyncio.sleep(0)
         await asyncio.sleep(20)
-    _, refused, accepted = (at for at, _ in server.requests)
-    assert accepted - refused >= 2
+    _, rejected, accepted = (at for at, _ in server.requests)
+    assert accepted - rejected >= 2
 
 
 @virtual_time
-async def test_a_refusal_for_good_is_told_in_a_sentence_and_ends_when_the_right_is_given() -> None:
-    server = ToyServer()
+async def test_missing_permissions_are_reported_until_they_are_granted() -> None:
+    server = FakeApiServer()
     server.put("a")
     server.faults.extend([Fault.FORBIDDEN] * 5)
-    async with following(server, synced=False) as informer:
+    async with running_informer(server, synced=False) as informer:
         await asyncio.sleep(10)
         assert not informer.synced
-        assert informer.last_error == 'pods cannot be followed: pods is forbidden: User "dlop" cannot list resource "pods"'
+        assert informer.last_error == 'cannot list or watch pods: pods is forbidden: User "dlop" cannot list resource "pods"'
         await informer.wait_synced()
         assert informer.last_error == ""
         assert names(informer) == ["a"]
 
 
 @virtual_time
-async def test_health_shows_how_long_ago_the_server_was_heard() -> None:
-    server = ToyServer()
-    async with following(server) as informer:
+async def test_the_time_since_the_last_contact_is_reported() -> None:
+    server = FakeApiServer()
+    async with running_informer(server) as informer:
         server.silence()
         await asyncio.sleep(100)
         assert informer.last_contact_seconds_ago == 100
@@ -368,21 +335,21 @@ async def test_health_shows_how_long_ago_the_server_was_heard() -> None:
 @pytest.mark.parametrize("turns", range(12))
 @virtual_time
 async def test_cancelling_at_any_moment_closes_the_stream(turns: int) -> None:
-    server = ToyServer()
+    server = FakeApiServer()
     server.put("a")
-    async with following(server, synced=False):
+    async with running_informer(server, synced=False):
         for _ in range(turns):
             await asyncio.sleep(0)
     assert server.open_streams == 0
 
 
 @virtual_time
-async def test_a_bug_in_the_way_of_an_event_is_survived_by_listing_anew() -> None:
-    server = ToyServer()
-    async with following(server) as informer:
+async def test_an_unexpected_exception_causes_a_relist() -> None:
+    server = FakeApiServer()
+    async with running_informer(server) as informer:
         put, informer.cache.put = informer.cache.put, None  # type: ignore[method-assign, assignment]
         server.put("a")
-        await settle()
+        await run_ready_callbacks()
         informer.cache.put = put  # type: ignore[method-assign]
         await asyncio.sleep(10)
         assert names(informer) == ["a"]
@@ -390,38 +357,38 @@ async def test_a_bug_in_the_way_of_an_event_is_survived_by_listing_anew() -> Non
 
 
 @virtual_time
-async def test_a_refresh_shows_what_the_server_has_even_if_the_stream_hangs() -> None:
-    server = ToyServer()
-    async with following(server) as informer:
+async def test_a_refresh_updates_the_cache_even_if_the_stream_hangs() -> None:
+    server = FakeApiServer()
+    async with running_informer(server) as informer:
         server.silence()
         server.put("a")
         await informer.refresh()
         assert names(informer) == ["a"]
         server.put("b")
-        await settle()
-        assert names(informer) == ["a", "b"], "and goes on from there"
+        await run_ready_callbacks()
+        assert names(informer) == ["a", "b"], "and the watch continues from there"
     assert server.kinds == ["stream", "stream"]
     assert server.requests[1][0] == 0.0
     assert "resourceVersion" not in server.queries[1]
 
 
 @virtual_time
-async def test_many_refreshes_at_once_are_one_list() -> None:
-    server = ToyServer()
-    async with following(server) as informer:
+async def test_concurrent_refreshes_share_one_list() -> None:
+    server = FakeApiServer()
+    async with running_informer(server) as informer:
         await asyncio.gather(*(informer.refresh() for _ in range(5)))
-        await settle()
+        await run_ready_callbacks()
     assert server.kinds == ["stream", "stream"]
 
 
 @virtual_time
-async def test_a_refresh_that_is_asked_for_amid_a_list_is_another_list() -> None:
-    server = ToyServer(streams_lists=False, page_size=10_000)
+async def test_a_refresh_during_a_list_causes_another_list() -> None:
+    server = FakeApiServer(streams_lists=False, page_size=10_000)
     for number in range(2000):
         server.put(f"pod-{number}")
-    async with following(server) as informer:
+    async with running_informer(server) as informer:
         first = asyncio.create_task(informer.refresh())
-        while server.kinds.count("list") < 2:  # noqa: ASYNC110 - the moment is amid the list
+        while server.kinds.count("list") < 2:  # noqa: ASYNC110 - until the list is in progress
             await asyncio.sleep(0)
         server.put("new")
         await informer.refresh()
@@ -430,8 +397,8 @@ async def test_a_refresh_that_is_asked_for_amid_a_list_is_another_list() -> None
     assert server.kinds.count("list") == 3
 
 
-class FarAwayServer(ToyServer):
-    """A server whose answers are a second old when they arrive."""
+class SlowServer(FakeApiServer):
+    """Responses arrive one second late."""
 
     @asynccontextmanager
     async def stream(self, request: Request, *, idle_timeout_seconds: float) -> AsyncIterator[StreamResponse]:
@@ -448,9 +415,9 @@ async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[by
 
 
 @virtual_time
-async def test_a_refresh_is_not_served_by_a_list_that_was_asked_for_before_it() -> None:
-    server = FarAwayServer()
-    async with following(server) as informer:
+async def test_a_refresh_is_not_served_by_a_list_that_was_sent_before_it() -> None:
+    server = SlowServer()
+    async with running_informer(server) as informer:
         earlier = asyncio.create_task(informer.refresh())
         await asyncio.sleep(0.5)
         server.silence()
@@ -461,9 +428,9 @@ async def test_a_refresh_is_not_served_by_a_list_that_was_asked_for_before_it() 
 
 
 @virtual_time
-async def test_a_refresh_that_is_asked_for_while_a_watch_is_being_opened_does_not_wait_for_an_event() -> None:
-    server = FarAwayServer()
-    async with following(server) as informer:
+async def test_a_refresh_while_a_watch_is_being_opened_does_not_wait_for_an_event() -> None:
+    server = SlowServer()
+    async with running_informer(server) as informer:
         await asyncio.sleep(5)
         server.cut(Cut.CLEAN)
         await asyncio.sleep(0.5)
@@ -473,9 +440,9 @@ async def test_a_refresh_that_is_asked_for_while_a_watch_is_being_opened_does_no
 
 
 @virtual_time
-async def test_a_refresh_that_fails_says_so_and_the_informer_goes_on() -> None:
-    server = ToyServer()
-    async with following(server) as informer:
+async def test_a_failed_refresh_raises_and_the_informer_continues() -> None:
+    server = FakeApiServer()
+    async with running_informer(server) as informer:
         server.silence()
         server.put("a")
         server.faults.append(Fault.FORBIDDEN)
@@ -486,12 +453,12 @@ async def test_a_refresh_that_fails_says_so_and_the_informer_goes_on() -> None:
 
 
 @virtual_time
-async def test_a_refresh_that_was_given_up_is_forgotten() -> None:
-    server = ToyServer()
-    async with following(server) as informer:
+async def test_a_cancelled_refresh_is_dropped() -> None:
+    server = FakeApiServer()
+    async with running_informer(server) as informer:
         server.faults.append(Fault.REFUSED)
         server.cut(Cut.BROKEN)
-        await settle()
+        await run_ready_callbacks()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(informer.refresh(), 0.1)
         await asyncio.sleep(10)
@@ -500,25 +467,25 @@ async def test_a_refresh_that_was_given_up_is_forgotten() -> None:
 
 @pytest.mark.parametrize("streams_lists", [True, False])
 @virtual_time
-async def test_other_tasks_get_their_turns_during_a_long_list_and_a_long_relist(streams_lists: bool) -> None:
-    server = ToyServer(streams_lists=streams_lists, page_size=10_000)
+async def test_other_tasks_run_during_a_long_list_and_a_long_relist(streams_lists: bool) -> None:
+    server = FakeApiServer(streams_lists=streams_lists, page_size=10_000)
     for number in range(5000):
         server.put(f"pod-{number}")
     turns = 0
 
-    async def take_turns() -> None:
+    async def count_turns() -> None:
         nonlocal turns
         while True:
             turns += 1
             await asyncio.sleep(0)
 
-    other = asyncio.create_task(take_turns())
-    async with following(server) as informer:
-        assert turns >= 20, "ten slices of decoding, ten of telling the handlers"
+    other = asyncio.create_task(count_turns())
+    async with running_informer(server) as informer:
+        assert turns >= 20, "ten yields while decoding, ten while calling handlers"
         server.history = [(at, kind, {**body, "metadata": {**body["metadata"], "uid": "other"}}) for at, kind, body in server.history]
         turns = 0
         await informer.refresh()
         assert turns >= 10
-        assert {found.metadata.uid for found in informer.cache} == {"other"}
+        assert {pod.metadata.uid for pod in informer.cache} == {"other"}
         other.cancel()
         await asyncio.wait([other])

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, the informer's cache ends up equal to the server's truth, and so does the view of its handlers."""
+"""Property tests: under any sequence of faults, the cache and its handlers converge to the server's state."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlop.kube.cache import CacheChange, Key, key_of
-from dlop.kube.client import Client, Limits
+from dlop.kube.cache import CacheChange, Key, object_key
+from dlop.kube.client import Client, ClientLimits
 from dlop.kube.informer import Informer
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
 from dlop.testing.virtual_time import virtual_time
-from tests.toy_server import LABEL, Cut, Fault, ToyServer
+from tests.fake_api_server import LABEL, Cut, FakeApiServer, Fault
+from tests.unit.kube.cache_indexes import index_sizes
 
 NAMES = [f"pod-{number}" for number in range(8)]
 JOBS = ["a", "b"]
@@ -37,25 +38,25 @@ steps = st.one_of(
 
 
 class Mirror:
-    """What a handler knows: it rebuilds the cache from the changes alone and notes where they do not fit together."""
+    """A handler that rebuilds the cache from the changes and records inconsistent ones."""
 
     def __init__(self) -> None:
         self.objects: dict[Key, Pod] = {}
-        self.misfits: list[CacheChange[Pod]] = []
+        self.inconsistent: list[CacheChange[Pod]] = []
 
     def __call__(self, change: CacheChange[Pod]) -> None:
-        key = key_of(change.object)
+        key = object_key(change.object)
         known = self.objects.pop(key, None)
         if change.new is not None:
             self.objects[key] = change.new
-            fits = change.old is known
+            is_consistent = change.old is known
         else:
-            fits = known is not None and known.metadata.uid == change.object.metadata.uid
-        if not fits:
-            self.misfits.append(change)
+            is_consistent = known is not None and known.metadata.uid == change.object.metadata.uid
+        if not is_consistent:
+            self.inconsistent.append(change)
 
 
-async def play(server: ToyServer, informer: Informer[Pod], step: tuple[Any, ...]) -> None:
+async def execute(server: FakeApiServer, informer: Informer[Pod], step: tuple[Any, ...]) -> None:
     match step:
         case ("refresh",):
             await asyncio.wait([asyncio.create_task(informer.refresh())], timeout=5.0)
@@ -73,60 +74,62 @@ async def play(server: ToyServer, informer: Informer[Pod], step: tuple[Any, ...]
             server.faults.append(fault)
         case ("wait", seconds):
             await asyncio.sleep(seconds)
-        case (deed,):
-            getattr(server, deed)()
+        case (action,):
+            getattr(server, action)()
 
 
 def states(objects: Any) -> dict[str, tuple[str, str]]:
-    """Name to uid and version."""
-    return {found.metadata.name: (found.metadata.uid, found.metadata.resource_version) for found in objects}
+    """Uid and resource version by name."""
+    return {obj.metadata.name: (obj.metadata.uid, obj.metadata.resource_version) for obj in objects}
 
 
-def truth(server: ToyServer) -> dict[str, tuple[str, str]]:
+def server_states(server: FakeApiServer) -> dict[str, tuple[str, str]]:
     return {name: (body["metadata"]["uid"], body["metadata"]["resourceVersion"]) for name, body in server.objects.items()}
 
 
 def check_indexes(informer: Informer[Pod]) -> None:
-    """Every index says what a scan of the cache says, and nothing else."""
-    owners = Counter(found.metadata.controller.uid for found in informer.cache if found.metadata.controller)
-    jobs = Counter(found.metadata.labels[LABEL] for found in informer.cache)
+    """Each index agrees with a scan of the cache."""
+    owners = Counter(pod.metadata.controller.uid for pod in informer.cache if pod.metadata.controller)
+    jobs = Counter(pod.metadata.labels[LABEL] for pod in informer.cache)
     assert {uid: len(informer.cache.owned_by(uid)) for uid in owners} == owners
-    assert {job: len(informer.cache.labelled(LABEL, job, namespace="ns")) for job in jobs} == jobs
-    assert informer.cache.index_sizes() == {"": len(owners), LABEL: len(jobs)}
+    assert {job: len(informer.cache.by_label(LABEL, job, namespace="ns")) for job in jobs} == jobs
+    assert index_sizes(informer.cache) == {"": len(owners), LABEL: len(jobs)}
 
 
 @given(script=st.lists(steps, max_size=40), streams_lists=st.booleans(), seed=st.integers(0, 1000))
 @settings(deadline=None)
 @virtual_time
-async def test_the_cache_and_its_handlers_end_up_with_the_truth(script: list[tuple[Any, ...]], streams_lists: bool, seed: int) -> None:
-    server = ToyServer(streams_lists=streams_lists)
+async def test_the_cache_and_its_handlers_converge_to_the_state_of_the_server(
+    script: list[tuple[Any, ...]], streams_lists: bool, seed: int
+) -> None:
+    server = FakeApiServer(streams_lists=streams_lists)
     mirror = Mirror()
-    client = Client(server, limits=Limits(page_size=3))
+    client = Client(server, limits=ClientLimits(page_size=3))
     informer = Informer(client, PODS, Pod, rng=Random(seed), labels=[LABEL], handlers=[mirror])
-    following = asyncio.create_task(informer.run())
-    seen = 0
+    running = asyncio.create_task(informer.run())
+    last_version = 0
     for step in script:
-        await play(server, informer, step)
+        await execute(server, informer, step)
         await asyncio.sleep(0)
-        assert informer.cache.resource_version >= seen, "the cache went back in time"
-        seen = informer.cache.resource_version
-        assert mirror.objects == {key_of(found): found for found in informer.cache} or not informer.synced
+        assert informer.cache.resource_version >= last_version, "the resource version fell"
+        last_version = informer.cache.resource_version
+        assert mirror.objects == {object_key(pod): pod for pod in informer.cache} or not informer.synced
 
     server.recover()
     await asyncio.wait_for(informer.wait_synced(), 1000)
-    await asyncio.wait_for(informer.cache.reached(server.version), 1000)
-    assert states(informer.cache) == truth(server) == states(mirror.objects.values())
-    assert mirror.misfits == []
+    await asyncio.wait_for(informer.cache.wait_for_version(server.version), 1000)
+    assert states(informer.cache) == server_states(server) == states(mirror.objects.values())
+    assert mirror.inconsistent == []
     check_indexes(informer)
     check_request_rate(server)
     await asyncio.sleep(200)
     assert informer.last_error == ""
-    following.cancel()
-    await asyncio.wait([following])
+    running.cancel()
+    await asyncio.wait([running])
 
 
-def check_request_rate(server: ToyServer) -> None:
-    """Never more requests in any second than a handful: one failing way, another one, the pages of a list."""
+def check_request_rate(server: FakeApiServer) -> None:
+    """A bounded number of requests per second: a failed list, its fallback, and the pages of that."""
     times = [at for at, _ in server.requests]
     busiest = max(sum(at <= other < at + 1.0 for other in times) for at in times)
     assert busiest <= 12, server.requests

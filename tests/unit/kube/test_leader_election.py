@@ -1,4 +1,4 @@
-"""Leader election: how a lease is taken, kept, handed over and lost."""
+"""Leader election: acquiring, renewing, releasing and losing a lease."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dlop.kube.errors import NotLeaderError
 from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.resources import LEASES
 from dlop.testing.virtual_time import virtual_time
-from tests.toy_server import Cut, Fault, ToyServer, following, names, settle
-from tests.unit.kube.lease_server import LeaseServer, Wire, elector, forever, now, stop, wire_to
+from tests.fake_api_server import Cut, FakeApiServer, Fault, names, run_ready_callbacks, running_informer
+from tests.unit.kube.lease_server import FaultyNetwork, LeaseServer, elector, network_to, now, run_forever, stop
 
-# --- getting and keeping it ---------------------------------------------------------------------------------------------
+# --- acquiring and renewing ---------------------------------------------------------------------------------------------
 
 
 @virtual_time
-async def test_a_free_lease_is_taken_at_once_and_says_who_when_and_for_how_long() -> None:
+async def test_a_free_lease_is_acquired_at_once_with_identity_times_and_duration() -> None:
     server = LeaseServer()
-    async with elector(wire_to(server), "a").leading():
+    async with elector(network_to(server), "a").leading():
         assert now() == 0
         assert server.spec == {
             "holderIdentity": "a",
@@ -38,16 +38,16 @@ async def test_a_free_lease_is_taken_at_once_and_says_who_when_and_for_how_long(
 @virtual_time
 async def test_a_leader_renews_with_one_put_every_retry_period_and_never_reads() -> None:
     server = LeaseServer()
-    async with elector(wire_to(server), "a").leading():
+    async with elector(network_to(server), "a").leading():
         server.requests.clear()
         await asyncio.sleep(60.5)
         assert server.requests == [(2.0 * number, "PUT") for number in range(1, 31)]
 
 
 @virtual_time
-async def test_the_result_of_what_was_led_comes_back_and_the_lease_is_released() -> None:
+async def test_the_result_of_the_body_is_returned_and_the_lease_is_released() -> None:
     server = LeaseServer()
-    a = elector(wire_to(server), "a")
+    a = elector(network_to(server), "a")
 
     async def lead() -> str:
         assert a.is_leader()
@@ -60,32 +60,32 @@ async def test_the_result_of_what_was_led_comes_back_and_the_lease_is_released()
 
 
 @virtual_time
-async def test_an_error_of_what_was_led_comes_out_as_it_is_and_the_lease_is_released() -> None:
+async def test_an_exception_of_the_body_is_raised_unchanged_and_the_lease_is_released() -> None:
     server = LeaseServer()
 
     async def lead() -> None:
         raise KeyError("bug")
 
     with pytest.raises(KeyError, match="bug"):
-        await elector(wire_to(server), "a").run(lead)
+        await elector(network_to(server), "a").run(lead)
     assert server.spec["holderIdentity"] == ""
 
 
 @virtual_time
-async def test_the_lease_is_renewed_while_the_led_cleans_up_and_released_only_after_it() -> None:
+async def test_the_lease_is_renewed_during_cleanup_and_released_afterwards() -> None:
     server = LeaseServer()
     cleaned_up_at = 0.0
 
     async def lead() -> None:
         nonlocal cleaned_up_at
         try:
-            await forever()
+            await run_forever()
         finally:
             await asyncio.sleep(60)
             assert server.spec["holderIdentity"] == "a"
             cleaned_up_at = now()
 
-    task = asyncio.create_task(elector(wire_to(server), "a").run(lead))
+    task = asyncio.create_task(elector(network_to(server), "a").run(lead))
     await asyncio.sleep(5)
     await stop(task)
     assert cleaned_up_at == 65
@@ -93,12 +93,12 @@ async def test_the_lease_is_renewed_while_the_led_cleans_up_and_released_only_af
 
 
 @virtual_time
-async def test_a_released_lease_is_taken_by_a_standby_at_once() -> None:
+async def test_a_released_lease_is_acquired_by_a_standby_at_once() -> None:
     server = LeaseServer()
-    leader = asyncio.create_task(elector(wire_to(server), "a").run(forever))
+    leader = asyncio.create_task(elector(network_to(server), "a").run(run_forever))
     await asyncio.sleep(0.1)
-    b = elector(wire_to(server), "b")
-    standby = asyncio.create_task(b.run(forever))
+    b = elector(network_to(server), "b")
+    standby = asyncio.create_task(b.run(run_forever))
     await asyncio.sleep(100)
     assert not b.is_leader()
     assert b.leader == "a"
@@ -112,30 +112,30 @@ async def test_a_released_lease_is_taken_by_a_standby_at_once() -> None:
 
 
 @virtual_time
-async def test_a_standby_has_warm_caches_so_that_it_leads_from_its_first_moment() -> None:
-    leases, pods = LeaseServer(), ToyServer()
-    leader = asyncio.create_task(elector(wire_to(leases), "a").run(forever))
+async def test_a_standby_has_synced_caches_when_it_becomes_leader() -> None:
+    leases, pods = LeaseServer(), FakeApiServer()
+    leader = asyncio.create_task(elector(network_to(leases), "a").run(run_forever))
     await asyncio.sleep(0.1)
-    async with following(pods) as informer:
-        standby = asyncio.create_task(elector(wire_to(leases), "b").run(lambda: asyncio.sleep(0, result=names(informer))))
+    async with running_informer(pods) as informer:
+        standby = asyncio.create_task(elector(network_to(leases), "b").run(lambda: asyncio.sleep(0, result=names(informer))))
         await asyncio.sleep(100)
         pods.put("new")
-        await settle()
-        pods.faults.append(Fault.REFUSED)  # not even a server that is away keeps it from knowing
+        await run_ready_callbacks()
+        pods.faults.append(Fault.REFUSED)  # the cache is used even if the server is unreachable
         pods.cut(Cut.BROKEN)
         await stop(leader)
         assert await standby == ["new"]
 
 
 @virtual_time
-async def test_without_a_watch_a_released_lease_is_taken_within_the_jittered_retry_period() -> None:
+async def test_without_a_watch_a_released_lease_is_acquired_within_the_retry_period_with_jitter() -> None:
     server = LeaseServer()
-    leader = asyncio.create_task(elector(wire_to(server), "a").run(forever))
+    leader = asyncio.create_task(elector(network_to(server), "a").run(run_forever))
     await asyncio.sleep(0.1)
-    wire = wire_to(server)
-    wire.can_watch = False
-    b = elector(wire, "b")
-    standby = asyncio.create_task(b.run(forever))
+    network = network_to(server)
+    network.can_watch = False
+    b = elector(network, "b")
+    standby = asyncio.create_task(b.run(run_forever))
     await asyncio.sleep(100)
     await stop(leader)
     await asyncio.sleep(2 * 2.2)
@@ -144,10 +144,10 @@ async def test_without_a_watch_a_released_lease_is_taken_within_the_jittered_ret
 
 
 @virtual_time
-async def test_a_standby_that_watches_sends_no_requests_while_the_leader_renews() -> None:
+async def test_a_watching_standby_sends_no_requests_while_the_leader_renews() -> None:
     server = LeaseServer()
-    async with elector(wire_to(server), "a").leading():
-        standby = asyncio.create_task(elector(wire_to(server), "b").run(forever))
+    async with elector(network_to(server), "a").leading():
+        standby = asyncio.create_task(elector(network_to(server), "b").run(run_forever))
         await asyncio.sleep(10)
         server.requests.clear()
         await asyncio.sleep(600)
@@ -156,19 +156,19 @@ async def test_a_standby_that_watches_sends_no_requests_while_the_leader_renews(
 
 
 @pytest.mark.parametrize("can_watch", [True, False], ids=["watching", "polling"])
-def test_a_dead_leader_is_replaced_after_the_lease_duration_and_not_before(can_watch: bool) -> None:
+def test_a_dead_leader_is_replaced_after_the_lease_duration(can_watch: bool) -> None:
     @virtual_time
     async def check() -> None:
         server = LeaseServer()
-        wire = wire_to(server)
-        leader = asyncio.create_task(elector(wire, "a").run(forever))
+        network = network_to(server)
+        leader = asyncio.create_task(elector(network, "a").run(run_forever))
         await asyncio.sleep(0.1)
-        standby_wire = wire_to(server)
-        standby_wire.can_watch = can_watch
-        b = elector(standby_wire, "b")
-        standby = asyncio.create_task(b.run(forever))
+        standby_network = network_to(server)
+        standby_network.can_watch = can_watch
+        b = elector(standby_network, "b")
+        standby = asyncio.create_task(b.run(run_forever))
         await asyncio.sleep(31)
-        wire.cut = True
+        network.cut = True
         last_renewal = server.history[-1][0]
         with pytest.raises(LeadershipLostError):
             await leader
@@ -183,38 +183,38 @@ def test_a_dead_leader_is_replaced_after_the_lease_duration_and_not_before(can_w
 
 
 @virtual_time
-async def test_a_leader_that_comes_back_with_its_own_name_goes_on_at_once() -> None:
+async def test_a_restarted_leader_with_the_same_identity_continues_at_once() -> None:
     server = LeaseServer()
-    wire = wire_to(server)
-    killed = asyncio.create_task(elector(wire, "a").run(forever))
+    network = network_to(server)
+    killed = asyncio.create_task(elector(network, "a").run(run_forever))
     await asyncio.sleep(5)
-    wire.cut = True
+    network.cut = True
     await stop(killed)
-    began = now()
-    async with elector(wire_to(server), "a").leading():
-        assert now() == began
+    started_at = now()
+    async with elector(network_to(server), "a").leading():
+        assert now() == started_at
         assert server.spec["leaseTransitions"] == 0
 
 
-# --- losing it ----------------------------------------------------------------------------------------------------------
+# --- losing leadership --------------------------------------------------------------------------------------------------
 
 
 @virtual_time
-async def test_a_leader_cut_off_stops_at_the_renew_deadline_counted_from_its_last_renewal() -> None:
+async def test_a_disconnected_leader_stops_at_the_renew_deadline_after_its_last_renewal() -> None:
     server = LeaseServer()
-    wire = wire_to(server)
-    a = elector(wire, "a")
+    network = network_to(server)
+    a = elector(network, "a")
     ended_at: list[float] = []
 
     async def lead() -> None:
         try:
-            await forever()
+            await run_forever()
         finally:
             ended_at.append(now())
 
     task = asyncio.create_task(a.run(lead))
     await asyncio.sleep(21)
-    wire.cut = True
+    network.cut = True
     with pytest.raises(LeadershipLostError, match="ns/dlop"):
         await task
     renewed_at, _ = server.history[-1]
@@ -223,19 +223,19 @@ async def test_a_leader_cut_off_stops_at_the_renew_deadline_counted_from_its_las
     assert not a.is_leader()
 
 
-class SteadyRandom(random.Random):
+class ConstantRandom(random.Random):
     def random(self) -> float:
         return 0.5
 
 
 @virtual_time
-async def test_leadership_counts_from_when_the_renewal_was_sent_and_not_from_its_answer() -> None:
-    wire = Wire(LeaseServer(), SteadyRandom(), max_delay_seconds=4)  # two seconds there and two back
-    a = elector(wire, "a")
-    task = asyncio.create_task(a.run(forever))
-    await asyncio.sleep(8.1)  # the lease was looked for until 4 and written until 8
+async def test_leadership_counts_from_when_the_renewal_was_sent() -> None:
+    network = FaultyNetwork(LeaseServer(), ConstantRandom(), max_delay_seconds=4)  # two seconds in each direction
+    a = elector(network, "a")
+    task = asyncio.create_task(a.run(run_forever))
+    await asyncio.sleep(8.1)  # the get takes until 4 and the create until 8
     assert a.is_leader()
-    wire.cut = True
+    network.cut = True
     await asyncio.sleep(5.8)
     assert a.is_leader()
     with pytest.raises(LeadershipLostError):
@@ -244,13 +244,13 @@ async def test_leadership_counts_from_when_the_renewal_was_sent_and_not_from_its
 
 
 @virtual_time
-async def test_requests_that_hang_do_not_keep_a_leader_leading() -> None:
+async def test_hanging_requests_do_not_extend_leadership() -> None:
     server = LeaseServer()
-    wire = wire_to(server)
-    a = elector(wire, "a")
-    task = asyncio.create_task(a.run(forever))
+    network = network_to(server)
+    a = elector(network, "a")
+    task = asyncio.create_task(a.run(run_forever))
     await asyncio.sleep(1)
-    wire.max_delay_seconds = 10_000
+    network.max_delay_seconds = 10_000
     with pytest.raises(LeadershipLostError):
         await task
     assert now() == pytest.approx(10)
@@ -261,53 +261,53 @@ async def test_requests_that_hang_do_not_keep_a_leader_leading() -> None:
 @virtual_time
 async def test_leadership_survives_a_short_outage() -> None:
     server = LeaseServer()
-    wire = wire_to(server)
-    async with elector(wire, "a").leading():
+    network = network_to(server)
+    async with elector(network, "a").leading():
         for _ in range(5):
             await asyncio.sleep(5)
-            wire.cut = True
+            network.cut = True
             await asyncio.sleep(6)
-            wire.cut = False
+            network.cut = False
     assert server.spec["holderIdentity"] == ""
 
 
 @virtual_time
-async def test_a_lease_that_somebody_else_holds_is_lost_at_the_next_look() -> None:
+async def test_leadership_is_lost_at_the_next_renewal_if_another_elector_holds_the_lease() -> None:
     server = LeaseServer()
-    a = elector(wire_to(server), "a")
-    task = asyncio.create_task(a.run(forever))
+    a = elector(network_to(server), "a")
+    task = asyncio.create_task(a.run(run_forever))
     await asyncio.sleep(5)
-    server.edit({**server.spec, "holderIdentity": "thief", "leaseTransitions": 7})
-    with pytest.raises(LeadershipLostError, match="thief"):
+    server.edit({**server.spec, "holderIdentity": "other", "leaseTransitions": 7})
+    with pytest.raises(LeadershipLostError, match="other"):
         await task
     assert now() == 6
-    assert server.spec["holderIdentity"] == "thief"
+    assert server.spec["holderIdentity"] == "other"
 
 
 @virtual_time
-async def test_what_was_led_must_end_before_the_loss_is_reported() -> None:
+async def test_the_body_finishes_before_the_loss_is_raised() -> None:
     server = LeaseServer()
-    wire = wire_to(server)
+    network = network_to(server)
 
     async def lead() -> None:
         try:
-            await forever()
+            await run_forever()
         finally:
             await asyncio.sleep(100)
 
-    task = asyncio.create_task(elector(wire, "a").run(lead))
+    task = asyncio.create_task(elector(network, "a").run(lead))
     await asyncio.sleep(1)
-    wire.cut = True
+    network.cut = True
     with pytest.raises(LeadershipLostError):
         await task
     assert now() == pytest.approx(110)
 
 
 @virtual_time
-async def test_a_guarded_client_holds_back_writes_without_leadership() -> None:
+async def test_a_guarded_client_rejects_writes_without_leadership() -> None:
     server = LeaseServer()
-    a = elector(wire_to(server), "a")
-    guarded = Client(wire_to(server)).guarded(a.is_leader)
+    a = elector(network_to(server), "a")
+    guarded = Client(network_to(server)).guarded(a.is_leader)
     lease = {"metadata": {"name": "x"}, "spec": {}}
     with pytest.raises(NotLeaderError):
         await guarded.create(LEASES, lease, namespace="ns")
@@ -318,9 +318,9 @@ async def test_a_guarded_client_holds_back_writes_without_leadership() -> None:
 
 
 @virtual_time
-async def test_a_process_that_was_paused_past_the_deadline_knows_at_once_that_it_does_not_lead() -> None:
-    a = elector(wire_to(LeaseServer()), "a")
-    task = asyncio.create_task(a.run(forever))
+async def test_a_process_that_was_paused_past_the_deadline_is_not_leader() -> None:
+    a = elector(network_to(LeaseServer()), "a")
+    task = asyncio.create_task(a.run(run_forever))
     await asyncio.sleep(1)
     assert a.is_leader()
     asyncio.get_running_loop().advance(9.5)  # type: ignore[attr-defined]

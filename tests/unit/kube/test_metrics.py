@@ -1,4 +1,4 @@
-"""What Prometheus is told: client-go's names and labels, and numbers that are true."""
+"""Metrics: names and labels of client-go, and correct values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dlop.kube.errors import AmbiguousWriteError, TransportError
-from dlop.kube.metrics import MeasuredTransport, Metrics
+from dlop.kube.metrics import InstrumentedTransport, Metrics
 from dlop.kube.transport import Request, Response, StreamResponse
 from dlop.kube.workqueue import WorkQueue
 from dlop.testing.virtual_time import virtual_time
@@ -27,7 +27,7 @@ def queue_labels(**more: str) -> dict[str, str]:
 
 
 @virtual_time
-async def test_a_queue_is_shown_under_the_names_of_client_go() -> None:
+async def test_queue_metrics_have_the_names_of_client_go() -> None:
     metrics = Metrics()
     queue: WorkQueue[str] = WorkQueue(rng=random.Random(0), observer=metrics.queue("jobs"))
     queue.add("a")
@@ -59,28 +59,28 @@ async def test_a_queue_is_shown_under_the_names_of_client_go() -> None:
     assert value(metrics, "workqueue_unfinished_work_seconds", **queue_labels()) == 2 - 1
 
 
-def test_whether_this_process_leads_is_shown_as_of_the_scrape() -> None:
+def test_leadership_is_read_at_the_time_of_the_scrape() -> None:
     metrics = Metrics()
-    leads = False
-    metrics.leadership("dlop", lambda: leads)
+    is_leader = False
+    metrics.register_leadership("dlop", lambda: is_leader)
     assert value(metrics, "leader_election_master_status", name="dlop") == 0
-    leads = True
+    is_leader = True
     assert value(metrics, "leader_election_master_status", name="dlop") == 1
 
 
-def test_the_exposition_can_be_read_by_prometheus() -> None:
+def test_the_exposition_can_be_parsed() -> None:
     metrics = Metrics()
-    metrics.queue("jobs").handed_out(waited_seconds=0.5)
-    metrics.requests.answered(method="GET", host="server", code="200", seconds=0.1)
+    metrics.queue("jobs").on_get(waited_seconds=0.5)
+    metrics.requests.record(method="GET", host="server", code="200", seconds=0.1)
     families = {family.name for family in text_string_to_metric_families(generate_latest(metrics.registry).decode())}
     assert {"workqueue_adds", "workqueue_queue_duration_seconds", "rest_client_requests", "leader_election_master_status"} <= families
 
 
-class OneAnswer:
-    """A transport that takes a second for whatever it was told to do."""
+class FixedResultTransport:
+    """Returns a status or raises an error after one second."""
 
-    def __init__(self, answer: int | Exception) -> None:
-        self._answer = answer
+    def __init__(self, result: int | Exception) -> None:
+        self._result = result
 
     async def send(self, request: Request, *, timeout_seconds: float) -> Response:
         await asyncio.sleep(1)
@@ -89,7 +89,7 @@ class OneAnswer:
     @asynccontextmanager
     async def stream(self, request: Request, *, idle_timeout_seconds: float) -> AsyncIterator[StreamResponse]:
         await asyncio.sleep(1)
-        yield StreamResponse(self._status(), {}, _nothing())
+        yield StreamResponse(self._status(), {}, _no_chunks())
 
     async def refresh_credentials(self) -> str:
         raise AssertionError
@@ -98,12 +98,12 @@ class OneAnswer:
         raise AssertionError
 
     def _status(self) -> int:
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
 
 
-async def _nothing() -> AsyncIterator[bytes]:
+async def _no_chunks() -> AsyncIterator[bytes]:
     for chunk in list[bytes]():
         yield chunk
 
@@ -113,7 +113,7 @@ def test_requests_are_counted_by_status_method_and_host(status: int) -> None:
     @virtual_time
     async def check() -> None:
         metrics = Metrics()
-        transport = MeasuredTransport(OneAnswer(status), metrics=metrics.requests, host="server:6443")
+        transport = InstrumentedTransport(FixedResultTransport(status), metrics=metrics.requests, host="server:6443")
         await transport.send(Request("PUT", "/"), timeout_seconds=5)
         assert value(metrics, "rest_client_requests_total", code=str(status), method="PUT", host="server:6443") == 1
         assert value(metrics, "rest_client_request_duration_seconds_sum", verb="PUT", host="server:6443") == 1
@@ -122,11 +122,11 @@ def test_requests_are_counted_by_status_method_and_host(status: int) -> None:
 
 
 @pytest.mark.parametrize("error", [TransportError("no"), AmbiguousWriteError("maybe")])
-def test_a_request_without_an_answer_is_counted_as_an_error(error: Exception) -> None:
+def test_a_request_without_a_response_is_counted_as_an_error(error: Exception) -> None:
     @virtual_time
     async def check() -> None:
         metrics = Metrics()
-        transport = MeasuredTransport(OneAnswer(error), metrics=metrics.requests, host="server")
+        transport = InstrumentedTransport(FixedResultTransport(error), metrics=metrics.requests, host="server")
         with pytest.raises(type(error)):
             await transport.send(Request("PUT", "/"), timeout_seconds=5)
         assert value(metrics, "rest_client_requests_total", code="<error>", method="PUT", host="server") == 1
@@ -137,7 +137,7 @@ def test_a_request_without_an_answer_is_counted_as_an_error(error: Exception) ->
 @virtual_time
 async def test_a_watch_is_counted_once_and_timed_until_it_opens() -> None:
     metrics = Metrics()
-    transport = MeasuredTransport(OneAnswer(200), metrics=metrics.requests, host="server")
+    transport = InstrumentedTransport(FixedResultTransport(200), metrics=metrics.requests, host="server")
     async with transport.stream(Request("GET", "/"), idle_timeout_seconds=5):
         await asyncio.sleep(600)
     assert value(metrics, "rest_client_requests_total", code="200", method="GET", host="server") == 1
@@ -147,7 +147,7 @@ async def test_a_watch_is_counted_once_and_timed_until_it_opens() -> None:
 @virtual_time
 async def test_a_watch_that_does_not_open_is_counted_as_an_error() -> None:
     metrics = Metrics()
-    transport = MeasuredTransport(OneAnswer(TransportError("no")), metrics=metrics.requests, host="server")
+    transport = InstrumentedTransport(FixedResultTransport(TransportError("no")), metrics=metrics.requests, host="server")
     with pytest.raises(TransportError):
         async with transport.stream(Request("GET", "/"), idle_timeout_seconds=5):
             raise AssertionError

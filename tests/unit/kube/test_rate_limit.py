@@ -1,4 +1,4 @@
-"""A limit on requests a second is kept to the letter, and nobody waits for a turn that comes too late."""
+"""Client-side rate limit: burst, rate, and requests that would wait too long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dlop.kube.errors import TransportError
-from dlop.kube.rate_limit import PacedTransport, Rate, TokenBucket
+from dlop.kube.rate_limit import RateLimit, RateLimitedTransport, TokenBucket
 from dlop.kube.transport import Request, Response, StreamResponse
 from dlop.testing.virtual_time import virtual_time
 
@@ -17,80 +17,80 @@ READ = Request("GET", "/api/v1/pods")
 
 
 class Server:
-    """Notes when requests arrive, and how long they may take."""
+    """Records the time and the timeout of each request."""
 
     def __init__(self) -> None:
-        self.moments: list[float] = []
+        self.arrivals: list[float] = []
         self.timeouts: list[float] = []
 
     async def send(self, request: Request, *, timeout_seconds: float) -> Response:
-        self.moments.append(asyncio.get_running_loop().time())
+        self.arrivals.append(asyncio.get_running_loop().time())
         self.timeouts.append(timeout_seconds)
         return Response(200, {}, b"")
 
     @asynccontextmanager
     async def stream(self, request: Request, *, idle_timeout_seconds: float) -> AsyncIterator[StreamResponse]:
-        self.moments.append(asyncio.get_running_loop().time())
-        yield StreamResponse(200, {}, _nothing())
+        self.arrivals.append(asyncio.get_running_loop().time())
+        yield StreamResponse(200, {}, _no_chunks())
 
     async def refresh_credentials(self) -> str:
-        return "nowhere"
+        return "the test"
 
     async def close(self) -> None:
-        """Nothing to release."""
+        pass
 
 
-async def _nothing() -> AsyncIterator[bytes]:
+async def _no_chunks() -> AsyncIterator[bytes]:
     for chunk in tuple[bytes, ...]():
         yield chunk
 
 
-def paced(server: Server, *, per_second: float, burst: int) -> PacedTransport:
-    return PacedTransport(server, bucket=TokenBucket(Rate(per_second, burst)))
+def limited(server: Server, *, per_second: float, burst: int) -> RateLimitedTransport:
+    return RateLimitedTransport(server, bucket=TokenBucket(RateLimit(per_second, burst)))
 
 
 @virtual_time
-async def test_so_many_requests_go_at_once_and_then_so_many_each_second() -> None:
+async def test_a_burst_is_sent_at_once_and_the_rest_at_the_given_rate() -> None:
     server, start = Server(), asyncio.get_running_loop().time()
-    transport = paced(server, per_second=4, burst=3)
+    transport = limited(server, per_second=4, burst=3)
     await asyncio.gather(*(transport.send(READ, timeout_seconds=60) for _ in range(7)))
-    assert [moment - start for moment in server.moments] == pytest.approx([0, 0, 0, 0.25, 0.5, 0.75, 1.0])
+    assert [arrival - start for arrival in server.arrivals] == pytest.approx([0, 0, 0, 0.25, 0.5, 0.75, 1.0])
 
 
 @virtual_time
-async def test_after_a_rest_no_more_than_the_burst_goes_at_once() -> None:
+async def test_after_an_idle_period_no_more_than_the_burst_is_sent_at_once() -> None:
     server = Server()
-    transport = paced(server, per_second=10, burst=2)
+    transport = limited(server, per_second=10, burst=2)
     for _ in range(2):
         await asyncio.sleep(3600)
         before = asyncio.get_running_loop().time()
         await asyncio.gather(*(transport.send(READ, timeout_seconds=60) for _ in range(4)))
-        assert [moment - before for moment in server.moments[-4:]] == pytest.approx([0, 0, 0.1, 0.2])
+        assert [arrival - before for arrival in server.arrivals[-4:]] == pytest.approx([0, 0, 0.1, 0.2])
 
 
 @virtual_time
-async def test_opening_a_watch_takes_a_turn_too() -> None:
+async def test_opening_a_watch_takes_a_token() -> None:
     server, start = Server(), asyncio.get_running_loop().time()
-    transport = paced(server, per_second=2, burst=1)
+    transport = limited(server, per_second=2, burst=1)
     async with transport.stream(READ, idle_timeout_seconds=60):
         await transport.send(READ, timeout_seconds=60)
-    assert [moment - start for moment in server.moments] == pytest.approx([0, 0.5])
+    assert [arrival - start for arrival in server.arrivals] == pytest.approx([0, 0.5])
 
 
 @virtual_time
-async def test_the_time_that_a_request_has_includes_its_wait() -> None:
+async def test_the_wait_for_a_token_counts_against_the_timeout() -> None:
     server = Server()
-    transport = paced(server, per_second=1, burst=1)
+    transport = limited(server, per_second=1, burst=1)
     await asyncio.gather(*(transport.send(READ, timeout_seconds=5) for _ in range(3)))
     assert server.timeouts == pytest.approx([5, 4, 3])
 
 
 @virtual_time
-async def test_a_request_whose_turn_would_come_too_late_is_not_sent_and_takes_nobodys_turn() -> None:
+async def test_a_request_that_would_wait_too_long_is_not_sent_and_takes_no_token() -> None:
     server, start = Server(), asyncio.get_running_loop().time()
-    transport = paced(server, per_second=1, burst=1)
+    transport = limited(server, per_second=1, burst=1)
     await transport.send(READ, timeout_seconds=5)
     with pytest.raises(TransportError, match="was not sent"):
         await transport.send(READ, timeout_seconds=0.5)
     await transport.send(READ, timeout_seconds=5)
-    assert [moment - start for moment in server.moments] == pytest.approx([0, 1])
+    assert [arrival - start for arrival in server.arrivals] == pytest.approx([0, 1])

@@ -1,4 +1,4 @@
-"""Read your writes: a key is not looked at before the caches show what was last written for it."""
+"""Read-your-writes gate: an owner is not ready before the caches show its last writes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES, Resource
 from dlop.testing.virtual_time import virtual_time
 
 
-class World:
-    """Two caches, the gate over them, and a server whose store is at some version."""
+class Fixture:
+    """A gate over two caches, and a server at a given resource version."""
 
     def __init__(self, *, refresh_failures: int = 0) -> None:
         self.caches: dict[Resource, Cache[PartialObject]] = {PODS: Cache(), SERVICES: Cache()}
-        self.gate = ReadYourWrites(self.caches, refresh=self.refresh, patience_seconds=10)
+        self.gate = ReadYourWrites(self.caches, refresh=self.refresh, refresh_after_seconds=10)
         self.server_version = 0
         self.refreshes: list[tuple[float, Resource]] = []
         self.refresh_failures = refresh_failures
@@ -48,193 +48,193 @@ class World:
             running.cancel()
 
 
-async def settle() -> None:
+async def run_ready_callbacks() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 @virtual_time
 async def test_an_owner_without_writes_is_ready() -> None:
-    assert World().ready("owner")
+    assert Fixture().ready("owner")
 
 
 @virtual_time
-async def test_an_owner_is_not_ready_before_the_cache_shows_its_last_write_and_is_woken_once_when_it_does() -> None:
-    world = World()
-    world.gate.wrote("owner", PODS, "7")
-    world.gate.wrote("owner", PODS, "12")
-    world.gate.wrote("owner", PODS, "9")
-    assert not world.ready("owner")
-    world.caches[PODS].advance(11)
-    await settle()
-    assert world.woken == []
-    world.caches[PODS].advance(12)
-    world.caches[PODS].advance(13)
-    await settle()
-    assert world.woken == ["owner"]
-    assert world.ready("owner")
-    assert len(world.gate) == 0
+async def test_an_owner_is_woken_once_when_the_cache_shows_its_last_write() -> None:
+    fixture = Fixture()
+    fixture.gate.record_write("owner", PODS, "7")
+    fixture.gate.record_write("owner", PODS, "12")
+    fixture.gate.record_write("owner", PODS, "9")
+    assert not fixture.ready("owner")
+    fixture.caches[PODS].advance(11)
+    await run_ready_callbacks()
+    assert fixture.woken == []
+    fixture.caches[PODS].advance(12)
+    fixture.caches[PODS].advance(13)
+    await run_ready_callbacks()
+    assert fixture.woken == ["owner"]
+    assert fixture.ready("owner")
+    assert len(fixture.gate) == 0
 
 
 @virtual_time
 async def test_versions_are_compared_as_numbers() -> None:
-    world = World()
-    world.caches[PODS].advance(99)
-    world.gate.wrote("owner", PODS, "100")
-    assert not world.ready("owner")
+    fixture = Fixture()
+    fixture.caches[PODS].advance(99)
+    fixture.gate.record_write("owner", PODS, "100")
+    assert not fixture.ready("owner")
 
 
 @virtual_time
-async def test_every_cache_must_have_caught_up() -> None:
-    world = World()
-    world.gate.wrote("owner", PODS, "5")
-    world.gate.wrote("owner", SERVICES, "6")
-    assert not world.ready("owner")
-    world.caches[PODS].advance(50)
-    await settle()
-    assert world.woken == []
-    world.caches[SERVICES].advance(6)
-    await settle()
-    assert world.woken == ["owner"]
+async def test_all_caches_must_catch_up() -> None:
+    fixture = Fixture()
+    fixture.gate.record_write("owner", PODS, "5")
+    fixture.gate.record_write("owner", SERVICES, "6")
+    assert not fixture.ready("owner")
+    fixture.caches[PODS].advance(50)
+    await run_ready_callbacks()
+    assert fixture.woken == []
+    fixture.caches[SERVICES].advance(6)
+    await run_ready_callbacks()
+    assert fixture.woken == ["owner"]
 
 
 @virtual_time
-async def test_what_the_cache_shows_already_needs_no_waiting() -> None:
-    world = World()
-    world.caches[PODS].advance(5)
-    world.gate.wrote("owner", PODS, "5")
-    assert world.ready("owner")
+async def test_a_write_that_the_cache_already_shows_does_not_wait() -> None:
+    fixture = Fixture()
+    fixture.caches[PODS].advance(5)
+    fixture.gate.record_write("owner", PODS, "5")
+    assert fixture.ready("owner")
 
 
 @virtual_time
-async def test_writes_that_no_cache_will_ever_show_do_not_matter() -> None:
-    world = World()
-    world.gate.wrote("owner", CONFIG_MAPS, "5")
-    world.gate.wrote("owner", PODS, "not-a-number")
-    world.gate.wrote("owner", PODS, "")
-    assert world.ready("owner")
+async def test_writes_that_no_cache_can_show_are_ignored() -> None:
+    fixture = Fixture()
+    fixture.gate.record_write("owner", CONFIG_MAPS, "5")
+    fixture.gate.record_write("owner", PODS, "not-a-number")
+    fixture.gate.record_write("owner", PODS, "")
+    assert fixture.ready("owner")
 
 
 @virtual_time
-async def test_asking_again_while_waiting_wakes_only_the_last_to_ask() -> None:
-    world = World()
-    world.gate.wrote("owner", PODS, "5")
+async def test_only_the_last_caller_is_woken() -> None:
+    fixture = Fixture()
+    fixture.gate.record_write("owner", PODS, "5")
     calls: list[int] = []
     for number in range(3):
-        assert not world.gate.ready("owner", wake=lambda number=number: calls.append(number))  # type: ignore[misc]
-    world.caches[PODS].advance(5)
-    await settle()
+        assert not fixture.gate.ready("owner", wake=lambda number=number: calls.append(number))  # type: ignore[misc]
+    fixture.caches[PODS].advance(5)
+    await run_ready_callbacks()
     assert calls == [2]
 
 
 @virtual_time
 async def test_one_owner_does_not_wait_for_the_writes_of_another() -> None:
-    world = World()
-    world.gate.wrote("slow", PODS, "5")
-    assert world.ready("other")
+    fixture = Fixture()
+    fixture.gate.record_write("slow", PODS, "5")
+    assert fixture.ready("other")
 
 
 @virtual_time
-async def test_an_owner_that_is_gone_is_not_woken() -> None:
-    world = World()
-    world.gate.wrote("owner", PODS, "5")
-    assert not world.ready("owner")
-    world.gate.forget("owner")
-    world.caches[PODS].advance(5)
-    await settle()
-    assert world.woken == []
-    assert len(world.gate) == 0
+async def test_a_forgotten_owner_is_not_woken() -> None:
+    fixture = Fixture()
+    fixture.gate.record_write("owner", PODS, "5")
+    assert not fixture.ready("owner")
+    fixture.gate.forget("owner")
+    fixture.caches[PODS].advance(5)
+    await run_ready_callbacks()
+    assert fixture.woken == []
+    assert len(fixture.gate) == 0
 
 
 @virtual_time
-async def test_a_cache_that_keeps_up_is_never_refreshed() -> None:
-    world = World()
-    async with world.running():
+async def test_a_cache_that_catches_up_in_time_is_never_refreshed() -> None:
+    fixture = Fixture()
+    async with fixture.running():
         for version in range(1, 200):
-            world.gate.wrote("owner", PODS, str(version))
-            assert not world.ready("owner")
+            fixture.gate.record_write("owner", PODS, str(version))
+            assert not fixture.ready("owner")
             await asyncio.sleep(1)
-            world.caches[PODS].advance(version)
+            fixture.caches[PODS].advance(version)
             await asyncio.sleep(1)
-            assert world.ready("owner")
-    assert world.refreshes == []
+            assert fixture.ready("owner")
+    assert fixture.refreshes == []
 
 
 @virtual_time
-async def test_a_cache_that_does_not_catch_up_is_refreshed_after_some_patience() -> None:
-    world = World()
-    async with world.running():
-        world.gate.wrote("owner", PODS, "5")
-        assert not world.ready("owner")
-        world.server_version = 8
+async def test_a_cache_that_does_not_catch_up_is_refreshed_after_a_delay() -> None:
+    fixture = Fixture()
+    async with fixture.running():
+        fixture.gate.record_write("owner", PODS, "5")
+        assert not fixture.ready("owner")
+        fixture.server_version = 8
         await asyncio.sleep(11)
-        assert world.woken == ["owner"]
-    assert world.refreshes == [(10, PODS)]
-    assert world.ready("owner")
+        assert fixture.woken == ["owner"]
+    assert fixture.refreshes == [(10, PODS)]
+    assert fixture.ready("owner")
 
 
 @virtual_time
 async def test_one_refresh_serves_every_owner() -> None:
-    world = World()
-    async with world.running():
+    fixture = Fixture()
+    async with fixture.running():
         for number in range(50):
-            world.gate.wrote(f"owner-{number}", PODS, str(number + 1))
-            assert not world.ready(f"owner-{number}")
-        world.server_version = 50
+            fixture.gate.record_write(f"owner-{number}", PODS, str(number + 1))
+            assert not fixture.ready(f"owner-{number}")
+        fixture.server_version = 50
         await asyncio.sleep(60)
-    assert sorted(world.woken) == sorted(f"owner-{number}" for number in range(50))
-    assert len(world.refreshes) == 1
+    assert sorted(fixture.woken) == sorted(f"owner-{number}" for number in range(50))
+    assert len(fixture.refreshes) == 1
 
 
 @virtual_time
-async def test_a_store_that_was_set_back_does_not_hold_an_owner_for_ever() -> None:
-    world = World()
-    async with world.running():
-        world.caches[PODS].advance(1000)
-        world.gate.wrote("owner", PODS, "1001")
-        assert not world.ready("owner")
-        world.server_version = 20  # restored from a backup
+async def test_a_restored_backup_does_not_block_an_owner_forever() -> None:
+    fixture = Fixture()
+    async with fixture.running():
+        fixture.caches[PODS].advance(1000)
+        fixture.gate.record_write("owner", PODS, "1001")
+        assert not fixture.ready("owner")
+        fixture.server_version = 20  # restored from a backup
         await asyncio.sleep(11)
-        assert world.woken == ["owner"]
-    assert world.ready("owner")
+        assert fixture.woken == ["owner"]
+    assert fixture.ready("owner")
 
 
 @virtual_time
-async def test_a_write_during_the_refresh_is_not_taken_for_seen() -> None:
-    world = World()
-    async with world.running():
-        world.gate.wrote("owner", PODS, "5")
-        assert not world.ready("owner")
-        world.server_version = 5
+async def test_a_write_during_the_refresh_is_not_confirmed_by_it() -> None:
+    fixture = Fixture()
+    async with fixture.running():
+        fixture.gate.record_write("owner", PODS, "5")
+        assert not fixture.ready("owner")
+        fixture.server_version = 5
         await asyncio.sleep(10.2)
-        world.gate.wrote("owner", PODS, "6")
+        fixture.gate.record_write("owner", PODS, "6")
         await asyncio.sleep(1)
-        assert world.woken == []
-        assert not world.ready("owner")
-        world.caches[PODS].advance(6)
-        await settle()
-        assert world.woken == ["owner"]
+        assert fixture.woken == []
+        assert not fixture.ready("owner")
+        fixture.caches[PODS].advance(6)
+        await run_ready_callbacks()
+        assert fixture.woken == ["owner"]
 
 
 @virtual_time
-async def test_a_refresh_that_fails_is_tried_again_and_nobody_is_woken_before_it_succeeds() -> None:
-    world = World(refresh_failures=3)
-    async with world.running():
-        world.gate.wrote("owner", PODS, "5")
-        assert not world.ready("owner")
-        world.server_version = 5
+async def test_a_failed_refresh_is_retried_and_wakes_no_owner() -> None:
+    fixture = Fixture(refresh_failures=3)
+    async with fixture.running():
+        fixture.gate.record_write("owner", PODS, "5")
+        assert not fixture.ready("owner")
+        fixture.server_version = 5
         await asyncio.sleep(40)
-        assert world.woken == []
+        assert fixture.woken == []
         await asyncio.sleep(10)
-        assert world.woken == ["owner"]
-    assert len(world.refreshes) == 4
+        assert fixture.woken == ["owner"]
+    assert len(fixture.refreshes) == 4
 
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("wrote"), st.sampled_from("ab"), st.sampled_from([PODS, SERVICES]), st.integers(1, 30)),
+        st.tuples(st.just("write"), st.sampled_from("ab"), st.sampled_from([PODS, SERVICES]), st.integers(1, 30)),
         st.tuples(st.just("advance"), st.just(""), st.sampled_from([PODS, SERVICES]), st.integers(1, 30)),
-        st.tuples(st.just("ask"), st.sampled_from("ab"), st.just(PODS), st.just(0)),
+        st.tuples(st.just("ready"), st.sampled_from("ab"), st.just(PODS), st.just(0)),
         st.tuples(st.just("forget"), st.sampled_from("ab"), st.just(PODS), st.just(0)),
     ),
     max_size=40,
@@ -243,32 +243,32 @@ STEPS = st.lists(
 
 @given(steps=STEPS)
 @virtual_time
-async def test_the_gate_opens_exactly_when_every_cache_shows_every_write(steps: list[tuple[str, str, Resource, int]]) -> None:
-    world = World()
+async def test_an_owner_is_ready_exactly_when_all_caches_show_its_writes(steps: list[tuple[str, str, Resource, int]]) -> None:
+    fixture = Fixture()
     written: dict[str, dict[Resource, int]] = {"a": {}, "b": {}}
     waiting: set[str] = set()
 
     def is_shown(owner: str) -> bool:
-        return all(world.caches[resource].resource_version >= version for resource, version in written[owner].items())
+        return all(fixture.caches[resource].resource_version >= version for resource, version in written[owner].items())
 
     for step, owner, resource, version in steps:
         match step:
-            case "wrote":
-                world.gate.wrote(owner, resource, str(version))
+            case "write":
+                fixture.gate.record_write(owner, resource, str(version))
                 written[owner][resource] = max(version, written[owner].get(resource, 0))
             case "advance":
-                world.caches[resource].advance(version)
-                await settle()
-            case "ask":
+                fixture.caches[resource].advance(version)
+                await run_ready_callbacks()
+            case "ready":
                 shown = is_shown(owner)
-                assert world.ready(owner) is shown
+                assert fixture.ready(owner) is shown
                 waiting = waiting - {owner} if shown else waiting | {owner}
             case _:
-                world.gate.forget(owner)
+                fixture.gate.forget(owner)
                 written[owner].clear()
                 waiting.discard(owner)
         expected = {owner for owner in waiting if is_shown(owner)}
-        assert set(world.woken) == expected
-        assert len(world.woken) == len(expected)
-        world.woken.clear()
+        assert set(fixture.woken) == expected
+        assert len(fixture.woken) == len(expected)
+        fixture.woken.clear()
         waiting -= expected

@@ -1,4 +1,4 @@
-"""The work queue against a model that is too simple to be wrong: plain lists, searched from end to end."""
+"""Work queue compared with a simple model that uses plain lists."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dlop.kube.workqueue import QueueShutDownError, RetryDelays, WorkQueue
 from dlop.testing.virtual_time import virtual_time
+from tests.thorough import examples
 
 
 class Key(NamedTuple):
@@ -34,43 +35,43 @@ class Entry:
     key: Key
     initial: bool
     due: float = 0.0
-    """0: ready."""
+    """0 if the entry is ready."""
 
 
 @dataclass
 class Model:
-    """One entry a key; `line` holds ready entries in the order they came, `turns` the namespaces of each priority in theirs."""
+    """One entry per key. `ready` holds ready entries in FIFO order, `turns` the order of namespaces for each priority."""
 
     now: float = 0.0
-    line: list[Entry] = field(default_factory=list)
+    ready: list[Entry] = field(default_factory=list)
     delayed: list[Entry] = field(default_factory=list)
-    again: list[Entry] = field(default_factory=list)
-    in_work: dict[Key, bool] = field(default_factory=dict)
+    dirty: list[Entry] = field(default_factory=list)
+    processing: dict[Key, bool] = field(default_factory=dict)
     failures: dict[Key, int] = field(default_factory=dict)
     turns: dict[bool, list[str]] = field(default_factory=lambda: {False: [], True: []})
     shut: bool = False
 
-    def take_entry(self, key: Key) -> Entry | None:
-        for entries in (self.line, self.delayed, self.again):
+    def remove_entry(self, key: Key) -> Entry | None:
+        for entries in (self.ready, self.delayed, self.dirty):
             for entry in entries:
                 if entry.key == key:
                     entries.remove(entry)
-                    self.clean_turns()
+                    self.prune_turns()
                     return entry
         return None
 
-    def clean_turns(self) -> None:
+    def prune_turns(self) -> None:
         for initial, namespaces in self.turns.items():
-            present = {entry.key.namespace for entry in self.line if entry.initial is initial}
+            present = {entry.key.namespace for entry in self.ready if entry.initial is initial}
             namespaces[:] = [namespace for namespace in namespaces if namespace in present]
 
     def put(self, entry: Entry) -> None:
         if entry.due:
             self.delayed.append(entry)
-        elif entry.key in self.in_work:
-            self.again.append(entry)
+        elif entry.key in self.processing:
+            self.dirty.append(entry)
         else:
-            self.line.append(entry)
+            self.ready.append(entry)
             namespaces = self.turns[entry.initial]
             if entry.key.namespace not in namespaces:
                 namespaces.append(entry.key.namespace)
@@ -79,7 +80,7 @@ class Model:
         if self.shut:
             return
         due = self.now + seconds if seconds else 0.0
-        old = next((entry for entry in self.line + self.delayed + self.again if entry.key == key), None)
+        old = next((entry for entry in self.ready + self.delayed + self.dirty if entry.key == key), None)
         if old is None:
             self.put(Entry(key, initial, due))
             return
@@ -87,15 +88,15 @@ class Model:
         if changed == old:
             return
         if old.due and changed.due == old.due:
-            old.initial = changed.initial  # keeps its place among those of the same time
+            old.initial = changed.initial  # keeps its position among entries with the same time
             return
-        self.take_entry(key)
+        self.remove_entry(key)
         self.put(changed)
 
     def fail(self, key: Key) -> None:
         failures = self.failures.get(key, 0)
         self.failures[key] = failures + 1
-        self.add(key, initial=self.in_work.get(key, False), seconds=min(4.0, 0.25 * 2**failures))
+        self.add(key, initial=self.processing.get(key, False), seconds=min(4.0, 0.25 * 2**failures))
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
@@ -104,23 +105,23 @@ class Model:
             self.put(Entry(entry.key, entry.initial))
 
     def get(self) -> Key | None:
-        if not self.line:
+        if not self.ready:
             return None
-        initial = all(entry.initial for entry in self.line)
+        initial = all(entry.initial for entry in self.ready)
         namespaces = self.turns[initial]
         namespace = namespaces.pop(0)
-        chosen = next(entry for entry in self.line if entry.initial is initial and entry.key.namespace == namespace)
-        self.line.remove(chosen)
+        chosen = next(entry for entry in self.ready if entry.initial is initial and entry.key.namespace == namespace)
+        self.ready.remove(chosen)
         namespaces.append(namespace)
-        self.clean_turns()
-        self.in_work[chosen.key] = initial
+        self.prune_turns()
+        self.processing[chosen.key] = initial
         return chosen.key
 
     def done(self, key: Key) -> None:
-        del self.in_work[key]
-        entry = next((entry for entry in self.again if entry.key == key), None)
+        del self.processing[key]
+        entry = next((entry for entry in self.dirty if entry.key == key), None)
         if entry is not None:
-            self.again.remove(entry)
+            self.dirty.remove(entry)
             self.put(entry)
 
     def shutdown(self) -> None:
@@ -143,7 +144,7 @@ STEPS = st.one_of(
 
 
 class Pair:
-    """The queue and its model, driven alike."""
+    """Runs each step on the queue and on the model."""
 
     def __init__(self) -> None:
         self.queue: WorkQueue[Key] = WorkQueue(rng=NoJitter(), retry_delays=DELAYS)
@@ -165,8 +166,8 @@ class Pair:
                 self.model.failures.pop(key, None)
             case ("get",):
                 await self.get()
-            case ("done", int() as index) if self.model.in_work:
-                key = list(self.model.in_work)[index % len(self.model.in_work)]
+            case ("done", int() as index) if self.model.processing:
+                key = list(self.model.processing)[index % len(self.model.processing)]
                 self.queue.done(key)
                 self.model.done(key)
             case ("advance", float() as seconds):
@@ -192,16 +193,16 @@ class Pair:
 
     def compare(self) -> None:
         for initial in (False, True):
-            assert self.queue.depth(initial=initial) == sum(entry.initial is initial for entry in self.model.line)
-        assert len(self.queue.working_seconds()) == len(self.model.in_work)
+            assert self.queue.depth(initial=initial) == sum(entry.initial is initial for entry in self.model.ready)
+        assert len(self.queue.processing_seconds()) == len(self.model.processing)
         for key, failures in self.model.failures.items():
             assert self.queue.failures(key) == failures
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(steps=st.lists(STEPS, max_size=60), stops=st.booleans())
 @virtual_time
-async def test_the_queue_does_what_its_model_does(steps: list[tuple[object, ...]], stops: bool) -> None:
+async def test_the_queue_behaves_like_the_model(steps: list[tuple[object, ...]], stops: bool) -> None:
     pair = Pair()
     for step in steps:
         await pair.step(step)
@@ -212,18 +213,18 @@ async def test_the_queue_does_what_its_model_does(steps: list[tuple[object, ...]
         await pair.step(("add", Key("x", "1"), False))
     else:
         await pair.step(("advance", 8.0))
-    while pair.model.line or pair.model.in_work:
-        await pair.step(("done", 0) if pair.model.in_work else ("get",))
+    while pair.model.ready or pair.model.processing:
+        await pair.step(("done", 0) if pair.model.processing else ("get",))
     if stops:
         await draining
         assert pair.queue._items == {}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(keys=st.lists(KEYS, max_size=60), seed=st.integers(0, 2**32))
 @virtual_time
-async def test_between_two_turns_of_a_namespace_every_other_that_waits_has_its_turn(keys: list[Key], seed: int) -> None:
-    """Work comes in while it is worked off; only what was said of fairness is checked, not how it is done."""
+async def test_namespaces_take_turns(keys: list[Key], seed: int) -> None:
+    """Between two keys of one namespace, each other namespace with ready keys gets one."""
     rng = random.Random(seed)
     queue: WorkQueue[Key] = WorkQueue(rng=rng)
     waiting: dict[str, set[Key]] = {}
@@ -241,8 +242,8 @@ async def test_between_two_turns_of_a_namespace_every_other_that_waits_has_its_t
         queue.done(key)
         waiting[key.namespace].discard(key)
         overtaken.pop(key.namespace, None)
-        for namespace, its_keys in waiting.items():
-            if its_keys and namespace != key.namespace:
+        for namespace, ready_keys in waiting.items():
+            if ready_keys and namespace != key.namespace:
                 by = overtaken.setdefault(namespace, {})
                 by[key.namespace] = by.get(key.namespace, 0) + 1
                 assert by[key.namespace] <= 1

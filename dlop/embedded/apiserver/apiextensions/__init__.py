@@ -1,1 +1,1 @@
-"""Custom resources: what a CRD may say, and what its objects have to be like."""
+"""CustomResourceDefinitions and custom resources: registration, schemas, defaulting, pruning and CEL validation rules."""

@@ -1,7 +1,7 @@
-"""`x-kubernetes-validations`: the rules of a schema, compiled once and run on every object.
+"""CEL validation rules (`x-kubernetes-validations`), compiled once per schema.
 
-Rules stand at any depth. A rule that speaks of `oldSelf` runs only where there is an earlier value to compare with.
-Nothing is ever evaluated as Python: expressions go to the CEL library alone.
+A rule that uses `oldSelf` only runs if there is an old value, unless `optionalOldSelf` is set. Expressions are evaluated
+by the CEL library.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import cel
 
 from dlop.embedded.apiserver.api_errors import OMITTED, FieldError, FieldErrorType
 from dlop.embedded.apiserver.apiextensions.cel_functions import FUNCTIONS
-from dlop.embedded.apiserver.apiextensions.cel_parser import ExpressionError, check, has_optionals, read, rewritten
-from dlop.embedded.apiserver.apiextensions.cel_values import Shape, shape_of
-from dlop.embedded.apiserver.apiextensions.schema import MISSING, Node
+from dlop.embedded.apiserver.apiextensions.cel_parser import ExpressionError, check_expression, has_optionals, rewrite, tokenize
+from dlop.embedded.apiserver.apiextensions.cel_values import ToCelValue, cel_converter
+from dlop.embedded.apiserver.apiextensions.schema import MISSING, SchemaNode
 from dlop.kube.types import JsonObject
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\['([^']*)'\]")
@@ -28,59 +28,57 @@ _REASONS = {
 
 
 class Expression:
-    """One CEL expression."""
+    """A compiled CEL expression."""
 
-    def __init__(self, source: str, node: Node, *, result: str = "bool") -> None:
-        """Compile it; `result` is the CEL type that it must have.
+    def __init__(self, source: str, node: SchemaNode, *, result: str = "bool") -> None:
+        """`result` is the required CEL type of the result.
 
         Raises:
-            ExpressionError: when it can never work.
+            ExpressionError: the expression does not compile.
         """
         if not has_optionals(source):
-            _compiled(source)
-        check(source, node, result=result)
-        self._program = _compiled(rewritten(source))
+            _compile(source)
+        check_expression(source, node, result=result)
+        self._program = _compile(rewrite(source))
         called = set(self._program.functions())
         self._functions = {name: function for name, function in FUNCTIONS.items() if name.rpartition(".")[2] in called}
-        self.uses_old = any(token.text == "oldSelf" and token.kind == "name" for token in read(source))
+        self.uses_old = any(token.text == "oldSelf" and token.kind == "name" for token in tokenize(source))
 
     def evaluate(self, value: Any, old: Any) -> Any:
-        """The result for a value and its earlier state.
+        """Evaluate the expression for a value and its old value, which may be MISSING.
 
         Raises:
-            EvaluationError: when there is none; the text says why.
+            EvaluationError: the evaluation fails.
         """
         context: dict[str, Any] = {**self._functions, "self": value}
         if old is not MISSING:
             context["oldSelf"] = old
         try:
             return self._program.execute(context)
-        except KeyError as problem:
-            raise EvaluationError(f"no such key: {problem.args[0]}") from problem
-        except ZeroDivisionError as problem:
-            raise EvaluationError("division by zero") from problem
-        except TypeError as problem:
-            raise EvaluationError("no such overload") from problem
-        except (IndexError, OverflowError, RuntimeError, ValueError) as problem:
-            raise EvaluationError(str(problem)) from problem
+        except KeyError as error:
+            raise EvaluationError(f"no such key: {error.args[0]}") from error
+        except ZeroDivisionError as error:
+            raise EvaluationError("division by zero") from error
+        except TypeError as error:
+            raise EvaluationError("no such overload") from error
+        except (IndexError, OverflowError, RuntimeError, ValueError) as error:
+            raise EvaluationError(str(error)) from error
 
 
 class EvaluationError(Exception):
-    """An expression could not be evaluated."""
+    """The evaluation of an expression failed."""
 
 
-def _compiled(source: str) -> Any:
+def _compile(source: str) -> Any:
     try:
         return cel.compile(source)
-    except ValueError as problem:
-        _, _, words = str(problem).partition(f"'{source}': ")
-        raise ExpressionError(f"compilation failed: {words}".replace("\n|", "\n |")) from problem
+    except ValueError as error:
+        _, _, message = str(error).partition(f"'{source}': ")
+        raise ExpressionError(f"compilation failed: {message}".replace("\n|", "\n |")) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One rule: what must hold, and what is said when it does not."""
-
+class ValidationRule:
     expression: Expression
     message_expression: Expression | None
     message: str
@@ -90,18 +88,18 @@ class Rule:
     optional_old: bool
 
 
-def compile_rule(rule: JsonObject, node: Node) -> Rule:
-    """A rule of a schema, ready to run.
+def compile_rule(rule: JsonObject, node: SchemaNode) -> ValidationRule:
+    """Compile a validation rule.
 
     Raises:
-        ExpressionError: when its expression can never work.
+        ExpressionError: an expression does not compile.
     """
     message = str(rule.get("message", "")).strip()
     text = str(rule["rule"]).strip()
-    asked = rule.get("messageExpression")
-    return Rule(
+    message_expression = rule.get("messageExpression")
+    return ValidationRule(
         expression=Expression(rule["rule"], node),
-        message_expression=Expression(asked, node, result="string") if asked else None,
+        message_expression=Expression(message_expression, node, result="string") if message_expression else None,
         message=message or f"failed rule: {text}",
         text=message or text,
         reason=_REASONS.get(rule.get("reason", ""), FieldErrorType.INVALID),
@@ -111,12 +109,12 @@ def compile_rule(rule: JsonObject, node: Node) -> Rule:
 
 
 class RuleTree:
-    """The rules of one place of a schema and of everything below it."""
+    """The rules of a schema node and its descendants."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SchemaNode) -> None:
         self._node = node
         self._rules = _rules(node)
-        self._shape: Shape | None = shape_of(node) if self._rules else None
+        self._to_cel: ToCelValue | None = cel_converter(node) if self._rules else None
         self._type = str(node.schema.get("type", ""))
         self._properties = {name: tree for name, child in node.properties.items() if (tree := rule_tree(child)) is not None}
         self._items = rule_tree(node.items) if node.items is not None else None
@@ -124,11 +122,11 @@ class RuleTree:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no rule here or below."""
+        """Whether neither the node nor a descendant has rules."""
         return not self._rules and not self._properties and self._items is None and self._additional is None
 
     def check(self, value: Any, old: Any, path: str, errors: list[FieldError], *, unchanged: bool = False) -> None:
-        """Add the errors of every rule that the value breaks; what has not changed since `old` is forgiven."""
+        """Append an error for each violated rule. Unchanged values are not validated again (ratcheting)."""
         if value is None:
             return
         unchanged = unchanged or (old is not MISSING and _is_same(self._node, value, old))
@@ -150,34 +148,34 @@ class RuleTree:
 
     def _run(self, value: Any, old: Any, path: str, errors: list[FieldError], *, unchanged: bool) -> None:
         has_old = old is not MISSING and old is not None
-        seen = value if self._shape is None else self._shape(value)
-        old_seen = MISSING if not has_old else old if self._shape is None else self._shape(old)
+        cel_value = value if self._to_cel is None else self._to_cel(value)
+        old_cel_value = MISSING if not has_old else old if self._to_cel is None else self._to_cel(old)
         for rule in self._rules:
             if rule.expression.uses_old:
                 if not has_old and not rule.optional_old:
                     continue
             elif unchanged:
                 continue
-            before = _optional(old_seen) if rule.optional_old else old_seen
-            error = self._broken(rule, seen, before, value, path)
+            before = _optional(old_cel_value) if rule.optional_old else old_cel_value
+            error = self._evaluate(rule, cel_value, before, value, path)
             if error is not None:
                 errors.append(error)
 
-    def _broken(self, rule: Rule, seen: Any, old: Any, value: Any, path: str) -> FieldError | None:
+    def _evaluate(self, rule: ValidationRule, cel_value: Any, old: Any, value: Any, path: str) -> FieldError | None:
         try:
-            if rule.expression.evaluate(seen, old) is True:
+            if rule.expression.evaluate(cel_value, old) is True:
                 return None
-        except EvaluationError as problem:
-            return FieldError(FieldErrorType.INVALID, path or "<nil>", _failure_words(problem, rule), self._type)
+        except EvaluationError as error:
+            return FieldError(FieldErrorType.INVALID, path or "<nil>", _evaluation_message(error, rule), self._type)
         if rule.field_path:
             path = f"{path}.{rule.field_path}" if path else rule.field_path
-        detail = "" if rule.reason is FieldErrorType.DUPLICATE else _message(rule, seen, old)
-        shown = OMITTED if self._type in ("object", "array") else value
-        return FieldError(rule.reason, path or "<nil>", detail, shown)
+        detail = "" if rule.reason is FieldErrorType.DUPLICATE else _message(rule, cel_value, old)
+        shown_value = OMITTED if self._type in ("object", "array") else value
+        return FieldError(rule.reason, path or "<nil>", detail, shown_value)
 
 
-def _is_same(node: Node | None, value: Any, old: Any) -> bool:
-    """Whether nothing has changed, as far as the schema can tell. The real server takes fields that it does not describe for changed."""
+def _is_same(node: SchemaNode | None, value: Any, old: Any) -> bool:
+    """Whether the values are equal. As in kube-apiserver, fields outside the schema count as changed."""
     if isinstance(value, dict) and isinstance(old, dict) and node is not None:
         if value.keys() != old.keys():
             return False
@@ -189,26 +187,26 @@ def _is_same(node: Node | None, value: Any, old: Any) -> bool:
     return bool(value == old)
 
 
-def rule_tree(node: Node) -> RuleTree | None:
-    """The rules of a schema; None when it has none."""
+def rule_tree(node: SchemaNode) -> RuleTree | None:
+    """The rules of a schema; None if it has none."""
     tree = RuleTree(node)
     return None if tree.is_empty else tree
 
 
-def _rules(node: Node) -> tuple[Rule, ...]:
-    nested = [rule for one in node.schema.get("allOf", ()) for rule in one.get("x-kubernetes-validations", ())]
+def _rules(node: SchemaNode) -> tuple[ValidationRule, ...]:
+    nested = [rule for nested_schema in node.schema.get("allOf", ()) for rule in nested_schema.get("x-kubernetes-validations", ())]
     return tuple(compile_rule(rule, node) for rule in [*node.schema.get("x-kubernetes-validations", ()), *nested])
 
 
-def _field_path(given: str, node: Node) -> str:
-    """The path of a rule as errors show it: names of fields after a dot, keys of maps in brackets."""
+def _field_path(path: str, node: SchemaNode) -> str:
+    """The fieldPath of a rule in error format: fields after a dot, map keys in brackets."""
     steps: list[str] = []
-    place: Node | None = node
-    for name, key in _STEP.findall(given):
+    current: SchemaNode | None = node
+    for name, key in _STEP.findall(path):
         step = name or key
-        is_field = place is None or step in place.properties or place.additional is None
+        is_field = current is None or step in current.properties or current.additional is None
         steps.append(f".{step}" if is_field else f"[{step}]")
-        place = place and (place.properties.get(step) or place.additional)
+        current = current and (current.properties.get(step) or current.additional)
     return "".join(steps).removeprefix(".")
 
 
@@ -216,18 +214,18 @@ def _optional(old: Any) -> Any:
     return cel.OptionalValue.none() if old is MISSING else cel.OptionalValue.of(old)
 
 
-def _failure_words(problem: EvaluationError, rule: Rule) -> str:
-    if str(problem) == "no such overload":
-        words = "call arguments did not match a supported operator, function or macro signature for rule"
-        return f"'{problem}': {words}: {rule.text}"
-    return f"{problem} evaluating rule: {rule.text}"
+def _evaluation_message(error: EvaluationError, rule: ValidationRule) -> str:
+    if str(error) == "no such overload":
+        message = "call arguments did not match a supported operator, function or macro signature for rule"
+        return f"'{error}': {message}: {rule.text}"
+    return f"{error} evaluating rule: {rule.text}"
 
 
-def _message(rule: Rule, seen: Any, old: Any) -> str:
+def _message(rule: ValidationRule, cel_value: Any, old: Any) -> str:
     if rule.message_expression is None:
         return rule.message
     try:
-        text = rule.message_expression.evaluate(seen, old)
+        text = rule.message_expression.evaluate(cel_value, old)
     except EvaluationError:
         return rule.message
     usable = isinstance(text, str) and text.strip() and "\n" not in text.strip()

@@ -1,4 +1,4 @@
-"""The rules that custom resources follow: those that their CRD's schema gives, and nothing else."""
+"""Strategy of custom resources: pruning, defaulting and validation by the schema of the CRD."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType, failure
+from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType, status_error
 from dlop.embedded.apiserver.apiextensions.cel import rule_tree
-from dlop.embedded.apiserver.apiextensions.list_types import embedded_errors, has_promises, list_errors
-from dlop.embedded.apiserver.apiextensions.schema import MISSING, Node
-from dlop.embedded.apiserver.core.go_decoder import read
-from dlop.embedded.apiserver.resource_type import Moment, Rules, ScalePaths
+from dlop.embedded.apiserver.apiextensions.list_types import embedded_errors, list_errors, needs_list_or_embedded_checks
+from dlop.embedded.apiserver.apiextensions.schema import MISSING, SchemaNode
+from dlop.embedded.apiserver.core.go_decoder import decode
+from dlop.embedded.apiserver.resource_type import ScaleFieldPaths, Strategy, Timestamp
 from dlop.kube.errors import MethodNotAllowedError
 from dlop.kube.types import JsonObject
 
-# Errors after which rules are not run: they could stumble over what is already known to be wrong.
+# Errors after which CEL rules do not run, because they could fail on the invalid values.
 _BLOCKING = frozenset(
     {
         FieldErrorType.NOT_SUPPORTED,
@@ -30,50 +30,50 @@ _MAX_REPLICAS = 2**31 - 1
 _GO_TYPES = {str: "string", bool: "bool", float: "float64", list: "[]interface {}", dict: "map[string]interface {}"}
 
 
-class CustomResourceRules(Rules):
-    """One version of a custom resource."""
+class CustomResourceStrategy(Strategy):
+    """Strategy of one version of a custom resource."""
 
-    def __init__(self, schema: JsonObject, *, scale: ScalePaths | None = None) -> None:
-        self._root = Node({**schema, "x-kubernetes-embedded-resource": True})
+    def __init__(self, schema: JsonObject, *, scale: ScaleFieldPaths | None = None) -> None:
+        self._root = SchemaNode({**schema, "x-kubernetes-embedded-resource": True})
         self._rules = rule_tree(self._root)
-        self._has_promises = any(has_promises(child) for child in self._root.properties.values())
+        self._needs_list_or_embedded_checks = any(needs_list_or_embedded_checks(child) for child in self._root.properties.values())
         self._scale = scale
-        self.is_ending = False
-        """Whether the CRD is being deleted: then no new objects may come while the old ones go."""
+        self.crd_terminating = False
+        """Whether the CRD is being deleted. Objects can no longer be created then."""
 
-    def prepare_create(self, body: JsonObject, *, moment: Moment) -> JsonObject:
-        """Nothing is left to be prepared; but it may be too late.
+    def prepare_create(self, body: JsonObject, *, now: Timestamp) -> JsonObject:
+        """Check that the CRD is not being deleted.
 
         Raises:
-            MethodNotAllowedError: when the CRD is being deleted.
+            MethodNotAllowedError: the CRD is being deleted.
         """
-        if self.is_ending:
-            raise failure(MethodNotAllowedError, "create not allowed while custom resource definition is terminating", {})
+        if self.crd_terminating:
+            raise status_error(MethodNotAllowedError, "create not allowed while custom resource definition is terminating", {})
         return body
 
-    def unknown_fields(self, body: JsonObject) -> tuple[JsonObject, list[str]]:
-        """The body without what the schema does not have, with its defaults filled in, and the paths of what was unknown.
+    def prune_unknown_fields(self, body: JsonObject) -> tuple[JsonObject, list[str]]:
+        """The pruned body with defaults, and the paths of unknown fields.
 
         Raises:
-            ValueError: when the metadata is not what metadata looks like.
+            ValueError: the metadata has values of the wrong type.
         """
         unknown: list[str] = []
-        known = self.read(body, unknown)
-        metadata, unknown_metadata = read("meta.v1.ObjectMeta", body.get("metadata") or {})
+        known = self.prune(body, unknown)
+        metadata, unknown_metadata = decode("meta.v1.ObjectMeta", body.get("metadata") or {})
         unknown += [f"metadata.{path}" for path in unknown_metadata]
         return {**known, "metadata": metadata}, sorted(unknown)
 
-    def read(self, body: JsonObject, unknown: list[str]) -> JsonObject:
-        """A body pruned and with its defaults; the body itself when there is nothing to change."""
+    def prune(self, body: JsonObject, unknown: list[str]) -> JsonObject:
+        """The pruned body with defaults. Returns `body` itself if nothing changes."""
         filled: JsonObject = self._root.with_defaults(self._root.prune(body, "", unknown))
         return filled
 
     def validate(self, body: JsonObject, old: JsonObject | None, *, subresource: str | None) -> list[FieldError]:
-        """What the schema, the lists' promises and the rules find wrong, in the real server's order."""
+        """The errors of the schema, of list types and embedded objects, and of CEL rules, in this order."""
         before = MISSING if old is None else old
         errors = self._status_errors(body, before) if subresource == "status" else self._schema_errors(body, before)
-        if self._has_promises:
-            errors += self._promise_errors(body, old)
+        if self._needs_list_or_embedded_checks:
+            errors += self._list_and_embedded_errors(body, old)
         if self._rules is None:
             return errors
         if any(error.type in _BLOCKING for error in errors):
@@ -99,9 +99,9 @@ class CustomResourceRules(Rules):
             errors += _replicas_errors(body, self._scale.status_replicas)
         return errors
 
-    def _promise_errors(self, body: JsonObject, old: JsonObject | None) -> list[FieldError]:
+    def _list_and_embedded_errors(self, body: JsonObject, old: JsonObject | None) -> list[FieldError]:
         errors = embedded_errors(self._root, body, "")
-        # A list that already had duplicates may keep them: it could otherwise never be changed again.
+        # Existing duplicates are tolerated, because otherwise the object could not be updated.
         if old is None or not list_errors(self._root, old, ""):
             errors += list_errors(self._root, body, "")
         return errors
@@ -117,15 +117,15 @@ def _replicas_errors(body: JsonObject, path: tuple[str, ...]) -> Iterator[FieldE
         value = value.get(name, MISSING) if isinstance(value, dict) else MISSING
     if value is MISSING or value is None:
         return
-    shown = "." + ".".join(path)
+    field_path = "." + ".".join(path)
     if type(value) is not int:
         kind = _GO_TYPES.get(type(value), "string")
-        detail = f"{shown} accessor error: {_go_text(value)} is of the type {kind}, expected int64"
-        yield FieldError(FieldErrorType.INVALID, shown, detail, 0)
+        detail = f"{field_path} accessor error: {_go_text(value)} is of the type {kind}, expected int64"
+        yield FieldError(FieldErrorType.INVALID, field_path, detail, 0)
     elif value < 0:
-        yield FieldError(FieldErrorType.INVALID, shown, "should be a non-negative integer", value)
+        yield FieldError(FieldErrorType.INVALID, field_path, "should be a non-negative integer", value)
     elif value > _MAX_REPLICAS:
-        yield FieldError(FieldErrorType.INVALID, shown, f"should be less than or equal to {_MAX_REPLICAS}", value)
+        yield FieldError(FieldErrorType.INVALID, field_path, f"should be less than or equal to {_MAX_REPLICAS}", value)
 
 
 def _go_text(value: Any) -> str:

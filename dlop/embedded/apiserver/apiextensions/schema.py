@@ -1,7 +1,7 @@
-"""Structural schemas of custom resources, compiled once into nodes that check, prune and default whole objects.
+"""Structural schemas, compiled into nodes that validate, prune and default objects.
 
-Checking reports every error with the path and the words of the real server. Pruning and defaulting never change the
-value they are given: what changes is copied, what does not is shared.
+Validation reports errors with the messages of kube-apiserver. Pruning and defaulting do not modify their argument;
+unchanged parts are shared with the result.
 """
 
 from __future__ import annotations
@@ -24,20 +24,18 @@ from dlop.embedded.apiserver.apiextensions.schema_checks import (
 from dlop.kube.types import JsonObject
 
 MISSING: Any = object()
-"""There is no such value, which is not the same as null."""
+"""No value, as opposed to null."""
 
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
 
-class Node:
-    """One place of a schema: what may be there, and what is below it."""
-
+class SchemaNode:
     __slots__ = (
         "_checks",
-        "_choices",
+        "_combinators",
         "_required",
         "_type_check",
-        "_type_words",
+        "_type_names",
         "additional",
         "default",
         "embedded",
@@ -46,7 +44,7 @@ class Node:
         "list_type",
         "map_is_atomic",
         "nullable",
-        "preserves",
+        "preserves_unknown",
         "properties",
         "schema",
     )
@@ -54,28 +52,28 @@ class Node:
     def __init__(self, schema: JsonObject) -> None:
         self.schema = schema
         types = _types(schema)
-        self._type_words = ",".join(types)
+        self._type_names = ",".join(types)
         self._type_check = type_check(types, known_format(schema)) if types else None
         self.nullable = bool(schema.get("nullable"))
         self.default = schema.get("default", MISSING)
-        self.preserves = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+        self.preserves_unknown = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
         self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         self.list_type = str(schema.get("x-kubernetes-list-type", "atomic"))
         self.list_keys = tuple(schema.get("x-kubernetes-list-map-keys", ()))
         self.map_is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
         self._required = tuple(schema.get("required", ()))
-        self.properties = {name: Node(child) for name, child in schema.get("properties", {}).items()}
-        self.items = Node(schema["items"]) if isinstance(schema.get("items"), dict) else None
+        self.properties = {name: SchemaNode(child) for name, child in schema.get("properties", {}).items()}
+        self.items = SchemaNode(schema["items"]) if isinstance(schema.get("items"), dict) else None
         additional = schema.get("additionalProperties")
-        # `true` allows any key, and yet the real server prunes what is below it.
-        self.additional = Node({} if additional is True else additional) if additional else None
+        # `true` allows any key, but kube-apiserver still prunes the values.
+        self.additional = SchemaNode({} if additional is True else additional) if additional else None
         self._checks = tuple(_checks(schema))
-        self._choices = Choices(schema) if any(word in schema for word in ("allOf", "anyOf", "oneOf", "not")) else None
+        self._combinators = SchemaCombinators(schema) if any(keyword in schema for keyword in ("allOf", "anyOf", "oneOf", "not")) else None
 
     def check(self, value: Any, old: Any, path: str, errors: list[FieldError]) -> None:
-        """Add every error of the value to the list.
+        """Append all errors of the value.
 
-        What has not changed since `old` is not checked again: a schema that became stricter does not lock its objects.
+        Values that are equal to `old` are not validated again (ratcheting), so that a stricter schema does not block updates.
         """
         if old is not MISSING and old == value:
             return
@@ -84,8 +82,8 @@ class Node:
             return
         if self._type_check is not None:
             self._type_check(value, path, errors)
-        if self._choices is not None:
-            self._choices.check(value, path, errors)
+        if self._combinators is not None:
+            self._combinators.check(value, path, errors)
         if isinstance(value, list) and self.items is not None:
             for index, (item, old_item) in enumerate(zip(value, self.old_items(value, old), strict=True)):
                 self.items.check(item, old_item, f"{path}[{index}]", errors)
@@ -95,8 +93,8 @@ class Node:
             self._check_object(value, old, path, errors)
 
     def _check_null(self, path: str, errors: list[FieldError]) -> None:
-        if self._type_words and not self.nullable:
-            errors.append(type_error(path, self._type_words, "null"))
+        if self._type_names and not self.nullable:
+            errors.append(type_error(path, self._type_names, "null"))
         for check in self._checks:
             check(None, path, errors)
 
@@ -104,40 +102,40 @@ class Node:
         for name, child in value.items():
             node = self.properties.get(name, self.additional)
             if node is not None:
-                below = f"{path}.{name}" if path else name
-                node.check(child, self.old_child(old, name), below, errors)
+                child_path = f"{path}.{name}" if path else name
+                node.check(child, self.old_child(old, name), child_path, errors)
         errors += [FieldError(FieldErrorType.REQUIRED, f"{path}.{name}" if path else name) for name in self._required if name not in value]
 
     def old_child(self, old: Any, name: str) -> Any:
-        """The earlier value of a field, or MISSING."""
+        """The old value of a field, or MISSING."""
         if self.map_is_atomic or not isinstance(old, dict):
             return MISSING
         return old.get(name, MISSING)
 
     def old_items(self, items: list[Any], old: Any) -> Iterator[Any]:
-        """For every item, its earlier value, or MISSING: only lists with keys can tell."""
+        """The old value of each item, or MISSING. Only items of lists of type map have old values."""
         if self.list_type != "map" or not isinstance(old, list):
             return iter([MISSING] * len(items))
-        earlier = {self.item_key(item): item for item in old}
-        return iter([earlier.get(self.item_key(item), MISSING) for item in items])
+        old_by_key = {self.item_key(item): item for item in old}
+        return iter([old_by_key.get(self.item_key(item), MISSING) for item in items])
 
     def item_key(self, item: Any) -> tuple[Any, ...]:
-        """What identifies an item of a list with keys."""
+        """The key of an item of a list of type map."""
         if not isinstance(item, dict):
             return (id(item),)
-        found = []
+        key = []
         for name in self.list_keys:
             default = self.items.properties[name].default if self.items and name in self.items.properties else MISSING
-            found.append(repr(item.get(name, default)))
-        return tuple(found)
+            key.append(repr(item.get(name, default)))
+        return tuple(key)
 
     def prune(self, value: Any, path: str, unknown: list[str]) -> Any:
-        """The value without unknown fields, whose paths are added to the list; the value itself when nothing is unknown."""
+        """The value without unknown fields, whose paths are appended to `unknown`. Returns `value` itself if there are none."""
         if isinstance(value, dict):
             return self._prune_object(value, path, unknown)
-        if isinstance(value, list) and not (self.preserves and self.items is None):
-            # Of items that the schema does not describe, nothing is known.
-            node = self.items or _NOTHING
+        if isinstance(value, list) and not (self.preserves_unknown and self.items is None):
+            # Without a schema for the items, all their fields are unknown.
+            node = self.items or _EMPTY_NODE
             pruned = [node.prune(item, f"{path}[{index}]", unknown) for index, item in enumerate(value)]
             return value if all(new is old for new, old in zip(pruned, value, strict=True)) else pruned
         return value
@@ -146,26 +144,26 @@ class Node:
         pruned: JsonObject = {}
         changed = False
         for name, child in value.items():
-            below = f"{path}.{name}" if path else name
-            kept = self._pruned_child(name, child, below, unknown)
+            child_path = f"{path}.{name}" if path else name
+            kept = self._prune_child(name, child, child_path, unknown)
             changed = changed or kept is not child
             if kept is not MISSING:
                 pruned[name] = kept
         return pruned if changed else value
 
-    def _pruned_child(self, name: str, child: Any, path: str, unknown: list[str]) -> Any:
+    def _prune_child(self, name: str, child: Any, path: str, unknown: list[str]) -> Any:
         if self.embedded and name in META_FIELDS:
             return child
         node = self.properties.get(name, self.additional)
         if node is not None:
             return node.prune(child, path, unknown)
-        if self.preserves:
+        if self.preserves_unknown:
             return child
         unknown.append(path)
         return MISSING
 
     def with_defaults(self, value: Any) -> Any:
-        """The value with defaults filled in and stray nulls removed; the value itself when there is nothing to do."""
+        """The value with defaults and without invalid nulls. Returns `value` itself if nothing changes."""
         if isinstance(value, dict):
             return self._object_with_defaults(value)
         if isinstance(value, list) and self.items is not None:
@@ -185,7 +183,7 @@ class Node:
                 continue
             new = child_node._or_default(child)
             if new is None and not child_node.nullable:
-                # The real server drops a null that has no meaning, so that a required field is missed and not mistyped.
+                # kube-apiserver drops such a null, so that a required field is reported as missing.
                 del filled[name]
                 changed = True
             elif new is not child:
@@ -198,8 +196,8 @@ class Node:
             value = self.default
         return self.with_defaults(value)
 
-    def children(self, value: Any, old: Any, path: str) -> Iterator[tuple[Node, Any, Any, str]]:
-        """Everything right below a value that the schema describes: its node, the value, its earlier value, its path."""
+    def children(self, value: Any, old: Any, path: str) -> Iterator[tuple[SchemaNode, Any, Any, str]]:
+        """The children of a value that the schema describes: node, value, old value and path."""
         if isinstance(value, dict):
             for name, child in value.items():
                 node = self.properties.get(name)
@@ -212,29 +210,29 @@ class Node:
                 yield self.items, item, old_item, f"{path}[{index}]"
 
 
-class Choices:
-    """allOf, anyOf, oneOf and not."""
+class SchemaCombinators:
+    """The keywords allOf, anyOf, oneOf and not."""
 
     __slots__ = ("_all", "_any", "_not", "_one")
 
     def __init__(self, schema: JsonObject) -> None:
-        self._all = [Node(one) for one in schema.get("allOf", ())]
-        self._any = [Node(one) for one in schema.get("anyOf", ())]
-        self._one = [Node(one) for one in schema.get("oneOf", ())]
-        self._not = Node(schema["not"]) if "not" in schema else None
+        self._all = [SchemaNode(nested) for nested in schema.get("allOf", ())]
+        self._any = [SchemaNode(nested) for nested in schema.get("anyOf", ())]
+        self._one = [SchemaNode(nested) for nested in schema.get("oneOf", ())]
+        self._not = SchemaNode(schema["not"]) if "not" in schema else None
 
     def check(self, value: Any, path: str, errors: list[FieldError]) -> None:
-        """Add what is wrong, with the reasons of the first alternative that fails."""
+        """Append the errors. A failed anyOf or oneOf includes the errors of its first alternative."""
         self._check_any(value, path, errors)
         self._check_one(value, path, errors)
         self._check_all(value, path, errors)
         if self._not is not None and not _errors(self._not, value, path):
-            errors.append(_choice_error(f'"{path}" must not validate the schema (not)'))
+            errors.append(_combinator_error(f'"{path}" must not validate the schema (not)'))
 
     def _check_any(self, value: Any, path: str, errors: list[FieldError]) -> None:
         failures = [_errors(node, value, path) for node in self._any]
         if failures and all(failures):
-            errors.append(_choice_error(f'"{path}" must validate at least one schema (anyOf)'))
+            errors.append(_combinator_error(f'"{path}" must validate at least one schema (anyOf)'))
             errors += failures[0]
 
     def _check_one(self, value: Any, path: str, errors: list[FieldError]) -> None:
@@ -244,8 +242,8 @@ class Choices:
         valid = failures.count([])
         if valid == 1:
             return
-        found = f"Found {valid} valid alternatives" if valid else "Found none valid"
-        errors.append(_choice_error(f'"{path}" must validate one and only one schema (oneOf). {found}'))
+        result = f"Found {valid} valid alternatives" if valid else "Found none valid"
+        errors.append(_combinator_error(f'"{path}" must validate one and only one schema (oneOf). {result}'))
         if not valid:
             errors += failures[0]
 
@@ -254,18 +252,18 @@ class Choices:
         for failure in failures:
             errors += failure
         if any(failures):
-            words = ". None validated" if all(failures) else ""
-            errors.append(_choice_error(f'"{path}" must validate all the schemas (allOf){words}'))
+            detail = ". None validated" if all(failures) else ""
+            errors.append(_combinator_error(f'"{path}" must validate all the schemas (allOf){detail}'))
 
 
-def _errors(node: Node, value: Any, path: str) -> list[FieldError]:
+def _errors(node: SchemaNode, value: Any, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     node.check(value, MISSING, path, errors)
     return errors
 
 
-def _choice_error(words: str) -> FieldError:
-    return FieldError(FieldErrorType.INVALID, "<nil>", words, "")
+def _combinator_error(detail: str) -> FieldError:
+    return FieldError(FieldErrorType.INVALID, "<nil>", detail, "")
 
 
 def _types(schema: JsonObject) -> tuple[str, ...]:
@@ -283,4 +281,4 @@ def _checks(schema: JsonObject) -> Iterator[Check]:
     yield from object_checks(schema)
 
 
-_NOTHING = Node({})
+_EMPTY_NODE = SchemaNode({})

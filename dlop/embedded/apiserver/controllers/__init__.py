@@ -1,1 +1,1 @@
-"""What the server does by itself, as the controller manager does for a real one."""
+"""Controllers that kube-controller-manager runs in a real cluster: garbage collection and namespaces."""

@@ -1,81 +1,79 @@
-"""Who owns whom: the index behind garbage collection, kept in step with the store."""
+"""Index of owners and dependents for the garbage collector."""
 
 from __future__ import annotations
 
 from dlop.embedded.apiserver.metadata_validation import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
-from dlop.embedded.apiserver.store import ChangeType, Key, StoreEvent
+from dlop.embedded.apiserver.store import ChangeType, ObjectKey, StoreEvent
 from dlop.kube.types import JsonObject
 
-# The real collector leaves these alone too: they go by themselves, and there are many.
+# The garbage collector of kube-controller-manager ignores events too.
 IGNORED_STORAGES = ("events",)
 
 
-def references(body: JsonObject) -> list[JsonObject]:
-    """The owner references of an object."""
+def owner_references(body: JsonObject) -> list[JsonObject]:
     return body["metadata"].get("ownerReferences") or []
 
 
 def is_waiting_for_dependents(body: JsonObject) -> bool:
-    """Whether the object is being deleted in the foreground: its dependents go first."""
-    return _is_held_by(body, FOREGROUND_FINALIZER)
+    """Whether the object is being deleted in the foreground."""
+    return _is_terminating_with(body, FOREGROUND_FINALIZER)
 
 
 def is_orphaning(body: JsonObject) -> bool:
-    """Whether the object is being deleted and its dependents are to stay."""
-    return _is_held_by(body, ORPHAN_FINALIZER)
+    """Whether the object is being deleted and orphans its dependents."""
+    return _is_terminating_with(body, ORPHAN_FINALIZER)
 
 
-def _is_held_by(body: JsonObject, finalizer: str) -> bool:
+def _is_terminating_with(body: JsonObject, finalizer: str) -> bool:
     metadata = body["metadata"]
     return "deletionTimestamp" in metadata and finalizer in (metadata.get("finalizers") or ())
 
 
-class Owners:
-    """Every live object by uid, and the dependents of each uid in the order in which they came."""
+class OwnerGraph:
+    """All existing objects by uid, and the dependents of each uid in order of creation."""
 
     def __init__(self) -> None:
-        self._living: dict[str, Key] = {}
-        self._dependents: dict[str, dict[Key, None]] = {}
-        # Owners that have gone and still have dependents: once their definition is gone too, nothing else tells.
-        self._gone: set[str] = set()
+        self._existing: dict[str, ObjectKey] = {}
+        self._dependents: dict[str, dict[ObjectKey, None]] = {}
+        # Deleted owners that still have dependents. Needed when the CRD of the owner is deleted too.
+        self._deleted: set[str] = set()
 
-    def is_gone(self, uid: str) -> bool:
-        """Whether an object with this uid is known to have been there and to be there no more."""
-        return uid in self._gone
+    def was_deleted(self, uid: str) -> bool:
+        """Whether the object with this uid is known to have been deleted."""
+        return uid in self._deleted
 
-    def living(self, uid: str) -> Key | None:
-        """Where the object with this uid is, or None when there is none."""
-        return self._living.get(uid)
+    def find(self, uid: str) -> ObjectKey | None:
+        """The key of the object with this uid, or None."""
+        return self._existing.get(uid)
 
-    def dependents(self, uid: str) -> list[Key]:
-        """The objects that name this uid as an owner."""
+    def dependents(self, uid: str) -> list[ObjectKey]:
         return list(self._dependents.get(uid, ()))
 
-    def follow(self, change: StoreEvent) -> None:
-        """Take a change of the store into account."""
+    def observe(self, change: StoreEvent) -> None:
+        """Update the index with a change of the store."""
         uid = change.after.body["metadata"]["uid"]
         if change.type is ChangeType.DELETED:
-            self._living.pop(uid, None)
+            self._existing.pop(uid, None)
             if uid in self._dependents:
-                self._gone.add(uid)
-            self._forget(change.key, change.after.body)
+                self._deleted.add(uid)
+            self._remove(change.key, change.after.body)
             return
-        self._living[uid] = change.key
+        self._existing[uid] = change.key
         if change.before is None:
-            self._note(change.key, change.after.body)
-        elif references(change.before.body) != references(change.after.body):
-            self._forget(change.key, change.before.body)
-            self._note(change.key, change.after.body)
+            self._add(change.key, change.after.body)
+        elif owner_references(change.before.body) != owner_references(change.after.body):
+            self._remove(change.key, change.before.body)
+            self._add(change.key, change.after.body)
 
-    def _note(self, key: Key, body: JsonObject) -> None:
-        for reference in references(body):
+    def _add(self, key: ObjectKey, body: JsonObject) -> None:
+        for reference in owner_references(body):
             self._dependents.setdefault(reference["uid"], {})[key] = None
 
-    def _forget(self, key: Key, body: JsonObject) -> None:
-        for reference in references(body):
-            known = self._dependents.get(reference["uid"])
-            if known is not None:
-                known.pop(key, None)
-                if not known:
+    def _remove(self, key: ObjectKey, body: JsonObject) -> None:
+        for reference in owner_references(body):
+            dependents = self._dependents.get(reference["uid"])
+            if dependents is not None:
+                dependents.pop(key, None)
+                if not dependents:
                     del self._dependents[reference["uid"]]
-                    self._gone.discard(reference["uid"])
+                    self._deleted.discard(reference["uid"])

@@ -1,7 +1,6 @@
-"""The resources that the server has from the start, a small file for each family.
+"""Built-in resources, one module per API family.
 
-What their objects look like is read from `shapes.json`; what the server does with them (defaults, validation, table
-rows) is written down here as far as controllers and `kubectl` can tell the difference.
+`go_types.json` defines the fields of their objects. The modules implement defaults, validation and table columns.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ __all__ = ["builtin_types"]
 
 
 def builtin_types(store: Store | None = None) -> list[ResourceType]:
-    """Every built-in resource, for the server of one store: types that hand out addresses start anew with each call.
+    """All built-in resources. The types have state, such as allocated cluster IPs, so each server needs a list of its own.
 
-    Without a store nothing can be looked up: pods are then taken for ones without a known priority class.
+    `store` is used to look up priority classes of pods.
     """
     return [
         *namespace_types(),

@@ -1,18 +1,28 @@
-"""Horizontal pod autoscalers: stored, defaulted and shown; nothing in this server scales."""
+"""Horizontal pod autoscalers. The embedded cluster has no controller for them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from dlop.embedded.apiserver.api_errors import FieldError
-from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, defaulted, dig, invalid, not_one_of, required
-from dlop.embedded.apiserver.resource_type import Moment, ResourceType
+from dlop.embedded.apiserver.core.base import (
+    BuiltinStrategy,
+    builtin_type,
+    column,
+    columns,
+    enum_errors,
+    get_nested,
+    invalid,
+    required,
+    with_defaults,
+)
+from dlop.embedded.apiserver.resource_type import ResourceType, Timestamp
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
 from dlop.kube.types import JsonObject
 
-_SHAPE = "autoscaling.v2.HorizontalPodAutoscaler"
+_GO_TYPE = "autoscaling.v2.HorizontalPodAutoscaler"
 _EMPTY_STATUS: JsonObject = {"desiredReplicas": 0, "currentMetrics": None}
-_SHOWN = 2
+_MAX_SHOWN = 2
 _CPU: JsonObject = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
 _ALL_AT_ONCE = {"type": "Percent", "value": 100, "periodSeconds": 15}
 _SCALE_UP: JsonObject = {
@@ -21,7 +31,7 @@ _SCALE_UP: JsonObject = {
     "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, _ALL_AT_ONCE],
 }
 _SCALE_DOWN: JsonObject = {"selectPolicy": "Max", "policies": [_ALL_AT_ONCE]}
-# Where each kind of metric is described.
+# The field that describes each metric type.
 _SOURCES = {
     "Resource": "resource",
     "ContainerResource": "containerResource",
@@ -31,21 +41,21 @@ _SOURCES = {
 }
 
 
-class _AutoscalerRules(BuiltinRules):
-    def prepare_create(self, body: JsonObject, *, moment: Moment) -> JsonObject:
+class _AutoscalerStrategy(BuiltinStrategy):
+    def prepare_create(self, body: JsonObject, *, now: Timestamp) -> JsonObject:
         body["status"] = _EMPTY_STATUS
-        return _defaulted(body)
+        return _set_defaults(body)
 
-    def prepare_update(self, body: JsonObject, old: JsonObject, *, moment: Moment) -> JsonObject:
-        return _defaulted(body)
+    def prepare_update(self, body: JsonObject, old: JsonObject, *, now: Timestamp) -> JsonObject:
+        return _set_defaults(body)
 
     def validate(self, body: JsonObject, old: JsonObject | None, *, subresource: str | None) -> list[FieldError]:
         errors = super().validate(body, old, subresource=subresource)
         return errors if subresource == "status" else errors + _spec_errors(body["spec"])
 
 
-def _defaulted(body: JsonObject) -> JsonObject:
-    spec = defaulted(body["spec"], minReplicas=1)
+def _set_defaults(body: JsonObject) -> JsonObject:
+    spec = with_defaults(body["spec"], minReplicas=1)
     spec["metrics"] = spec.get("metrics") or [_CPU]
     if (behavior := spec.get("behavior")) is not None:
         up = {**_SCALE_UP, **(behavior.get("scaleUp") or {})}
@@ -83,65 +93,68 @@ def _metrics_errors(metrics: list[JsonObject]) -> list[FieldError]:
         if not metric.get("type"):
             errors.append(required(f"{path}.type", "must specify a metric source type"))
         if metric.get("type") not in _SOURCES:
-            errors += not_one_of(f"{path}.type", metric.get("type", ""), sorted(_SOURCES))
+            errors += enum_errors(f"{path}.type", metric.get("type", ""), sorted(_SOURCES))
         elif _SOURCES[metric["type"]] not in metric:
             errors.append(required(f"{path}.{_SOURCES[metric['type']]}", "must populate information for the given metric source"))
     return errors
 
 
-def _targets(autoscaler: JsonObject) -> str:
-    specs = dig(autoscaler, "spec", "metrics") or []
-    statuses = dig(autoscaler, "status", "currentMetrics") or []
-    shown = [_target(spec, statuses[index] if index < len(statuses) else {}) for index, spec in enumerate(specs)]
-    if len(shown) > _SHOWN:
-        return f"{', '.join(shown[:_SHOWN])} + {len(shown) - _SHOWN} more..."
-    return ", ".join(shown) or "<none>"
+def _format_targets(autoscaler: JsonObject) -> str:
+    specs = get_nested(autoscaler, "spec", "metrics") or []
+    statuses = get_nested(autoscaler, "status", "currentMetrics") or []
+    targets = [_format_target(spec, statuses[index] if index < len(statuses) else {}) for index, spec in enumerate(specs)]
+    if len(targets) > _MAX_SHOWN:
+        return f"{', '.join(targets[:_MAX_SHOWN])} + {len(targets) - _MAX_SHOWN} more..."
+    return ", ".join(targets) or "<none>"
 
 
-def _target(spec: JsonObject, status: JsonObject) -> str:
+def _format_target(spec: JsonObject, status: JsonObject) -> str:
     kind = spec.get("type", "")
     if kind not in _SOURCES:
         return "<unknown type>"
     source: JsonObject = spec.get(_SOURCES[kind]) or {}
-    target, current = source.get("target") or {}, dig(status, _SOURCES[kind], "current") or {}
+    target, current = source.get("target") or {}, get_nested(status, _SOURCES[kind], "current") or {}
     if kind in ("Resource", "ContainerResource"):
-        return f"{source.get('name', '')}: {_resource_target(target, current)}"
+        return f"{source.get('name', '')}: {_format_resource_target(target, current)}"
     if kind == "Pods":
-        return f"{_known(current.get('averageValue'))}/{target.get('averageValue')}"
+        return f"{_or_unknown(current.get('averageValue'))}/{target.get('averageValue')}"
     if "averageValue" in target:
-        return f"{_known(current.get('averageValue'))}/{target['averageValue']} (avg)"
-    return f"{_known(current.get('value'))}/{target.get('value')}"
+        return f"{_or_unknown(current.get('averageValue'))}/{target['averageValue']} (avg)"
+    return f"{_or_unknown(current.get('value'))}/{target.get('value')}"
 
 
-def _resource_target(target: JsonObject, current: JsonObject) -> str:
+def _format_resource_target(target: JsonObject, current: JsonObject) -> str:
     if "averageValue" in target:
-        return f"{_known(current.get('averageValue'))}/{target['averageValue']}"
-    use, wanted = current.get("averageUtilization"), target.get("averageUtilization")
-    return f"{_known(use, '%')}/{'<auto>' if wanted is None else f'{wanted}%'}"
+        return f"{_or_unknown(current.get('averageValue'))}/{target['averageValue']}"
+    current_value, target_value = current.get("averageUtilization"), target.get("averageUtilization")
+    return f"{_or_unknown(current_value, '%')}/{'<auto>' if target_value is None else f'{target_value}%'}"
 
 
-def _known(value: Any, unit: str = "") -> str:
+def _or_unknown(value: Any, unit: str = "") -> str:
     return "<unknown>" if value is None else f"{value}{unit}"
 
 
 def autoscaling_types() -> list[ResourceType]:
     """horizontalpodautoscalers.autoscaling, version v2."""
-    minimum = column("MinPods", lambda body: str(dig(body, "spec", "minReplicas") or "<unset>"))
-    shown = columns(
-        column("Reference", lambda body: f"{dig(body, 'spec', 'scaleTargetRef', 'kind')}/{dig(body, 'spec', 'scaleTargetRef', 'name')}"),
-        column("Targets", _targets),
+    minimum = column("MinPods", lambda body: str(get_nested(body, "spec", "minReplicas") or "<unset>"))
+    table_columns = columns(
+        column(
+            "Reference",
+            lambda body: f"{get_nested(body, 'spec', 'scaleTargetRef', 'kind')}/{get_nested(body, 'spec', 'scaleTargetRef', 'name')}",
+        ),
+        column("Targets", _format_targets),
         minimum,
-        column("MaxPods", lambda body: dig(body, "spec", "maxReplicas") or 0),
-        column("Replicas", lambda body: dig(body, "status", "currentReplicas") or 0),
+        column("MaxPods", lambda body: get_nested(body, "spec", "maxReplicas") or 0),
+        column("Replicas", lambda body: get_nested(body, "status", "currentReplicas") or 0),
     )
     return [
         builtin_type(
             HORIZONTAL_POD_AUTOSCALERS,
-            _SHAPE,
-            rules=_AutoscalerRules(_SHAPE),
+            _GO_TYPE,
+            strategy=_AutoscalerStrategy(_GO_TYPE),
             short_names=("hpa",),
             categories=("all",),
             has_status=True,
-            columns=shown,
+            columns=table_columns,
         )
     ]

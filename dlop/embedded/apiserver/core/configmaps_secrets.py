@@ -6,17 +6,17 @@ import base64
 import json
 
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType
-from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, forbidden, invalid, required
+from dlop.embedded.apiserver.core.base import BuiltinStrategy, builtin_type, column, columns, forbidden, invalid, required
 from dlop.embedded.apiserver.name_validation import config_key_errors
-from dlop.embedded.apiserver.resource_type import Moment, ResourceType
+from dlop.embedded.apiserver.resource_type import ResourceType, Timestamp
 from dlop.kube.resources import CONFIG_MAPS, SECRETS
 from dlop.kube.types import JsonObject
 
 _ACCOUNT_NAME = "kubernetes.io/service-account.name"
 MAX_BYTES = 1024 * 1024
 _CONFIG_MAP, _SECRET = "core.v1.ConfigMap", "core.v1.Secret"
-# The keys that a secret of each type must have.
-_NEEDED_KEYS = {
+# Required keys per secret type.
+_REQUIRED_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
@@ -24,7 +24,7 @@ _NEEDED_KEYS = {
 }
 
 
-class _ConfigMapRules(BuiltinRules):
+class _ConfigMapStrategy(BuiltinStrategy):
     def validate(self, body: JsonObject, old: JsonObject | None, *, subresource: str | None) -> list[FieldError]:
         errors = super().validate(body, old, subresource=subresource)
         if old is not None and old.get("immutable"):
@@ -42,11 +42,11 @@ class _ConfigMapRules(BuiltinRules):
         return errors
 
 
-class _SecretRules(BuiltinRules):
-    def prepare_create(self, body: JsonObject, *, moment: Moment) -> JsonObject:
+class _SecretStrategy(BuiltinStrategy):
+    def prepare_create(self, body: JsonObject, *, now: Timestamp) -> JsonObject:
         return _without_string_data({**body, "type": body.get("type") or "Opaque"})
 
-    def prepare_update(self, body: JsonObject, old: JsonObject, *, moment: Moment) -> JsonObject:
+    def prepare_update(self, body: JsonObject, old: JsonObject, *, now: Timestamp) -> JsonObject:
         return _without_string_data({**body, "type": body.get("type") or old.get("type") or "Opaque"})
 
     def validate(self, body: JsonObject, old: JsonObject | None, *, subresource: str | None) -> list[FieldError]:
@@ -70,7 +70,7 @@ def _secret_data_errors(body: JsonObject) -> list[FieldError]:
         errors += [required("data[username]"), required("data[password]")]
     if body["type"] == "kubernetes.io/service-account-token" and not (body["metadata"].get("annotations") or {}).get(_ACCOUNT_NAME):
         errors.append(required(f"metadata.annotations[{_ACCOUNT_NAME}]"))
-    for key in _NEEDED_KEYS.get(body["type"], ()):
+    for key in _REQUIRED_KEYS.get(body["type"], ()):
         if key not in data:
             errors.append(required(f"data[{key}]"))
         elif key.startswith(".docker") and not _is_json(data[key]):
@@ -93,19 +93,18 @@ def _immutable_errors(body: JsonObject, old: JsonObject, fields: tuple[str, ...]
 
 
 def _without_string_data(body: JsonObject) -> JsonObject:
-    """`stringData` is a convenience for writing: it is never read back."""
-    texts = body.pop("stringData", None)
-    if texts:
-        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+    """Move `stringData`, which is write-only, into `data`."""
+    strings = body.pop("stringData", None)
+    if strings:
+        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in strings.items()}
         body["data"] = {**(body.get("data") or {}), **encoded}
     return body
 
 
 def config_types() -> list[ResourceType]:
-    """ConfigMaps and secrets."""
     entries = column("Data", lambda body: len(body.get("data") or {}) + len(body.get("binaryData") or {}))
     kind = column("Type", lambda secret: secret.get("type", ""))
     return [
-        builtin_type(CONFIG_MAPS, _CONFIG_MAP, rules=_ConfigMapRules(_CONFIG_MAP), short_names=("cm",), columns=columns(entries)),
-        builtin_type(SECRETS, _SECRET, rules=_SecretRules(_SECRET), columns=columns(kind, entries), fields={"type": ("type",)}),
+        builtin_type(CONFIG_MAPS, _CONFIG_MAP, strategy=_ConfigMapStrategy(_CONFIG_MAP), short_names=("cm",), columns=columns(entries)),
+        builtin_type(SECRETS, _SECRET, strategy=_SecretStrategy(_SECRET), columns=columns(kind, entries), fields={"type": ("type",)}),
     ]

@@ -1,12 +1,12 @@
-"""What is wrong with the containers of a pod, in the real server's sentences."""
+"""Validation of containers, with the messages of kube-apiserver."""
 
 from __future__ import annotations
 
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType
-from dlop.embedded.apiserver.core.base import forbidden, invalid, not_one_of, required
+from dlop.embedded.apiserver.core.base import enum_errors, forbidden, invalid, required
 from dlop.embedded.apiserver.core.environment_validation import environment_errors
 from dlop.embedded.apiserver.name_validation import label_errors, port_name_errors, qualified_name_errors
-from dlop.kube.quantity import ONE, billionths
+from dlop.kube.quantity import NANOS_PER_UNIT, nano_value
 from dlop.kube.types import JsonObject
 
 _PORT_RANGE = "must be between 1 and 65535, inclusive"
@@ -19,7 +19,7 @@ _STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
 def container_list_errors(spec: JsonObject, *, volumes: set[str]) -> list[FieldError]:
-    """What is wrong with the containers and init containers of a defaulted spec."""
+    """The errors of the containers and init containers of a spec with defaults."""
     if not spec.get("containers"):
         return [required("spec.containers")]
     names: set[str] = set()
@@ -53,14 +53,14 @@ def _container_errors(container: JsonObject, path: str, *, volumes: set[str]) ->
     errors = [] if image else [required(f"{path}.image")]
     if image != image.strip():
         errors.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
-    errors += not_one_of(f"{path}.terminationMessagePolicy", container["terminationMessagePolicy"], _MESSAGE_POLICIES)
+    errors += enum_errors(f"{path}.terminationMessagePolicy", container["terminationMessagePolicy"], _MESSAGE_POLICIES)
     errors += environment_errors(container, path)
     errors += _mount_errors(container.get("volumeMounts") or [], f"{path}.volumeMounts", volumes)
-    errors += not_one_of(f"{path}.imagePullPolicy", container["imagePullPolicy"], _PULL_POLICIES)
+    errors += enum_errors(f"{path}.imagePullPolicy", container["imagePullPolicy"], _PULL_POLICIES)
     errors += _resource_errors(container.get("resources") or {}, f"{path}.resources")
     for probe in _PROBES:
         if probe in container:
-            errors += _probe_errors(container[probe], f"{path}.{probe}", once=probe != "readinessProbe")
+            errors += _probe_errors(container[probe], f"{path}.{probe}", single_success=probe != "readinessProbe")
     for hook, handler in (container.get("lifecycle") or {}).items():
         if isinstance(handler, dict):
             errors += _handler_errors(handler, f"{path}.lifecycle.{hook}")
@@ -70,7 +70,7 @@ def _container_errors(container: JsonObject, path: str, *, volumes: set[str]) ->
 def _init_errors(container: JsonObject, path: str) -> list[FieldError]:
     policy = container.get("restartPolicy")
     if policy is not None:
-        return not_one_of(f"{path}.restartPolicy", policy, ("Always", "Never", "OnFailure"))
+        return enum_errors(f"{path}.restartPolicy", policy, ("Always", "Never", "OnFailure"))
     detail = "may not be set for init containers without restartPolicy=Always"
     return [forbidden(f"{path}.{field}", detail) for field in ("lifecycle", *_PROBES) if field in container]
 
@@ -91,27 +91,27 @@ def _port_errors(port: JsonObject, path: str, names: set[str], *, host_network: 
         if not wrong and name in names:
             errors.append(FieldError(FieldErrorType.DUPLICATE, f"{path}.name", value=name))
         names.add(name)
-    number, outside = port.get("containerPort", 0), port.get("hostPort", 0)
-    if not number:
+    container_port, host_port = port.get("containerPort", 0), port.get("hostPort", 0)
+    if not container_port:
         errors.append(required(f"{path}.containerPort"))
-    elif not 1 <= number <= 65535:
-        errors.append(invalid(f"{path}.containerPort", number, _PORT_RANGE))
-    if outside and not 1 <= outside <= 65535:
-        errors.append(invalid(f"{path}.hostPort", outside, _PORT_RANGE))
-    elif host_network and outside != number:
-        errors.append(invalid(f"{path}.hostPort", outside, "must match `containerPort` when `hostNetwork` is true"))
-    return errors + not_one_of(f"{path}.protocol", port["protocol"], ("SCTP", "TCP", "UDP"))
+    elif not 1 <= container_port <= 65535:
+        errors.append(invalid(f"{path}.containerPort", container_port, _PORT_RANGE))
+    if host_port and not 1 <= host_port <= 65535:
+        errors.append(invalid(f"{path}.hostPort", host_port, _PORT_RANGE))
+    elif host_network and host_port != container_port:
+        errors.append(invalid(f"{path}.hostPort", host_port, "must match `containerPort` when `hostNetwork` is true"))
+    return errors + enum_errors(f"{path}.protocol", port["protocol"], ("SCTP", "TCP", "UDP"))
 
 
-def _host_port_errors(ports: list[JsonObject], path: str, taken: set[str]) -> list[FieldError]:
+def _host_port_errors(ports: list[JsonObject], path: str, used: set[str]) -> list[FieldError]:
     errors: list[FieldError] = []
     for index, port in enumerate(ports):
         if not port.get("hostPort"):
             continue
-        place = f"{port['protocol']}/{port.get('hostIP', '')}/{port['hostPort']}"
-        if place in taken:
-            errors.append(FieldError(FieldErrorType.DUPLICATE, f"{path}.ports[{index}].hostPort", value=place))
-        taken.add(place)
+        host_port = f"{port['protocol']}/{port.get('hostIP', '')}/{port['hostPort']}"
+        if host_port in used:
+            errors.append(FieldError(FieldErrorType.DUPLICATE, f"{path}.ports[{index}].hostPort", value=host_port))
+        used.add(host_port)
     return errors
 
 
@@ -119,21 +119,21 @@ def _mount_errors(mounts: list[JsonObject], path: str, volumes: set[str]) -> lis
     errors: list[FieldError] = []
     used: set[str] = set()
     for index, mount in enumerate(mounts):
-        name, place, part = mount.get("name", ""), mount.get("mountPath", ""), mount.get("subPath", "")
+        name, mount_path, sub_path = mount.get("name", ""), mount.get("mountPath", ""), mount.get("subPath", "")
         if not name:
             errors.append(required(f"{path}[{index}].name"))
         if name not in volumes:
             errors.append(FieldError(FieldErrorType.NOT_FOUND, f"{path}[{index}].name", value=name))
-        if not place:
+        if not mount_path:
             errors.append(required(f"{path}[{index}].mountPath"))
-        if place and place in used:
-            errors.append(invalid(f"{path}[{index}].mountPath", place, "must be unique"))
-        used.add(place)
-        # The real server leaves the index out here.
-        if part.startswith("/"):
-            errors.append(invalid(f"{path}.subPath", part, "must be a relative path"))
-        elif ".." in part.split("/"):
-            errors.append(invalid(f"{path}.subPath", part, "must not contain '..'"))
+        if mount_path and mount_path in used:
+            errors.append(invalid(f"{path}[{index}].mountPath", mount_path, "must be unique"))
+        used.add(mount_path)
+        # kube-apiserver omits the index here.
+        if sub_path.startswith("/"):
+            errors.append(invalid(f"{path}.subPath", sub_path, "must be a relative path"))
+        elif ".." in sub_path.split("/"):
+            errors.append(invalid(f"{path}.subPath", sub_path, "must not contain '..'"))
     return errors
 
 
@@ -153,41 +153,41 @@ def _amount_errors(name: str, amount: str, path: str) -> list[FieldError]:
     if "/" not in name and name not in _STANDARD_RESOURCES and not name.startswith("hugepages-"):
         errors.append(invalid(path, name, "must be a standard resource type or fully qualified"))
         errors.append(invalid(path, name, "must be a standard resource for containers"))
-    value = billionths(amount)
+    value = nano_value(amount)
     if value < 0:
         errors.append(invalid(path, amount, "must be greater than or equal to 0"))
-    elif "/" in name and value % ONE:
+    elif "/" in name and value % NANOS_PER_UNIT:
         errors.append(invalid(path, amount, "must be an integer"))
     return errors
 
 
 def _request_errors(name: str, amount: str, limit: str | None, path: str) -> list[FieldError]:
-    whole = "/" in name or name.startswith("hugepages-")
+    not_overcommittable = "/" in name or name.startswith("hugepages-")
     if limit is None:
-        return [required(f"{path}.limits", "Limit must be set for non overcommitable resources")] if whole else []
-    if whole and billionths(amount) != billionths(limit):
+        return [required(f"{path}.limits", "Limit must be set for non overcommitable resources")] if not_overcommittable else []
+    if not_overcommittable and nano_value(amount) != nano_value(limit):
         return [invalid(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")]
-    if billionths(amount) > billionths(limit):
+    if nano_value(amount) > nano_value(limit):
         return [invalid(f"{path}.requests", amount, f"must be less than or equal to {name} limit of {limit}")]
     return []
 
 
-def _probe_errors(probe: JsonObject, path: str, *, once: bool) -> list[FieldError]:
+def _probe_errors(probe: JsonObject, path: str, *, single_success: bool) -> list[FieldError]:
     errors = _handler_errors(probe, path)
     for field in _PROBE_NUMBERS:
         if probe.get(field, 0) < 0:
             errors.append(invalid(f"{path}.{field}", probe[field], "must be greater than or equal to 0"))
-    if once and probe.get("successThreshold", 1) > 1:
+    if single_success and probe.get("successThreshold", 1) > 1:
         errors.append(invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1"))
     return errors
 
 
 def _handler_errors(holder: JsonObject, path: str) -> list[FieldError]:
-    given = [handler for handler in _HANDLERS if handler in holder]
-    if not given:
+    handlers = [handler for handler in _HANDLERS if handler in holder]
+    if not handlers:
         return [required(path, "must specify a handler type")]
     errors: list[FieldError] = []
-    first, *others = given
+    first, *others = handlers
     if first == "exec" and not holder["exec"].get("command"):
         errors.append(required(f"{path}.exec.command"))
     if first in ("httpGet", "tcpSocket", "grpc"):

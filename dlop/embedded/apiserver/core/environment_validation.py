@@ -1,11 +1,11 @@
-"""What is wrong with the environment of a container, in the real server's sentences."""
+"""Validation of container environments, with the messages of kube-apiserver."""
 
 from __future__ import annotations
 
 import re
 
 from dlop.embedded.apiserver.api_errors import FieldError
-from dlop.embedded.apiserver.core.base import invalid, not_one_of, required
+from dlop.embedded.apiserver.core.base import enum_errors, invalid, required
 from dlop.embedded.apiserver.name_validation import config_key_errors, environment_name_errors, qualified_name_errors, subdomain_errors
 from dlop.kube.types import JsonObject
 
@@ -33,34 +33,36 @@ _RESOURCE_FIELDS = (
 
 
 def environment_errors(container: JsonObject, path: str) -> list[FieldError]:
-    """What is wrong with `env` and `envFrom`."""
+    """The errors in `env` and `envFrom`."""
     errors: list[FieldError] = []
     for index, variable in enumerate(container.get("env") or ()):
         name = variable.get("name", "")
         if name and "valueFrom" not in variable and not environment_name_errors(name):
             continue
-        where = f"{path}.env[{index}]"
+        variable_path = f"{path}.env[{index}]"
         errors += (
-            [invalid(f"{where}.name", name, detail) for detail in environment_name_errors(name)] if name else [required(f"{where}.name")]
+            [invalid(f"{variable_path}.name", name, detail) for detail in environment_name_errors(name)]
+            if name
+            else [required(f"{variable_path}.name")]
         )
         if "valueFrom" in variable:
-            errors += _source_errors(variable["valueFrom"], f"{where}.valueFrom", has_value=bool(variable.get("value")))
+            errors += _source_errors(variable["valueFrom"], f"{variable_path}.valueFrom", has_value=bool(variable.get("value")))
     for source in container.get("envFrom") or ():
-        errors += _whole_source_errors(source, f"{path}.envFrom")
+        errors += _env_from_errors(source, f"{path}.envFrom")
     return errors
 
 
 def _source_errors(source: JsonObject, path: str, *, has_value: bool) -> list[FieldError]:
-    given = [name for name in _SOURCES if name in source]
-    if not given:
+    sources = [name for name in _SOURCES if name in source]
+    if not sources:
         detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
         return [invalid(path, "", detail)]
     errors: list[FieldError] = []
-    for name in given:
+    for name in sources:
         errors += _reference_errors(name, source[name], f"{path}.{name}")
     if has_value:
         errors.append(invalid(path, "", "may not be specified when `value` is not empty"))
-    elif len(given) > 1:
+    elif len(sources) > 1:
         errors.append(invalid(path, "", "may not have more than one field specified at a time"))
     return errors
 
@@ -91,7 +93,7 @@ def _resource_field_errors(resource: str, path: str) -> list[FieldError]:
         return [required(path)]
     if resource.startswith(("requests.hugepages-", "limits.hugepages-")):
         return []
-    return not_one_of(path, resource, _RESOURCE_FIELDS)
+    return enum_errors(path, resource, _RESOURCE_FIELDS)
 
 
 def _key_errors(reference: JsonObject, path: str) -> list[FieldError]:
@@ -102,14 +104,14 @@ def _key_errors(reference: JsonObject, path: str) -> list[FieldError]:
     return errors + [invalid(f"{path}.key", key, detail) for detail in config_key_errors(key)]
 
 
-def _whole_source_errors(source: JsonObject, path: str) -> list[FieldError]:
-    given = [name for name in ("configMapRef", "secretRef") if name in source]
-    if not given:
+def _env_from_errors(source: JsonObject, path: str) -> list[FieldError]:
+    sources = [name for name in ("configMapRef", "secretRef") if name in source]
+    if not sources:
         return [invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")]
     errors: list[FieldError] = []
-    for name in given:
+    for name in sources:
         reference = source[name].get("name", "")
         errors += [invalid(f"{path}.{name}.name", reference, detail) for detail in subdomain_errors(reference)]
-    if len(given) > 1:
+    if len(sources) > 1:
         errors.append(invalid(path, "", "may not have more than one field specified at a time"))
     return errors

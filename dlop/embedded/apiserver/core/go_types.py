@@ -1,7 +1,7 @@
-"""The fields of the built-in types: which there are, of what type, and how strategic merge patch treats them.
+"""Fields of the built-in Go types.
 
-`shapes.json` is made from the Go structs of k8s.io/api. Each field is one line in words: its Go type, then `omitempty`
-or `omitzero` when an empty value is not written, then `merge=<key>` for a list that patches merge by that key.
+`go_types.json` is generated from k8s.io/api by hack/lib/go_types.py. It describes a field by its Go type, optionally
+followed by `omitempty` or `omitzero`, and by `merge=<key>` for lists that strategic merge patch merges by that key.
 """
 
 from __future__ import annotations
@@ -32,49 +32,49 @@ _BYTES = "[]byte"
 
 @dataclass(frozen=True, slots=True)
 class GoField:
-    """One field of a struct: `go_type` with its `*`, `[]` and `map:` in front."""
+    """One field of a struct. `go_type` includes the prefixes `*`, `[]` and `map:`."""
 
     go_type: str
     omit_empty: bool
     omit_zero: bool
     merge: MergeList | None
-    """How strategic merge patch treats a list; its items are filled in by `merge_schema`."""
+    """Set for lists that strategic merge patch merges. `merge_schema` adds the schema of the items."""
 
 
 @cache
-def _texts() -> Mapping[str, str | Mapping[str, str]]:
-    text = files(__package__).joinpath("shapes.json").read_bytes()
+def _definitions() -> Mapping[str, str | Mapping[str, str]]:
+    text = files(__package__).joinpath("go_types.json").read_bytes()
     return msgspec.json.decode(text, type=dict[str, str | dict[str, str]])
 
 
 @cache
-def struct(name: str) -> Mapping[str, GoField] | None:
-    """The fields of a struct such as `core.v1.Pod`; None when the name is not a struct."""
-    fields = _texts().get(name)
+def struct_fields(name: str) -> Mapping[str, GoField] | None:
+    """The fields of a struct such as `core.v1.Pod`; None if the name is not a struct."""
+    fields = _definitions().get(name)
     if not isinstance(fields, dict):
         return None
-    return {field: _field(words) for field, words in fields.items()}
+    return {field: _parse_field(text) for field, text in fields.items()}
 
 
-def underlying(go_type: str) -> str:
-    """What a named type such as `core.v1.PodPhase` is made of."""
-    named = _texts().get(go_type)
-    return underlying(named) if isinstance(named, str) else go_type
+def underlying_type(go_type: str) -> str:
+    """The underlying type of a named type such as `core.v1.PodPhase`."""
+    definition = _definitions().get(go_type)
+    return underlying_type(definition) if isinstance(definition, str) else go_type
 
 
-def _field(words: str) -> GoField:
-    go_type, *rest = words.split()
-    merges = [word for word in rest if word.startswith("merge")]
+def _parse_field(text: str) -> GoField:
+    go_type, *options = text.split()
+    merges = [option for option in options if option.startswith("merge")]
     merge = MergeList(key=merges[0].partition("=")[2] or None) if merges else None
-    return GoField(go_type, "omitempty" in rest, "omitzero" in rest, merge)
+    return GoField(go_type, "omitempty" in options, "omitzero" in options, merge)
 
 
 @cache
 def merge_schema(name: str) -> MergeSchema:
-    """How strategic merge patch treats a struct: every list of it, at any depth, that is merged rather than replaced."""
+    """The lists of a struct, at any depth, that strategic merge patch merges instead of replacing."""
     schema: dict[str, MergeSchema | MergeList] = {}
-    for field, spec in (struct(name) or {}).items():
-        items = merge_schema(_innermost(spec.go_type))
+    for field, spec in (struct_fields(name) or {}).items():
+        items = merge_schema(_item_type(spec.go_type))
         if spec.merge is not None:
             schema[field] = MergeList(key=spec.merge.key, items=items)
         elif items and not spec.go_type.startswith(("[]", "map:")):
@@ -82,29 +82,29 @@ def merge_schema(name: str) -> MergeSchema:
     return schema
 
 
-def _innermost(go_type: str) -> str:
-    stripped = underlying(go_type.removeprefix("*"))
+def _item_type(go_type: str) -> str:
+    stripped = underlying_type(go_type.removeprefix("*"))
     return stripped.removeprefix("[]").removeprefix("*")
 
 
 @cache
-def openapi(go_type: str) -> JsonObject:
-    """The OpenAPI schema of a type, complete in itself, without descriptions."""
-    go_type = underlying(go_type.removeprefix("*"))
+def openapi_schema(go_type: str) -> JsonObject:
+    """The OpenAPI schema of a type without references and descriptions."""
+    go_type = underlying_type(go_type.removeprefix("*"))
     if go_type == _BYTES:
         return {"type": "string", "format": "byte"}
     if go_type.startswith("[]"):
-        return {"type": "array", "items": openapi(go_type.removeprefix("[]"))}
+        return {"type": "array", "items": openapi_schema(go_type.removeprefix("[]"))}
     if go_type.startswith("map:"):
-        return {"type": "object", "additionalProperties": openapi(go_type.removeprefix("map:"))}
-    fields = struct(go_type)
+        return {"type": "object", "additionalProperties": openapi_schema(go_type.removeprefix("map:"))}
+    fields = struct_fields(go_type)
     if fields is None:
         return _SCALARS[go_type]
     return {"type": "object", "properties": {name: _property(spec) for name, spec in fields.items()}}
 
 
 def _property(spec: GoField) -> JsonObject:
-    schema = openapi(spec.go_type)
+    schema = openapi_schema(spec.go_type)
     if spec.merge is None:
         return schema
     key = {} if spec.merge.key is None else {"x-kubernetes-patch-merge-key": spec.merge.key}

@@ -1,17 +1,17 @@
-"""Leases: who leads, and since when."""
+"""Leases."""
 
 from __future__ import annotations
 
 from dlop.embedded.apiserver.api_errors import FieldError
-from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, dig, invalid
+from dlop.embedded.apiserver.core.base import BuiltinStrategy, builtin_type, column, columns, get_nested, invalid
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.kube.resources import LEASES
 from dlop.kube.types import JsonObject
 
-_SHAPE = "coordination.v1.Lease"
+_GO_TYPE = "coordination.v1.Lease"
 
 
-class _LeaseRules(BuiltinRules):
+class _LeaseStrategy(BuiltinStrategy):
     def validate(self, body: JsonObject, old: JsonObject | None, *, subresource: str | None) -> list[FieldError]:
         errors = super().validate(body, old, subresource=subresource)
         spec = body.get("spec") or {}
@@ -24,9 +24,14 @@ class _LeaseRules(BuiltinRules):
 
 def lease_types() -> list[ResourceType]:
     """leases.coordination.k8s.io."""
-    holder = column("Holder", lambda lease: dig(lease, "spec", "holderIdentity") or "")
+    holder = column("Holder", lambda lease: get_nested(lease, "spec", "holderIdentity") or "")
     return [
         builtin_type(
-            LEASES, _SHAPE, rules=_LeaseRules(_SHAPE), columns=columns(holder), creates_on_update=True, needs_version_on_update=True
+            LEASES,
+            _GO_TYPE,
+            strategy=_LeaseStrategy(_GO_TYPE),
+            columns=columns(holder),
+            creates_on_update=True,
+            needs_version_on_update=True,
         )
     ]

@@ -1,68 +1,67 @@
-"""Namespaces: active until deleted, then held in place by `spec.finalizers` until they are empty."""
+"""Namespaces. `spec.finalizers` keeps a terminating namespace until it is empty."""
 
 from __future__ import annotations
 
 from dlop.embedded.apiserver.api_errors import FieldError
-from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, dig, finalizer_errors, invalid
+from dlop.embedded.apiserver.core.base import BuiltinStrategy, builtin_type, column, columns, finalizer_errors, get_nested, invalid
 from dlop.embedded.apiserver.name_validation import label_errors
-from dlop.embedded.apiserver.resource_type import ALL_VERBS, Moment, ResourceType
+from dlop.embedded.apiserver.resource_type import ALL_VERBS, ResourceType, Timestamp
 from dlop.kube.resources import NAMESPACES
 from dlop.kube.types import JsonObject
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 CONTENT_FINALIZER = "kubernetes"
 FINALIZE = "finalize"
-_SHAPE = "core.v1.Namespace"
+_GO_TYPE = "core.v1.Namespace"
 
 
-class _NamespaceRules(BuiltinRules):
+class _NamespaceStrategy(BuiltinStrategy):
     def validate_name(self, name: str) -> list[str]:
         return label_errors(name)
 
-    def prepare_create(self, body: JsonObject, *, moment: Moment) -> JsonObject:
-        finalizers = list(dig(body, "spec", "finalizers") or ())
+    def prepare_create(self, body: JsonObject, *, now: Timestamp) -> JsonObject:
+        finalizers = list(get_nested(body, "spec", "finalizers") or ())
         if CONTENT_FINALIZER not in finalizers:
             finalizers.append(CONTENT_FINALIZER)
         body["spec"] = {**(body.get("spec") or {}), "finalizers": finalizers}
         body["status"] = {"phase": "Active"}
-        return _labelled(body)
+        return _with_name_label(body)
 
-    def prepare_update(self, body: JsonObject, old: JsonObject, *, moment: Moment) -> JsonObject:
-        return _labelled(body)
+    def prepare_update(self, body: JsonObject, old: JsonObject, *, now: Timestamp) -> JsonObject:
+        return _with_name_label(body)
 
     def validate(self, body: JsonObject, old: JsonObject | None, *, subresource: str | None) -> list[FieldError]:
         errors = super().validate(body, old, subresource=subresource)
-        errors += finalizer_errors(dig(body, "spec", "finalizers") or (), "spec.finalizers")
-        marked, phase = "deletionTimestamp" in body["metadata"], dig(body, "status", "phase")
-        if not marked and phase not in (None, "Active"):
+        errors += finalizer_errors(get_nested(body, "spec", "finalizers") or (), "spec.finalizers")
+        terminating, phase = "deletionTimestamp" in body["metadata"], get_nested(body, "status", "phase")
+        if not terminating and phase not in (None, "Active"):
             errors.append(invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty"))
-        elif marked and phase != "Terminating":
+        elif terminating and phase != "Terminating":
             errors.append(invalid("status.Phase", phase or "", "may only be 'Terminating' if `deletionTimestamp` is not empty"))
         return errors
 
-    def isolated(self, body: JsonObject, old: JsonObject, *, subresource: str | None) -> JsonObject:
-        # Only the `finalize` subresource lets go of a namespace.
-        return finalized(body, old) if subresource != FINALIZE else finalized(old, body)
+    def reset_fields(self, body: JsonObject, old: JsonObject, *, subresource: str | None) -> JsonObject:
+        # Only the `finalize` subresource can change the finalizers.
+        return with_finalizers_of(body, old) if subresource != FINALIZE else with_finalizers_of(old, body)
 
-    def prepare_delete(self, body: JsonObject, *, moment: Moment) -> JsonObject:
+    def prepare_delete(self, body: JsonObject, *, now: Timestamp) -> JsonObject:
         metadata = {name: value for name, value in body["metadata"].items() if name != "deletionGracePeriodSeconds"}
         return {**body, "metadata": metadata, "status": {**(body.get("status") or {}), "phase": "Terminating"}}
 
-    def finalizers_on_delete(self, body: JsonObject) -> tuple[str, ...]:
-        return tuple(dig(body, "spec", "finalizers") or ())
+    def extra_finalizers(self, body: JsonObject) -> tuple[str, ...]:
+        return tuple(get_nested(body, "spec", "finalizers") or ())
 
 
-def _labelled(body: JsonObject) -> JsonObject:
-    """Every namespace carries its name as a label, so that selectors can find it."""
+def _with_name_label(body: JsonObject) -> JsonObject:
     metadata = body["metadata"]
     if metadata.get("name"):
         metadata["labels"] = {**(metadata.get("labels") or {}), NAME_LABEL: metadata["name"]}
     return body
 
 
-def finalized(body: JsonObject, source: JsonObject) -> JsonObject:
-    """The namespace with the finalizers that another version of it has in its spec."""
-    finalizers = list(dig(source, "spec", "finalizers") or ())
+def with_finalizers_of(body: JsonObject, source: JsonObject) -> JsonObject:
+    """A copy of the namespace with the `spec.finalizers` of `source`."""
+    finalizers = list(get_nested(source, "spec", "finalizers") or ())
     spec = {**(body.get("spec") or {}), "finalizers": finalizers}
     if not finalizers:
         del spec["finalizers"]
@@ -70,13 +69,12 @@ def finalized(body: JsonObject, source: JsonObject) -> JsonObject:
 
 
 def namespace_types() -> list[ResourceType]:
-    """The type of namespaces."""
-    phase = column("Status", lambda namespace: dig(namespace, "status", "phase") or "")
+    phase = column("Status", lambda namespace: get_nested(namespace, "status", "phase") or "")
     return [
         builtin_type(
             NAMESPACES,
-            _SHAPE,
-            rules=_NamespaceRules(_SHAPE),
+            _GO_TYPE,
+            strategy=_NamespaceStrategy(_GO_TYPE),
             short_names=("ns",),
             verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
             has_status=True,

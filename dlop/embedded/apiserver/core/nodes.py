@@ -1,22 +1,22 @@
-"""Nodes: registered by whoever runs pods."""
+"""Nodes."""
 
 from __future__ import annotations
 
 from dlop.embedded.apiserver.api_errors import FieldError
-from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, column, columns, dig, invalid, not_one_of
+from dlop.embedded.apiserver.core.base import BuiltinStrategy, builtin_type, column, columns, enum_errors, get_nested, invalid
 from dlop.embedded.apiserver.name_validation import qualified_name_errors
-from dlop.embedded.apiserver.resource_type import Moment, ResourceType
+from dlop.embedded.apiserver.resource_type import ResourceType, Timestamp
 from dlop.kube.resources import NODES
 from dlop.kube.types import JsonObject
 
-_SHAPE = "core.v1.Node"
+_GO_TYPE = "core.v1.Node"
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
-class _NodeRules(BuiltinRules):
-    def prepare_create(self, body: JsonObject, *, moment: Moment) -> JsonObject:
-        # A new node gets no pods before somebody has seen it ready and takes this taint away.
+class _NodeStrategy(BuiltinStrategy):
+    def prepare_create(self, body: JsonObject, *, now: Timestamp) -> JsonObject:
+        # The node lifecycle controller removes this taint when the node is ready.
         spec = body.get("spec") or {}
         taints = spec.get("taints") or []
         if not any(taint.get("key") == _NOT_READY["key"] and taint.get("effect") == _NOT_READY["effect"] for taint in taints):
@@ -25,14 +25,14 @@ class _NodeRules(BuiltinRules):
 
     def validate(self, body: JsonObject, old: JsonObject | None, *, subresource: str | None) -> list[FieldError]:
         errors = super().validate(body, old, subresource=subresource)
-        for index, taint in enumerate(dig(body, "spec", "taints") or ()):
-            # The real server looks for taints in the spec and says that they are in the metadata.
+        for index, taint in enumerate(get_nested(body, "spec", "taints") or ()):
+            # kube-apiserver reports spec.taints with the path metadata.taints.
             path, key, effect = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("effect", "")
             errors += [invalid(f"{path}.key", key, detail) for detail in qualified_name_errors(key)]
-            errors += not_one_of(f"{path}.effect", effect, ("NoSchedule", "PreferNoSchedule", "NoExecute"))
+            errors += enum_errors(f"{path}.effect", effect, ("NoSchedule", "PreferNoSchedule", "NoExecute"))
         return errors
 
-    def prepare_update(self, body: JsonObject, old: JsonObject, *, moment: Moment) -> JsonObject:
+    def prepare_update(self, body: JsonObject, old: JsonObject, *, now: Timestamp) -> JsonObject:
         return _with_allocatable(body)
 
 
@@ -44,15 +44,15 @@ def _with_allocatable(body: JsonObject) -> JsonObject:
 
 
 def _status(node: JsonObject) -> str:
-    words = [
+    states = [
         "Ready" if condition.get("status") == "True" else "NotReady"
-        for condition in dig(node, "status", "conditions") or ()
+        for condition in get_nested(node, "status", "conditions") or ()
         if condition.get("type") == "Ready"
     ]
-    words = words[-1:] or ["Unknown"]
-    if dig(node, "spec", "unschedulable"):
-        words.append("SchedulingDisabled")
-    return ",".join(words)
+    states = states[-1:] or ["Unknown"]
+    if get_nested(node, "spec", "unschedulable"):
+        states.append("SchedulingDisabled")
+    return ",".join(states)
 
 
 def _roles(node: JsonObject) -> str:
@@ -65,23 +65,22 @@ def _roles(node: JsonObject) -> str:
 
 
 def _address(node: JsonObject, kind: str) -> str:
-    matching = (each.get("address", "") for each in dig(node, "status", "addresses") or () if each.get("type") == kind)
+    matching = (address.get("address", "") for address in get_nested(node, "status", "addresses") or () if address.get("type") == kind)
     return next(matching, "<none>")
 
 
 def _info(node: JsonObject, field: str) -> str:
-    return dig(node, "status", "nodeInfo", field) or "<unknown>"
+    return get_nested(node, "status", "nodeInfo", field) or "<unknown>"
 
 
 def _kernel(node: JsonObject) -> str:
-    architecture = dig(node, "status", "nodeInfo", "architecture")
+    architecture = get_nested(node, "status", "nodeInfo", "architecture")
     return _info(node, "kernelVersion") + (f" ({architecture})" if architecture else "")
 
 
 def node_types() -> list[ResourceType]:
-    """The type of nodes."""
     wide = (
-        column("Version", lambda node: dig(node, "status", "nodeInfo", "kubeletVersion") or ""),
+        column("Version", lambda node: get_nested(node, "status", "nodeInfo", "kubeletVersion") or ""),
         column("Internal-IP", lambda node: _address(node, "InternalIP"), priority=1),
         column("External-IP", lambda node: _address(node, "ExternalIP"), priority=1),
         column("OS-Image", lambda node: _info(node, "osImage"), priority=1),
@@ -91,8 +90,8 @@ def node_types() -> list[ResourceType]:
     return [
         builtin_type(
             NODES,
-            _SHAPE,
-            rules=_NodeRules(_SHAPE),
+            _GO_TYPE,
+            strategy=_NodeStrategy(_GO_TYPE),
             short_names=("no",),
             has_status=True,
             keeps_status_on_create=True,

@@ -1,12 +1,12 @@
-"""What the server fills in for a pod that does not say it, and the quality-of-service class that follows from its resources."""
+"""Defaults of pods, and their QoS class."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from dlop.embedded.apiserver.core.base import defaulted
-from dlop.kube.quantity import billionths
+from dlop.embedded.apiserver.core.base import with_defaults
+from dlop.kube.quantity import nano_value
 from dlop.kube.types import JsonObject
 
 _FILE_MODE = 0o644
@@ -23,12 +23,12 @@ _EVICTION_SECONDS = 300
 _QOS_RESOURCES = ("cpu", "memory")
 
 
-def defaulted_pod_spec(spec: JsonObject) -> JsonObject:
-    """The spec as the real server returns it."""
+def with_pod_defaults(spec: JsonObject) -> JsonObject:
+    """The spec with the defaults of kube-apiserver."""
     spec = {**_POD, **spec, "securityContext": spec.get("securityContext") or {}}
-    spec["terminationGracePeriodSeconds"] = _at_least_one(spec["terminationGracePeriodSeconds"])
+    spec["terminationGracePeriodSeconds"] = _non_negative_grace(spec["terminationGracePeriodSeconds"])
     if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
-        # The same thing under its old and its new name.
+        # serviceAccount is the deprecated name of serviceAccountName.
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     host_network = bool(spec.get("hostNetwork"))
     for field in ("initContainers", "containers", "ephemeralContainers"):
@@ -42,7 +42,7 @@ def defaulted_pod_spec(spec: JsonObject) -> JsonObject:
     return spec
 
 
-def _at_least_one(seconds: int) -> int:
+def _non_negative_grace(seconds: int) -> int:
     return 1 if seconds < 0 else seconds
 
 
@@ -57,12 +57,12 @@ def _container(container: JsonObject, *, host_network: bool) -> JsonObject:
     if container.get("ports"):
         container["ports"] = [_port(port, host_network=host_network) for port in container["ports"]]
     if container.get("env"):
-        container["env"] = [_with_field_version(each, "valueFrom") for each in container["env"]]
+        container["env"] = [_with_field_version(variable, "valueFrom") for variable in container["env"]]
     for field in ("livenessProbe", "readinessProbe", "startupProbe"):
         if field in container:
             container[field] = _probe(container[field])
     if lifecycle := container.get("lifecycle"):
-        container["lifecycle"] = {field: _handler(each) if isinstance(each, dict) else each for field, each in lifecycle.items()}
+        container["lifecycle"] = {field: _handler(hook) if isinstance(hook, dict) else hook for field, hook in lifecycle.items()}
     return container
 
 
@@ -81,7 +81,7 @@ def _resources(resources: JsonObject) -> JsonObject:
 
 
 def _port(port: JsonObject, *, host_network: bool) -> JsonObject:
-    port = defaulted(port, protocol="TCP")
+    port = with_defaults(port, protocol="TCP")
     if host_network and not port.get("hostPort"):
         port["hostPort"] = port.get("containerPort", 0)
     return port
@@ -93,61 +93,61 @@ def _probe(probe: JsonObject) -> JsonObject:
 
 def _handler(handler: JsonObject) -> JsonObject:
     if "httpGet" in handler:
-        handler = {**handler, "httpGet": defaulted(handler["httpGet"], path="/", scheme="HTTP")}
+        handler = {**handler, "httpGet": with_defaults(handler["httpGet"], path="/", scheme="HTTP")}
     if "grpc" in handler:
-        handler = {**handler, "grpc": defaulted(handler["grpc"], service="")}
+        handler = {**handler, "grpc": with_defaults(handler["grpc"], service="")}
     return handler
 
 
 def _with_field_version(holder: JsonObject, *path: str) -> JsonObject:
-    """A reference to a field of the pod says which version's field it means."""
+    """Set the default apiVersion of the `fieldRef` at a path below `holder`."""
     if path:
         inner = holder.get(path[0])
         return {**holder, path[0]: _with_field_version(inner, *path[1:])} if inner else holder
-    return {**holder, "fieldRef": defaulted(holder["fieldRef"], apiVersion="v1")} if holder.get("fieldRef") else holder
+    return {**holder, "fieldRef": with_defaults(holder["fieldRef"], apiVersion="v1")} if holder.get("fieldRef") else holder
 
 
 def _volume(volume: JsonObject) -> JsonObject:
     if len(volume) == 1:
         return {**volume, "emptyDir": {}}
-    for source, make in _VOLUME_SOURCES.items():
+    for source, set_defaults in _VOLUME_SOURCES.items():
         if source in volume:
-            return {**volume, source: make(volume[source])}
+            return {**volume, source: set_defaults(volume[source])}
     return volume
 
 
 def _with_mode(source: JsonObject) -> JsonObject:
-    return defaulted(source, defaultMode=_FILE_MODE)
+    return with_defaults(source, defaultMode=_FILE_MODE)
 
 
-def _downward(source: JsonObject) -> JsonObject:
+def _downward_api(source: JsonObject) -> JsonObject:
     return {**source, "items": [_with_field_version(item) for item in source["items"]]} if source.get("items") else source
 
 
 def _projected(source: JsonObject) -> JsonObject:
     source = _with_mode(source)
-    return {**source, "sources": [_projection(each) for each in source["sources"]]} if source.get("sources") else source
+    return {**source, "sources": [_projection(projection) for projection in source["sources"]]} if source.get("sources") else source
 
 
 def _projection(source: JsonObject) -> JsonObject:
     if "serviceAccountToken" in source:
-        source = {**source, "serviceAccountToken": defaulted(source["serviceAccountToken"], expirationSeconds=3600)}
+        source = {**source, "serviceAccountToken": with_defaults(source["serviceAccountToken"], expirationSeconds=3600)}
     if "downwardAPI" in source:
-        source = {**source, "downwardAPI": _downward(source["downwardAPI"])}
+        source = {**source, "downwardAPI": _downward_api(source["downwardAPI"])}
     return source
 
 
 _VOLUME_SOURCES: dict[str, Callable[[JsonObject], JsonObject]] = {
     "configMap": _with_mode,
     "secret": _with_mode,
-    "downwardAPI": lambda source: _downward(_with_mode(source)),
+    "downwardAPI": lambda source: _downward_api(_with_mode(source)),
     "projected": _projected,
-    "hostPath": lambda source: defaulted(source, type=""),
+    "hostPath": lambda source: with_defaults(source, type=""),
 }
 
 
 def _tolerations(tolerations: list[JsonObject]) -> list[JsonObject]:
-    """The DefaultTolerationSeconds admission plugin: a pod stays five minutes on a node that has gone quiet."""
+    """The DefaultTolerationSeconds admission plugin: tolerate unready nodes for five minutes."""
     added = [
         {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _EVICTION_SECONDS}
         for taint in _EVICTION_TAINTS
@@ -160,12 +160,12 @@ def _tolerates(toleration: JsonObject, taint: str) -> bool:
     return toleration.get("key", "") in ("", taint) and toleration.get("effect", "") in ("", "NoExecute")
 
 
-def quality_of_service(spec: JsonObject) -> str:
-    """Guaranteed, Burstable or BestEffort, from the requests and limits for CPU and memory."""
+def qos_class(spec: JsonObject) -> str:
+    """Guaranteed, Burstable or BestEffort, computed from the CPU and memory requests and limits."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    parts = [spec["resources"]] if spec.get("resources") else [container.get("resources") or {} for container in containers]
-    requests = [_positive(part.get("requests")) for part in parts]
-    limits = [_positive(part.get("limits")) for part in parts]
+    resources = [spec["resources"]] if spec.get("resources") else [container.get("resources") or {} for container in containers]
+    requests = [_positive(item.get("requests")) for item in resources]
+    limits = [_positive(item.get("limits")) for item in resources]
     if not any(requests) and not any(limits):
         return "BestEffort"
     complete = all(len(limit) == len(_QOS_RESOURCES) for limit in limits)
@@ -173,9 +173,9 @@ def quality_of_service(spec: JsonObject) -> str:
 
 
 def _positive(quantities: dict[str, Any] | None) -> dict[str, Any]:
-    """The amounts that count for the class. Bad ones are for validation to complain about."""
-    known: dict[str, Any] = {}
+    """The positive CPU and memory amounts. Validation reports invalid ones."""
+    amounts: dict[str, Any] = {}
     for name in _QOS_RESOURCES:
-        if quantities and name in quantities and (amount := billionths(quantities[name])) > 0:
-            known[name] = amount
-    return known
+        if quantities and name in quantities and (amount := nano_value(quantities[name])) > 0:
+            amounts[name] = amount
+    return amounts

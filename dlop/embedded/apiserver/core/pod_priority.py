@@ -1,4 +1,4 @@
-"""The Priority admission plugin: a pod's priority comes from its class and from nowhere else."""
+"""The Priority admission plugin, which sets the priority of a pod from its priority class."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ _NO_CLASS: JsonObject = {"value": 0}
 
 
 def with_priority(spec: JsonObject, *, pod_name: str, store: Store) -> JsonObject:
-    """The spec with the numbers of its priority class.
+    """The spec with the priority and preemption policy of its class.
 
     Raises:
-        ForbiddenError: when there is no such class, or the pod says something else than its class.
+        ForbiddenError: the class does not exist, or the pod sets different values.
     """
     class_name = spec.get("priorityClassName", "")
-    found = _class(class_name, store) if class_name else _default_class(store)
-    if found is None:
+    priority_class = _find_class(class_name, store) if class_name else _default_class(store)
+    if priority_class is None:
         raise forbidden(PODS, pod_name, f"no PriorityClass with name {class_name} was found")
-    priority, preemption = found["value"], found.get("preemptionPolicy", _PREEMPT)
+    priority, preemption = priority_class["value"], priority_class.get("preemptionPolicy", _PREEMPT)
     if spec.get("priority", priority) != priority:
         raise forbidden(PODS, pod_name, _mismatch("integer value of priority", spec["priority"], priority))
     if spec.get("preemptionPolicy", preemption) != preemption:
         raise forbidden(PODS, pod_name, _mismatch("string value of PreemptionPolicy", spec["preemptionPolicy"], preemption))
-    named = class_name or found.get("metadata", {}).get("name")
-    return {**spec, "priority": priority, "preemptionPolicy": preemption, **({"priorityClassName": named} if named else {})}
+    resolved_name = class_name or priority_class.get("metadata", {}).get("name")
+    return {**spec, "priority": priority, "preemptionPolicy": preemption, **({"priorityClassName": resolved_name} if resolved_name else {})}
 
 
-def _mismatch(what: str, given: object, computed: object) -> str:
+def _mismatch(field: str, value: object, computed: object) -> str:
     return (
-        f"the {what} ({given}) must not be provided in pod spec; "
+        f"the {field} ({value}) must not be provided in pod spec; "
         f"priority admission controller computed {computed} from the given PriorityClass name"
     )
 
 
-def _class(name: str, store: Store) -> JsonObject | None:
+def _find_class(name: str, store: Store) -> JsonObject | None:
     if name in _SYSTEM_CLASSES:
         return {"value": _SYSTEM_CLASSES[name]}
     return next((body for body in _classes(store) if body["metadata"]["name"] == name), None)

@@ -1,4 +1,4 @@
-"""What may be changed in a pod that exists: almost nothing."""
+"""Validation of pod updates. Only a few fields of a pod can be changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dlop.embedded.apiserver.api_errors import FieldError
 from dlop.embedded.apiserver.core.base import forbidden, invalid
 from dlop.kube.types import JsonObject
 
-_ONLY_THESE = (
+_FORBIDDEN_UPDATE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
@@ -14,7 +14,6 @@ _ONLY_THESE = (
 
 
 def pod_update_errors(spec: JsonObject, old: JsonObject) -> list[FieldError]:
-    """What is wrong with a change of a pod's spec."""
     for field in ("containers", "initContainers"):
         if len(spec.get(field) or ()) != len(old.get(field) or ()):
             return [
@@ -24,8 +23,8 @@ def pod_update_errors(spec: JsonObject, old: JsonObject) -> list[FieldError]:
             ]
     errors = _deadline_errors(spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"))
     errors += _toleration_errors(spec.get("tolerations") or [], old.get("tolerations") or [])
-    if not errors and _fixed_part(spec, old) != _fixed_part(old, old):
-        errors.append(forbidden("spec", _ONLY_THESE))
+    if not errors and _immutable_fields(spec, old) != _immutable_fields(old, old):
+        errors.append(forbidden("spec", _FORBIDDEN_UPDATE))
     return errors
 
 
@@ -39,7 +38,7 @@ def _deadline_errors(deadline: int | None, old: int | None) -> list[FieldError]:
 
 
 def _toleration_errors(tolerations: list[JsonObject], old: list[JsonObject]) -> list[FieldError]:
-    # The time that a toleration lasts may change; the toleration itself stays.
+    # Only tolerationSeconds of a toleration may change.
     kept = [_without_seconds(toleration) for toleration in tolerations]
     if all(_without_seconds(toleration) in kept for toleration in old):
         return []
@@ -50,8 +49,8 @@ def _without_seconds(toleration: JsonObject) -> JsonObject:
     return {field: value for field, value in toleration.items() if field != "tolerationSeconds"}
 
 
-def _fixed_part(spec: JsonObject, old: JsonObject) -> JsonObject:
-    """The spec with the old values of what may change."""
+def _immutable_fields(spec: JsonObject, old: JsonObject) -> JsonObject:
+    """The spec with mutable fields removed or set to their old values."""
     fixed = {field: value for field, value in spec.items() if field not in ("activeDeadlineSeconds", "tolerations")}
     for field in ("containers", "initContainers"):
         if fixed.get(field):
@@ -60,7 +59,7 @@ def _fixed_part(spec: JsonObject, old: JsonObject) -> JsonObject:
             ]
     gates = old.get("schedulingGates") or []
     if all(gate in gates for gate in fixed.get("schedulingGates") or ()):
-        # Gates may be taken away, and while any is left the pod's choice of nodes may be narrowed.
+        # Gates may be removed. While the pod is gated, its node selector and affinity may change.
         fixed.pop("schedulingGates", None)
         if gates:
             fixed.pop("nodeSelector", None)
@@ -69,7 +68,6 @@ def _fixed_part(spec: JsonObject, old: JsonObject) -> JsonObject:
 
 
 def pod_status_errors(status: JsonObject, old: JsonObject) -> list[FieldError]:
-    """What is wrong with a change of a pod's status."""
     if status.get("qosClass") != old.get("qosClass"):
         return [invalid("status.qosClass", status.get("qosClass", ""), "field is immutable")]
     return []

@@ -1,4 +1,4 @@
-"""What is wrong with the spec of a pod, in the real server's sentences. The containers have a file of their own."""
+"""Validation of pod specs, with the messages of kube-apiserver. See `container_validation` for containers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from ipaddress import ip_address
 from typing import Any
 
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType
-from dlop.embedded.apiserver.core.base import forbidden, invalid, not_one_of, required
+from dlop.embedded.apiserver.core.base import enum_errors, forbidden, invalid, required
 from dlop.embedded.apiserver.core.container_validation import container_list_errors
 from dlop.embedded.apiserver.name_validation import label_errors, label_value_errors, qualified_name_errors, subdomain_errors
-from dlop.kube.quantity import billionths
+from dlop.kube.quantity import nano_value
 from dlop.kube.types import JsonObject
 
 _MAX_SECONDS = 2**31 - 1
@@ -17,8 +17,8 @@ _MAX_ID = 2**31 - 1
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-# Volume sources in the order in which the real server looks at them, with the field that each cannot do without.
-_NEEDED = {
+# Volume sources in the order of kube-apiserver's validation, with their required field.
+_VOLUME_SOURCES = {
     "emptyDir": None,
     "hostPath": "path",
     "secret": "secretName",
@@ -34,11 +34,11 @@ _NEEDED = {
 
 
 def pod_spec_errors(spec: JsonObject) -> list[FieldError]:
-    """What is wrong with a defaulted spec."""
+    """The errors of a spec with defaults."""
     volumes = {volume.get("name", "") for volume in spec.get("volumes") or ()}
     errors = _volume_list_errors(spec.get("volumes") or [])
     errors += container_list_errors(spec, volumes=volumes)
-    errors += not_one_of("spec.restartPolicy", spec["restartPolicy"], _RESTART_POLICIES)
+    errors += enum_errors("spec.restartPolicy", spec["restartPolicy"], _RESTART_POLICIES)
     errors += _dns_errors(spec)
     errors += _selector_errors(spec.get("nodeSelector") or {})
     errors += _security_errors(spec["securityContext"])
@@ -72,24 +72,24 @@ def _volume_list_errors(volumes: list[JsonObject]) -> list[FieldError]:
 
 def _volume_errors(volume: JsonObject, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
-    sources = [source for source in _NEEDED if source in volume]
+    sources = [source for source in _VOLUME_SOURCES if source in volume]
     for position, source in enumerate(sources):
-        needed = _NEEDED[source]
+        required_field = _VOLUME_SOURCES[source]
         if position:
             errors.append(forbidden(f"{path}.{source}", "may not specify more than 1 volume type"))
-        elif needed and not volume[source].get(needed):
-            errors.append(required(f"{path}.{source}.{needed}"))
+        elif required_field and not volume[source].get(required_field):
+            errors.append(required(f"{path}.{source}.{required_field}"))
     host_path = (volume.get("hostPath") or {}).get("path", "")
     if ".." in host_path.split("/"):
         errors.append(invalid(f"{path}.hostPath.path", host_path, "must not contain '..'"))
     limit = (volume.get("emptyDir") or {}).get("sizeLimit")
-    if limit is not None and billionths(limit) < 0:
+    if limit is not None and nano_value(limit) < 0:
         errors.append(forbidden(f"{path}.emptyDir.sizeLimit", "SizeLimit field must be a valid resource quantity"))
     return errors
 
 
 def _dns_errors(spec: JsonObject) -> list[FieldError]:
-    errors = not_one_of("spec.dnsPolicy", spec["dnsPolicy"], _DNS_POLICIES)
+    errors = enum_errors("spec.dnsPolicy", spec["dnsPolicy"], _DNS_POLICIES)
     if spec["dnsPolicy"] == "None" and not spec.get("dnsConfig"):
         errors.append(required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None"))
     return errors
@@ -110,15 +110,15 @@ def _security_errors(context: JsonObject) -> list[FieldError]:
 
 def _name_errors(spec: JsonObject) -> list[FieldError]:
     errors: list[FieldError] = []
-    grammars: tuple[tuple[str, Any], ...] = (
+    validators: tuple[tuple[str, Any], ...] = (
         ("serviceAccountName", subdomain_errors),
         ("nodeName", subdomain_errors),
         ("hostname", label_errors),
         ("subdomain", label_errors),
     )
-    for field, grammar in grammars:
+    for field, validate in validators:
         if name := spec.get(field):
-            errors += [invalid(f"spec.{field}", name, detail) for detail in grammar(name)]
+            errors += [invalid(f"spec.{field}", name, detail) for detail in validate(name)]
     return errors
 
 
@@ -142,7 +142,7 @@ def _spread_errors(constraint: JsonObject, path: str) -> list[FieldError]:
     if not constraint.get("topologyKey"):
         errors.append(required(f"{path}.topologyKey", "can not be empty"))
     action = constraint.get("whenUnsatisfiable", "")
-    return errors + not_one_of(f"{path}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
+    return errors + enum_errors(f"{path}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
 
 
 def _toleration_errors(toleration: JsonObject, path: str) -> list[FieldError]:
@@ -156,7 +156,7 @@ def _toleration_errors(toleration: JsonObject, path: str) -> list[FieldError]:
     if "tolerationSeconds" in toleration and effect != "NoExecute":
         errors.append(invalid(f"{path}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
     errors += _toleration_value_errors(toleration.get("value", ""), operator, path)
-    return errors + (not_one_of(f"{path}.effect", effect, _EFFECTS) if effect else [])
+    return errors + (enum_errors(f"{path}.effect", effect, _EFFECTS) if effect else [])
 
 
 def _toleration_value_errors(value: str, operator: str, path: str) -> list[FieldError]:
@@ -164,7 +164,7 @@ def _toleration_value_errors(value: str, operator: str, path: str) -> list[Field
         return [invalid(f"{path}.operator", value, detail) for detail in label_value_errors(value)[:1]]
     if operator == "Exists":
         return [invalid(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'")] if value else []
-    return not_one_of(f"{path}.operator", operator, ("Equal", "Exists"))
+    return enum_errors(f"{path}.operator", operator, ("Equal", "Exists"))
 
 
 def _alias_errors(alias: JsonObject, path: str) -> list[FieldError]:

@@ -1,23 +1,23 @@
-"""Pods: their life on the server. Somebody else binds them to nodes, runs them, and confirms that they have ended."""
+"""Pods: strategy, binding and eviction."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from dlop.embedded.apiserver.age import format_time
-from dlop.embedded.apiserver.api_errors import FieldError, conflict, unreasoned
-from dlop.embedded.apiserver.core.base import BuiltinRules, builtin_type, dig, forbidden, not_one_of, required
+from dlop.embedded.apiserver.api_errors import FieldError, conflict, error_without_reason
+from dlop.embedded.apiserver.core.base import BuiltinStrategy, builtin_type, enum_errors, forbidden, get_nested, required
 from dlop.embedded.apiserver.core.pod_columns import POD_COLUMNS
-from dlop.embedded.apiserver.core.pod_defaults import defaulted_pod_spec, quality_of_service
+from dlop.embedded.apiserver.core.pod_defaults import qos_class, with_pod_defaults
 from dlop.embedded.apiserver.core.pod_priority import with_priority
 from dlop.embedded.apiserver.core.pod_updates import pod_status_errors, pod_update_errors
 from dlop.embedded.apiserver.core.pod_validation import pod_spec_errors
-from dlop.embedded.apiserver.resource_type import Moment, ResourceType
+from dlop.embedded.apiserver.resource_type import ResourceType, Timestamp
 from dlop.embedded.apiserver.store import Store
 from dlop.kube.resources import PODS, Resource
 from dlop.kube.types import JsonObject
 
-_SHAPE = "core.v1.Pod"
+_GO_TYPE = "core.v1.Pod"
 _BINDING = Resource("", "v1", "pods/binding", "Binding")
 _FIELDS = (
     "spec.nodeName",
@@ -38,21 +38,21 @@ _GATED = {
 }
 
 
-class _PodRules(BuiltinRules):
-    def __init__(self, shape: str, store: Store) -> None:
-        super().__init__(shape)
+class _PodStrategy(BuiltinStrategy):
+    def __init__(self, go_type: str, store: Store) -> None:
+        super().__init__(go_type)
         self._store = store
 
-    def prepare_create(self, body: JsonObject, *, moment: Moment) -> JsonObject:
+    def prepare_create(self, body: JsonObject, *, now: Timestamp) -> JsonObject:
         spec = with_priority(body.get("spec") or {}, pod_name=body["metadata"].get("name", ""), store=self._store)
-        spec = body["spec"] = defaulted_pod_spec(spec)
-        status = body["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec)}
+        spec = body["spec"] = with_pod_defaults(spec)
+        status = body["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):
-            body["status"] = _with_condition(status, _GATED, moment=moment)
+            body["status"] = _with_condition(status, _GATED, now=now)
         return body
 
-    def prepare_update(self, body: JsonObject, old: JsonObject, *, moment: Moment) -> JsonObject:
-        body["spec"] = defaulted_pod_spec(body.get("spec") or {})
+    def prepare_update(self, body: JsonObject, old: JsonObject, *, now: Timestamp) -> JsonObject:
+        body["spec"] = with_pod_defaults(body.get("spec") or {})
         body["status"] = _completed_status(body.get("status") or {}, old.get("status") or {})
         return body
 
@@ -68,16 +68,16 @@ class _PodRules(BuiltinRules):
         return errors
 
     def deletion_grace_seconds(self, body: JsonObject, requested: int | None) -> int:
-        # Nobody runs a pod without a node, and a finished one runs no more: there is nobody to wait for.
-        if not dig(body, "spec", "nodeName") or dig(body, "status", "phase") in ("Succeeded", "Failed"):
+        # No kubelet runs an unscheduled or finished pod, so no kubelet would complete a graceful deletion.
+        if not get_nested(body, "spec", "nodeName") or get_nested(body, "status", "phase") in ("Succeeded", "Failed"):
             return 0
-        wanted = dig(body, "spec", "terminationGracePeriodSeconds") if requested is None else requested
-        seconds = int(wanted or 0)
+        grace = get_nested(body, "spec", "terminationGracePeriodSeconds") if requested is None else requested
+        seconds = int(grace or 0)
         return 1 if seconds < 0 else seconds
 
 
 def _completed_status(status: JsonObject, old: JsonObject) -> JsonObject:
-    """The class never changes, and the first of the addresses is kept in two places."""
+    """The status with its old QoS class, and with podIP and podIPs in sync."""
     if not status.get("qosClass") and old.get("qosClass"):
         status = {**status, "qosClass": old["qosClass"]}
     addresses: list[JsonObject] = status.get("podIPs") or []
@@ -89,64 +89,64 @@ def _completed_status(status: JsonObject, old: JsonObject) -> JsonObject:
     return status
 
 
-def bound(pod: JsonObject, binding: JsonObject, *, moment: Moment) -> JsonObject:
-    """The pod on the node that a Binding names, for the `binding` subresource.
+def with_node(pod: JsonObject, binding: JsonObject, *, now: Timestamp) -> JsonObject:
+    """The pod, assigned to the node of a Binding.
 
     Raises:
-        ServerError: when the Binding names no node.
-        ConflictError: when the pod cannot be bound any more.
+        ServerError: the Binding has no node.
+        ConflictError: the pod cannot be bound.
     """
     name = pod["metadata"]["name"]
     target = binding.get("target") or {}
-    errors = not_one_of("target.kind", target.get("kind") or "Node", ("Node", "<empty>"))
+    errors = enum_errors("target.kind", target.get("kind") or "Node", ("Node", "<empty>"))
     if not target.get("name"):
         errors.append(required("target.name"))
     if errors:
-        raise unreasoned(f"{errors[0].path}: {errors[0].message}")
-    if why := _unbindable(pod, name):
-        raise conflict(_BINDING, name, why)
+        raise error_without_reason(f"{errors[0].path}: {errors[0].message}")
+    if reason := _binding_conflict(pod, name):
+        raise conflict(_BINDING, name, reason)
     metadata = {**pod["metadata"]}
     for field in ("annotations", "labels"):
-        if given := dig(binding, "metadata", field):
-            metadata[field] = {**(metadata.get(field) or {}), **given}
-    status = _with_condition(pod.get("status") or {}, {"type": "PodScheduled", "status": "True"}, moment=moment)
+        if values := get_nested(binding, "metadata", field):
+            metadata[field] = {**(metadata.get(field) or {}), **values}
+    status = _with_condition(pod.get("status") or {}, {"type": "PodScheduled", "status": "True"}, now=now)
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": target["name"]}, "status": status}
 
 
-def _unbindable(pod: JsonObject, name: str) -> str:
+def _binding_conflict(pod: JsonObject, name: str) -> str:
     if pod["metadata"].get("deletionTimestamp"):
         return f"pod {name} is being deleted, cannot be assigned to a host"
-    if node := dig(pod, "spec", "nodeName"):
+    if node := get_nested(pod, "spec", "nodeName"):
         return f'pod {name} is already assigned to node "{node}"'
-    if dig(pod, "spec", "schedulingGates"):
+    if get_nested(pod, "spec", "schedulingGates"):
         return f"pod {name} has non-empty .spec.schedulingGates"
     return ""
 
 
-def marked_for_eviction(pod: JsonObject, *, moment: Moment) -> JsonObject:
-    """The pod with the condition that the `eviction` subresource sets before it deletes."""
+def with_disruption_condition(pod: JsonObject, *, now: Timestamp) -> JsonObject:
+    """The pod with the DisruptionTarget condition of an eviction."""
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting",
     }
-    return {**pod, "status": _with_condition(pod.get("status") or {}, condition, moment=moment)}
+    return {**pod, "status": _with_condition(pod.get("status") or {}, condition, now=now)}
 
 
-def _with_condition(status: JsonObject, condition: JsonObject, *, moment: Moment) -> JsonObject:
-    made: dict[str, Any] = {**condition, "lastProbeTime": None, "lastTransitionTime": format_time(moment)}
-    others = [each for each in status.get("conditions") or () if each.get("type") != condition["type"]]
-    return {**status, "conditions": [*others, made]}
+def _with_condition(status: JsonObject, condition: JsonObject, *, now: Timestamp) -> JsonObject:
+    new_condition: dict[str, Any] = {**condition, "lastProbeTime": None, "lastTransitionTime": format_time(now)}
+    others = [other for other in status.get("conditions") or () if other.get("type") != condition["type"]]
+    return {**status, "conditions": [*others, new_condition]}
 
 
 def pod_types(store: Store) -> list[ResourceType]:
-    """The type of pods; priority classes are looked up in the store."""
+    """Pods. Priority classes are looked up in the store."""
     return [
         builtin_type(
             PODS,
-            _SHAPE,
-            rules=_PodRules(_SHAPE, store),
+            _GO_TYPE,
+            strategy=_PodStrategy(_GO_TYPE, store),
             short_names=("po",),
             categories=("all",),
             has_status=True,

@@ -1,8 +1,8 @@
-"""Bodies in protobuf: `kubectl create configmap` and its like send nothing else for built-in types.
+"""Decodes protobuf request bodies, which `kubectl create configmap` and similar commands send for built-in types.
 
-Only reading is needed: every client that sends protobuf also takes JSON as the answer. `protobuf.json` holds the field
-numbers from the Go structs of k8s.io/api; a number like `2.1` means field 1 of the message in field 2, which JSON does
-not show.
+Responses are never encoded as protobuf, because clients that send protobuf also accept JSON. `protobuf.json` has the
+field numbers of the Go structs of k8s.io/api. A number like `2.1` means field 1 of the message in field 2, which is
+inlined in JSON.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from typing import Any
 
 import msgspec
 
-from dlop.embedded.apiserver.core.go_types import struct, underlying
-from dlop.kube.timestamps import to_the_second
+from dlop.embedded.apiserver.core.go_types import struct_fields, underlying_type
+from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-# The numbers of the envelope around every object, and of what stands in it.
+# Field numbers of runtime.Unknown and its TypeMeta, which wrap every object.
 _TYPE_META, _RAW, _API_VERSION, _KIND = 1, 2, 1, 2
 
 
-class NotReadableError(ValueError):
-    """The bytes are not what they claim to be, or of a type that is not known here."""
+class ProtobufDecodeError(ValueError):
+    """The message is malformed or of an unknown type."""
 
 
 def decode(body: bytes) -> JsonObject:
-    """The object in a body.
+    """Decode an object.
 
     Raises:
-        NotReadableError: when it cannot be read.
+        ProtobufDecodeError: the message is malformed or of an unknown type.
     """
     if not body.startswith(_MAGIC):
-        raise NotReadableError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+        raise ProtobufDecodeError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:
         envelope = dict(_fields(body[len(_MAGIC) :]))
         meta = dict(_fields(envelope.get(_TYPE_META, b"")))
         api_version, kind = meta.get(_API_VERSION, b"").decode(), meta.get(_KIND, b"").decode()
-        return {"apiVersion": api_version, "kind": kind, **_message(_shape(api_version, kind), envelope.get(_RAW, b""))}
-    except NotReadableError:
+        return {"apiVersion": api_version, "kind": kind, **_message(_go_type(api_version, kind), envelope.get(_RAW, b""))}
+    except ProtobufDecodeError:
         raise
-    except (IndexError, AttributeError, TypeError, ValueError, OSError, RecursionError, OverflowError) as problem:
-        raise NotReadableError(f"the protobuf message is broken: {problem}") from problem
+    except (IndexError, AttributeError, TypeError, ValueError, OSError, RecursionError, OverflowError) as error:
+        raise ProtobufDecodeError(f"malformed protobuf message: {error}") from error
 
 
-def _shape(api_version: str, kind: str) -> str:
+def _go_type(api_version: str, kind: str) -> str:
     group, _, version = api_version.rpartition("/")
     name = "meta.v1.DeleteOptions" if kind == "DeleteOptions" else f"{group.split('.')[0] or 'core'}.{version}.{kind}"
     if name not in _numbers():
-        raise NotReadableError(f"{api_version}, Kind={kind} is not known in protobuf")
+        raise ProtobufDecodeError(f"{api_version}, Kind={kind} is not known in protobuf")
     return name
 
 
@@ -65,7 +65,7 @@ def _numbers() -> Mapping[str, Mapping[str, str]]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """The numbers and raw values of a message: integers, or bytes."""
+    """The field numbers and raw values (integers or bytes) of a message."""
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)
@@ -76,13 +76,13 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
         elif wire_type == _BYTES:
             length, position = _varint(data, position)
             if position + length > len(data):
-                raise NotReadableError("unexpected EOF")
+                raise ProtobufDecodeError("unexpected EOF")
             yield number, data[position : position + length]
             position += length
         elif wire_type in (_FIXED64, _FIXED32):
             position += 8 if wire_type == _FIXED64 else 4
         else:
-            raise NotReadableError(f"illegal wireType {wire_type}")
+            raise ProtobufDecodeError(f"illegal wireType {wire_type}")
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
@@ -96,60 +96,60 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
-    """What one field number of a message stands for: a field of the JSON, or a message that JSON does not show."""
+class _ProtobufField:
+    """The meaning of a field number: a JSON field, or a message that is inlined in JSON."""
 
     field: str = ""
     go_type: str = ""
-    inline: Mapping[int, _Slot] | None = None
+    inline: Mapping[int, _ProtobufField] | None = None
 
 
 @cache
-def _slots(shape: str) -> Mapping[int, _Slot]:
-    slots: dict[int, Any] = {}
-    for field, spec in (struct(shape) or {}).items():
-        number = _numbers()[shape].get(field)
+def _protobuf_fields(go_type: str) -> Mapping[int, _ProtobufField]:
+    fields: dict[int, Any] = {}
+    for field, spec in (struct_fields(go_type) or {}).items():
+        number = _numbers()[go_type].get(field)
         if number is None:
             continue
         *outer, last = (int(part) for part in number.split("."))
-        place = slots
+        target = fields
         for part in outer:
-            place = place.setdefault(part, _Slot(inline={})).inline
-        place[last] = _Slot(field, spec.go_type)
-    return slots
+            target = target.setdefault(part, _ProtobufField(inline={})).inline
+        target[last] = _ProtobufField(field, spec.go_type)
+    return fields
 
 
-def _message(shape: str, data: bytes) -> JsonObject:
-    return _filled({}, _slots(shape), data)
+def _message(go_type: str, data: bytes) -> JsonObject:
+    return _decode_fields({}, _protobuf_fields(go_type), data)
 
 
-def _filled(result: JsonObject, slots: Mapping[int, _Slot], data: bytes) -> JsonObject:
+def _decode_fields(result: JsonObject, fields: Mapping[int, _ProtobufField], data: bytes) -> JsonObject:
     for number, value in _fields(data):
-        slot = slots.get(number)
-        if slot is None:
+        field = fields.get(number)
+        if field is None:
             continue
-        if slot.inline is not None:
-            _filled(result, slot.inline, value)
+        if field.inline is not None:
+            _decode_fields(result, field.inline, value)
         else:
-            _put(result, slot, value)
+            _set_field(result, field, value)
     return result
 
 
-def _put(result: JsonObject, slot: _Slot, value: Any) -> None:
-    base = underlying(slot.go_type.removeprefix("*"))
+def _set_field(result: JsonObject, field: _ProtobufField, value: Any) -> None:
+    base = underlying_type(field.go_type.removeprefix("*"))
     if base.startswith("map:"):
         entry = dict(_fields(value))
         key = entry.get(1, b"").decode()
-        result.setdefault(slot.field, {})[key] = _value(base.removeprefix("map:"), entry.get(2, b""))
+        result.setdefault(field.field, {})[key] = _value(base.removeprefix("map:"), entry.get(2, b""))
     elif base.startswith("[]") and base != "[]byte":
-        result.setdefault(slot.field, []).append(_value(base.removeprefix("[]"), value))
+        result.setdefault(field.field, []).append(_value(base.removeprefix("[]"), value))
     else:
-        result[slot.field] = _value(base, value)
+        result[field.field] = _value(base, value)
 
 
 def _value(go_type: str, value: Any) -> Any:
-    base = underlying(go_type.removeprefix("*"))
-    if struct(base) is not None:
+    base = underlying_type(go_type.removeprefix("*"))
+    if struct_fields(base) is not None:
         return _message(base, value)
     return _SCALARS[base](value)
 
@@ -162,13 +162,13 @@ def _time(value: bytes) -> str | None:
     parts = dict(_fields(value))
     if not parts:
         return None
-    return to_the_second(_signed(parts.get(1, 0)))
+    return format_time(_signed(parts.get(1, 0)))
 
 
 def _micro_time(value: bytes) -> str | None:
     parts = dict(_fields(value))
-    whole = _time(value)
-    return whole and f"{whole[:-1]}.{parts.get(2, 0) // 1000:06d}Z"
+    time = _time(value)
+    return time and f"{time[:-1]}.{parts.get(2, 0) // 1000:06d}Z"
 
 
 def _int_or_string(value: bytes) -> int | str:
@@ -186,6 +186,6 @@ _SCALARS: Mapping[str, Callable[[Any], Any]] = {
     "MicroTime": _micro_time,
     "Quantity": lambda value: dict(_fields(value)).get(1, b"0").decode(),
     "IntOrString": _int_or_string,
-    # Which fields somebody manages: not kept here in any form.
+    # managedFields, which are dropped.
     "any": lambda _: None,
 }

@@ -1,4 +1,4 @@
-"""What is wrong with a service, in the real server's sentences."""
+"""Validation of services, with the messages of kube-apiserver."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, ip_address
 from typing import Any
 
 from dlop.embedded.apiserver.api_errors import FieldError, FieldErrorType
-from dlop.embedded.apiserver.core.base import dig, forbidden, invalid, not_one_of, required
+from dlop.embedded.apiserver.core.base import enum_errors, forbidden, get_nested, invalid, required
 from dlop.embedded.apiserver.name_validation import (
     label_errors,
     label_value_errors,
@@ -23,20 +23,20 @@ _PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 
 def service_errors(spec: JsonObject, old: JsonObject | None) -> list[FieldError]:
-    """What is wrong with a defaulted spec; `old` is None on create."""
+    """The errors of a spec with defaults; `old` is None on create."""
     kind = spec["type"]
-    if old and (changed := _address_change_errors(spec, old)):
-        return changed
+    if old and (address_errors := _address_change_errors(spec, old)):
+        return address_errors
     errors: list[FieldError] = []
     ports = spec.get("ports") or []
     if not ports and kind != "ExternalName" and spec.get("clusterIP") != "None":
         errors.append(required("spec.ports"))
     errors += _type_errors(spec, kind) + _family_errors(spec) + _port_list_errors(ports, kind)
     errors += _selector_errors(spec.get("selector") or {})
-    errors += not_one_of("spec.sessionAffinity", spec["sessionAffinity"], ("ClientIP", "None"))
-    errors += not_one_of("spec.type", kind, _TYPES)
+    errors += enum_errors("spec.sessionAffinity", spec["sessionAffinity"], ("ClientIP", "None"))
+    errors += enum_errors("spec.type", kind, _TYPES)
     if kind != "ExternalName":
-        errors += not_one_of("spec.internalTrafficPolicy", spec.get("internalTrafficPolicy"), _POLICIES)
+        errors += enum_errors("spec.internalTrafficPolicy", spec.get("internalTrafficPolicy"), _POLICIES)
     if spec.get("externalTrafficPolicy") and kind in ("ClusterIP", "ExternalName"):
         detail = "may only be set for externally-accessible services"
         errors.append(invalid("spec.externalTrafficPolicy", spec["externalTrafficPolicy"], detail))
@@ -44,8 +44,7 @@ def service_errors(spec: JsonObject, old: JsonObject | None) -> list[FieldError]
 
 
 def service_status_errors(body: JsonObject) -> list[FieldError]:
-    """What is wrong with a changed status."""
-    if body["spec"]["type"] == "LoadBalancer" or not dig(body, "status", "loadBalancer", "ingress"):
+    if body["spec"]["type"] == "LoadBalancer" or not get_nested(body, "status", "loadBalancer", "ingress"):
         return []
     return [forbidden("status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'")]
 
@@ -96,22 +95,22 @@ def _port_list_errors(ports: list[JsonObject], kind: str) -> list[FieldError]:
     errors: list[FieldError] = []
     names: set[str] = set()
     for index, port in enumerate(ports):
-        errors += _port_errors(port, f"spec.ports[{index}]", names, kind, named=len(ports) > 1)
+        errors += _port_errors(port, f"spec.ports[{index}]", names, kind, name_required=len(ports) > 1)
     seen: set[tuple[Any, Any]] = set()
     for index, port in enumerate(ports):
-        place = (port.get("protocol"), port.get("port"))
-        if place in seen:
-            shown = {"Name": "", "Protocol": place[0], "AppProtocol": None, "Port": place[1], "TargetPort": 0, "NodePort": 0}
-            errors.append(FieldError(FieldErrorType.DUPLICATE, f"spec.ports[{index}]", value=shown))
-        seen.add(place)
+        port_key = (port.get("protocol"), port.get("port"))
+        if port_key in seen:
+            duplicate = {"Name": "", "Protocol": port_key[0], "AppProtocol": None, "Port": port_key[1], "TargetPort": 0, "NodePort": 0}
+            errors.append(FieldError(FieldErrorType.DUPLICATE, f"spec.ports[{index}]", value=duplicate))
+        seen.add(port_key)
     return errors
 
 
-def _port_errors(port: JsonObject, path: str, names: set[str], kind: str, *, named: bool) -> list[FieldError]:
-    errors = _port_name_errors(port.get("name", ""), f"{path}.name", names, named=named)
+def _port_errors(port: JsonObject, path: str, names: set[str], kind: str, *, name_required: bool) -> list[FieldError]:
+    errors = _port_name_errors(port.get("name", ""), f"{path}.name", names, name_required=name_required)
     if not 1 <= port.get("port", 0) <= 65535:
         errors.append(invalid(f"{path}.port", port.get("port", 0), _PORT_RANGE))
-    errors += not_one_of(f"{path}.protocol", port["protocol"], ("SCTP", "TCP", "UDP"))
+    errors += enum_errors(f"{path}.protocol", port["protocol"], ("SCTP", "TCP", "UDP"))
     target = port["targetPort"]
     if isinstance(target, str):
         errors += [invalid(f"{path}.targetPort", target, detail) for detail in port_name_errors(target)]
@@ -122,9 +121,9 @@ def _port_errors(port: JsonObject, path: str, names: set[str], kind: str, *, nam
     return errors
 
 
-def _port_name_errors(name: str, path: str, names: set[str], *, named: bool) -> list[FieldError]:
+def _port_name_errors(name: str, path: str, names: set[str], *, name_required: bool) -> list[FieldError]:
     if not name:
-        return [required(path)] if named else []
+        return [required(path)] if name_required else []
     if wrong := label_errors(name):
         return [invalid(path, name, detail) for detail in wrong]
     if name in names:

@@ -1,1 +1,1 @@
-"""The way from the API server to the nodes: logs, exec, attach and port-forward are asked of them."""
+"""Proxies logs, exec, attach and port-forward of pods to the kubelets."""

@@ -1,4 +1,4 @@
-"""Calls to kubelets: only to those that the server was told to trust, over TLS, with the token of each."""
+"""Client for kubelet APIs. It only calls trusted kubelets, over TLS and with their token."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dlop.kube.errors import StatusError
 from dlop.kube.transport import Response
 from dlop.kube.types import JsonObject
 
-# The first of these that a node has is where its kubelet is looked for.
+# Preferred address types of a node, in order.
 _ADDRESS_TYPES = ("ExternalIP", "InternalIP", "Hostname")
 _CONNECT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Trust:
+class _KubeletCredentials:
     context: ssl.SSLContext
     token: str
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
-    """A path of a kubelet's API."""
+class KubeletLocation:
+    """URL of a kubelet API request."""
 
     host: str
     port: int
@@ -39,104 +39,103 @@ class Location:
 
     @property
     def url(self) -> str:
-        """Without the query."""
         return f"https://{self.host}:{self.port}{self.path}"
 
 
-class Kubelets:
-    """The kubelets that this server may call."""
-
+class KubeletClient:
     def __init__(self) -> None:
-        self._trusted: dict[tuple[str, int], _Trust] = {}
+        self._credentials: dict[tuple[str, int], _KubeletCredentials] = {}
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
-        # What is open. A session that is closed leaves those who read waiting.
-        self._answers = weakref.WeakSet[aiohttp.ClientResponse]()
-        self._sockets = weakref.WeakSet[aiohttp.ClientWebSocketResponse]()
+        # Open streams. Closing the session does not end pending reads, so they are closed one by one.
+        self._responses = weakref.WeakSet[aiohttp.ClientResponse]()
+        self._websockets = weakref.WeakSet[aiohttp.ClientWebSocketResponse]()
 
-    def trust(self, host: str, port: int, *, authority_pem: str, token: str) -> None:
-        """Trust the kubelet at an address: its certificate is from that authority, and it wants that token."""
-        self._trusted[host, port] = _Trust(ssl.create_default_context(cadata=authority_pem), token)
+    def trust(self, host: str, port: int, *, ca_pem: str, token: str) -> None:
+        """Allow requests to the kubelet at this address, with its CA and token."""
+        self._credentials[host, port] = _KubeletCredentials(ssl.create_default_context(cadata=ca_pem), token)
 
-    async def get(self, location: Location) -> aiohttp.ClientResponse:
-        """Begin to read a page.
+    async def get(self, location: KubeletLocation) -> aiohttp.ClientResponse:
+        """Send a GET request. The body of the response is not read yet.
 
         Raises:
-            ServerError: the kubelet cannot be reached.
+            ServerError: the kubelet is not reachable.
         """
-        trust = self._trust(location)
+        credentials = self._find_credentials(location)
         try:
-            answer = await self._opened().get(location.url, params=location.query, ssl=trust.context, headers=_bearing(trust))
+            response = await self._open_session().get(
+                location.url, params=location.query, ssl=credentials.context, headers=_authorization(credentials)
+            )
         except aiohttp.ClientConnectionError as error:
             raise _unreachable(location, error) from error
-        self._answers.add(answer)
-        return answer
+        self._responses.add(response)
+        return response
 
-    async def open_socket(self, location: Location, protocols: Sequence[str]) -> aiohttp.ClientWebSocketResponse | Response:
-        """Open a WebSocket, or tell what the kubelet has against it.
+    async def open_socket(self, location: KubeletLocation, protocols: Sequence[str]) -> aiohttp.ClientWebSocketResponse | Response:
+        """Open a WebSocket, or return the error response of the kubelet.
 
         Raises:
-            ServerError: the kubelet cannot be reached.
+            ServerError: the kubelet is not reachable.
         """
-        trust = self._trust(location)
+        credentials = self._find_credentials(location)
         try:
-            opened = await self._opened().ws_connect(
+            websocket = await self._open_session().ws_connect(
                 location.url,
                 params=location.query,
                 protocols=protocols,
-                ssl=trust.context,
-                headers=_bearing(trust),
+                ssl=credentials.context,
+                headers=_authorization(credentials),
                 max_msg_size=0,
                 compress=0,
             )
         except aiohttp.WSServerHandshakeError:
-            return await self.refusal(location)
+            return await self.get_error(location)
         except aiohttp.ClientConnectionError as error:
             raise _unreachable(location, error) from error
-        self._sockets.add(opened)
-        return opened
+        self._websockets.add(websocket)
+        return websocket
 
-    async def refusal(self, location: Location) -> Response:
-        """What the kubelet says to a request that asks for no upgrade: what is wrong, or that it should."""
-        async with await self.get(location) as answer:
-            return Response(answer.status, TEXT_HEADERS, await answer.read())
+    async def get_error(self, location: KubeletLocation) -> Response:
+        """The response of the kubelet to the request without an upgrade, which explains the error."""
+        async with await self.get(location) as response:
+            return Response(response.status, TEXT_HEADERS, await response.read())
 
     async def close(self) -> None:
-        """End every stream, and open no more."""
+        """Close all streams. Later requests fail."""
         self._is_closed = True
-        for answer in list(self._answers):
-            answer.close()
-        for opened in list(self._sockets):
-            await opened.close()
+        for response in list(self._responses):
+            response.close()
+        for websocket in list(self._websockets):
+            await websocket.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
 
-    def _trust(self, location: Location) -> _Trust:
-        found = self._trusted.get((location.host, location.port))
+    def _find_credentials(self, location: KubeletLocation) -> _KubeletCredentials:
+        credentials = self._credentials.get((location.host, location.port))
         if self._is_closed:
             raise internal_error("the server is shutting down")
-        if found is None:
+        if credentials is None:
             raise internal_error(f"the kubelet at {location.host}:{location.port} is not known to this server")
-        return found
+        return credentials
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
-            # Streams last for long, and each has a connection to itself. It is we who close it, when all is read: with uvloop, what
-            # a slow reader has not read yet is lost when the other side closes behind its last word.
+            # Every stream has its own connection. The client closes it after the last read, because with uvloop unread data is
+            # lost when the server closes the connection first.
             self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0))
         return self._session
 
 
 def kubelet_address(node: JsonObject) -> tuple[str, int]:
-    """Where the kubelet of a node listens.
+    """Host and port of the kubelet of a node.
 
     Raises:
-        ServerError: the node does not say.
+        ServerError: the node has no address.
     """
     status = node.get("status") or {}
-    addresses = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
+    addresses = {address.get("type"): address.get("address") for address in status.get("addresses") or ()}
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
     for kind in _ADDRESS_TYPES:
         if addresses.get(kind):
@@ -144,34 +143,33 @@ def kubelet_address(node: JsonObject) -> tuple[str, int]:
     raise internal_error(f"no preferred addresses found; known addresses: {list(addresses)}")
 
 
-class Body(AsyncGenerator[bytes, None]):
-    """The body of an answer, piece by piece. Closing it closes the connection, even if nothing was read."""
+class KubeletResponseBody(AsyncGenerator[bytes, None]):
+    """The chunks of a response body. Closing it closes the connection, even if nothing was read."""
 
-    def __init__(self, answer: aiohttp.ClientResponse) -> None:
-        self._answer = answer
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
 
     async def asend(self, value: None) -> bytes:
-        """The next piece."""
         try:
-            piece = await self._answer.content.readany()
+            chunk = await self._response.content.readany()
         except aiohttp.ClientError:
-            piece = b""  # the kubelet is gone, and that is how a log ends too
-        if not piece:
-            self._answer.close()
+            chunk = b""  # a lost connection ends the log
+        if not chunk:
+            self._response.close()
             raise StopAsyncIteration
-        return piece
+        return chunk
 
     async def athrow(
         self, typ: type[BaseException] | BaseException, val: BaseException | object = None, tb: TracebackType | None = None
     ) -> Any:
-        """Close it: `aclose` comes this way."""
-        self._answer.close()
+        """Close the connection. `aclose` calls this."""
+        self._response.close()
         raise typ
 
 
-def _bearing(trust: _Trust) -> Mapping[str, str]:
-    return {"authorization": f"Bearer {trust.token}"}
+def _authorization(credentials: _KubeletCredentials) -> Mapping[str, str]:
+    return {"authorization": f"Bearer {credentials.token}"}
 
 
-def _unreachable(location: Location, error: aiohttp.ClientError) -> StatusError:
+def _unreachable(location: KubeletLocation, error: aiohttp.ClientError) -> StatusError:
     return internal_error(f'Get "{location.url}": {error}')

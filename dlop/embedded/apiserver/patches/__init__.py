@@ -1,1 +1,1 @@
-"""The three ways to change a part of an object."""
+"""JSON patch, merge patch and strategic merge patch."""

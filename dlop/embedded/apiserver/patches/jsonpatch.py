@@ -1,7 +1,7 @@
-"""JSON patch (RFC 6902), with the leniencies of the library that the real server uses.
+"""JSON patch (RFC 6902), as lenient as the library of kube-apiserver.
 
-A path that does not begin with a slash loses its first part, `replace` adds a field that is not there, `copy` from such
-a field copies null, and `test` takes it for null. Patches that do not fit are refused without saying why, as there.
+The first part of a path without a leading slash is ignored, `replace` adds a missing field, and `copy` and `test` treat
+a missing field as null. Errors have no details.
 """
 
 from __future__ import annotations
@@ -15,45 +15,43 @@ from dlop.embedded.apiserver.api_errors import bad_request
 from dlop.embedded.apiserver.field_validation import rejected_patch
 from dlop.kube.types import JsonObject
 
-_NOTHING = object()
+_MISSING = object()
 
 
-class Operation(msgspec.Struct, frozen=True):
-    """One step of a patch."""
-
+class JsonPatchOperation(msgspec.Struct, frozen=True):
     op: str = ""
     path: str | None = None
     source: str | None = msgspec.field(default=None, name="from")
     value: Any = None
 
 
-def read_operations(decoded: Any) -> Sequence[Operation]:
-    """The steps of a patch.
+def decode_operations(decoded: Any) -> Sequence[JsonPatchOperation]:
+    """Decode the operations of a patch.
 
     Raises:
-        BadRequestError: when this is no list of steps.
+        BadRequestError: the patch is not a list of operations.
     """
     try:
-        return msgspec.convert([] if decoded is None else decoded, list[Operation])
+        return msgspec.convert([] if decoded is None else decoded, list[JsonPatchOperation])
     except msgspec.ValidationError:
-        raise bad_request(f"error decoding patch: json: {_type_sentence(decoded)}") from None
+        raise bad_request(f"error decoding patch: json: {_type_error(decoded)}") from None
 
 
-def _type_sentence(decoded: Any) -> str:
-    names = {dict: "object", str: "string", bool: "bool", int: "number", float: "number", list: "array"}
+def _type_error(decoded: Any) -> str:
+    json_types = {dict: "object", str: "string", bool: "bool", int: "number", float: "number", list: "array"}
     if not isinstance(decoded, list):
-        return f"cannot unmarshal {names.get(decoded.__class__, 'null')} into Go value of type []handlers.jsonPatchOp"
-    wrong = [names.get(step.__class__, "null") for step in decoded if not isinstance(step, dict)]
-    if wrong:
-        return f"cannot unmarshal {wrong[0]} into Go value of type handlers.jsonPatchOp"
+        return f"cannot unmarshal {json_types.get(decoded.__class__, 'null')} into Go value of type []handlers.jsonPatchOp"
+    invalid_types = [json_types.get(item.__class__, "null") for item in decoded if not isinstance(item, dict)]
+    if invalid_types:
+        return f"cannot unmarshal {invalid_types[0]} into Go value of type handlers.jsonPatchOp"
     return "cannot unmarshal number into Go struct field jsonPatchOp.op of type string"
 
 
-def apply_operations(body: JsonObject, operations: Sequence[Operation]) -> JsonObject:
-    """The body after all steps; the given one stays as it is.
+def apply_operations(body: JsonObject, operations: Sequence[JsonPatchOperation]) -> JsonObject:
+    """The patched body. `body` is not modified.
 
     Raises:
-        InvalidError: when a step does not fit.
+        InvalidError: an operation cannot be applied.
     """
     result: Any = body
     for operation in operations:
@@ -66,43 +64,43 @@ def apply_operations(body: JsonObject, operations: Sequence[Operation]) -> JsonO
     return result
 
 
-def _add(body: Any, operation: Operation) -> Any:
-    return _changed(body, _steps(operation.path), lambda parent, step: _inserted(parent, step, operation.value))
+def _add(body: Any, operation: JsonPatchOperation) -> Any:
+    return _modify(body, _steps(operation.path), lambda parent, step: _insert(parent, step, operation.value))
 
 
-def _remove(body: Any, operation: Operation) -> Any:
-    return _changed(body, _steps(operation.path), _without)
+def _remove(body: Any, operation: JsonPatchOperation) -> Any:
+    return _modify(body, _steps(operation.path), _delete)
 
 
-def _replace(body: Any, operation: Operation) -> Any:
+def _replace(body: Any, operation: JsonPatchOperation) -> Any:
     if operation.path == "":
         return operation.value
-    return _changed(body, _steps(operation.path), lambda parent, step: _replaced(parent, step, operation.value))
+    return _modify(body, _steps(operation.path), lambda parent, step: _replace_value(parent, step, operation.value))
 
 
-def _move(body: Any, operation: Operation) -> Any:
+def _move(body: Any, operation: JsonPatchOperation) -> Any:
     source = _steps(operation.source)
-    value = _found(body, source)
-    if value is _NOTHING:
+    value = _get(body, source)
+    if value is _MISSING:
         raise KeyError(operation.source)
-    rest = _changed(body, source, _without)
-    return _changed(rest, _steps(operation.path), lambda parent, step: _inserted(parent, step, value))
+    rest = _modify(body, source, _delete)
+    return _modify(rest, _steps(operation.path), lambda parent, step: _insert(parent, step, value))
 
 
-def _copy(body: Any, operation: Operation) -> Any:
-    value = _found(body, _steps(operation.source))
-    copied = None if value is _NOTHING else value
-    return _changed(body, _steps(operation.path), lambda parent, step: _inserted(parent, step, copied))
+def _copy(body: Any, operation: JsonPatchOperation) -> Any:
+    value = _get(body, _steps(operation.source))
+    copied = None if value is _MISSING else value
+    return _modify(body, _steps(operation.path), lambda parent, step: _insert(parent, step, copied))
 
 
-def _test(body: Any, operation: Operation) -> Any:
-    found = _found(body, _steps(operation.path))
-    if (None if found is _NOTHING else found) != operation.value:
+def _test(body: Any, operation: JsonPatchOperation) -> Any:
+    value = _get(body, _steps(operation.path))
+    if (None if value is _MISSING else value) != operation.value:
         raise ValueError("the test failed")
     return body
 
 
-_APPLY: dict[str, Callable[[Any, Operation], Any]] = {
+_APPLY: dict[str, Callable[[Any, JsonPatchOperation], Any]] = {
     "add": _add,
     "remove": _remove,
     "replace": _replace,
@@ -118,49 +116,49 @@ def _steps(path: str | None) -> list[str]:
     return [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
 
 
-def _found(body: Any, steps: list[str]) -> Any:
-    """The value at a path; `_NOTHING` when only the last step leads nowhere."""
+def _get(body: Any, steps: list[str]) -> Any:
+    """The value at a path; `_MISSING` if only the last step is missing."""
     value = body
-    for place, step in enumerate(steps):
-        last = place == len(steps) - 1
+    for index, step in enumerate(steps):
+        last = index == len(steps) - 1
         if isinstance(value, list):
             value = value[_index(step, len(value))]
         elif last:
-            value = value.get(step, _NOTHING)
+            value = value.get(step, _MISSING)
         else:
             value = value[step]
     return value
 
 
-def _changed(value: Any, steps: list[str], change: Callable[[Any, str], Any]) -> Any:
-    """The value with its part at `steps` changed, copying only what lies on the way."""
+def _modify(value: Any, steps: list[str], operation: Callable[[Any, str], Any]) -> Any:
+    """Apply `operation` to the parent of the value at `steps`. Only containers along the path are copied."""
     if not steps:
         raise ValueError("the whole object cannot be replaced")
     if len(steps) == 1:
-        return change(value, steps[0])
+        return operation(value, steps[0])
     step = steps[0]
     key: Any = _index(step, len(value)) if isinstance(value, list) else step
-    below = _changed(value[key], steps[1:], change)
+    child = _modify(value[key], steps[1:], operation)
     result = value.copy()
-    result[key] = below
+    result[key] = child
     return result
 
 
-def _inserted(parent: Any, step: str, value: Any) -> Any:
+def _insert(parent: Any, step: str, value: Any) -> Any:
     if isinstance(parent, list):
         index = len(parent) if step == "-" else _index(step, len(parent) + 1)
         return [*parent[:index], value, *parent[index:]]
     return {**parent, step: value}
 
 
-def _replaced(parent: Any, step: str, value: Any) -> Any:
+def _replace_value(parent: Any, step: str, value: Any) -> Any:
     if isinstance(parent, list):
         index = _index(step, len(parent))
         return [*parent[:index], value, *parent[index + 1 :]]
     return {**parent, step: value}
 
 
-def _without(parent: Any, step: str) -> Any:
+def _delete(parent: Any, step: str) -> Any:
     result = parent.copy()
     del result[_index(step, len(parent)) if isinstance(parent, list) else step]
     return result

@@ -1,7 +1,7 @@
-"""Strategic merge patch: a merge patch that knows which lists are maps by a key and which are sets.
+"""Strategic merge patch, which merges lists by key or as sets according to a schema.
 
-Directives in the patch: `$patch` (replace, delete, merge), `$retainKeys`, `$deleteFromPrimitiveList/<field>` and
-`$setElementOrder/<field>`. `kubectl apply` and `kubectl edit` write all of them.
+Supported directives: `$patch` (replace, delete, merge), `$retainKeys`, `$deleteFromPrimitiveList/<field>` and
+`$setElementOrder/<field>`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from dlop.embedded.apiserver.api_errors import bad_request, unreasoned
+from dlop.embedded.apiserver.api_errors import bad_request, error_without_reason
 from dlop.embedded.apiserver.resource_type import MergeList, MergeSchema
 from dlop.kube.types import JsonObject
 
@@ -23,25 +23,25 @@ _NO_SCHEMA: MergeSchema = {}
 
 
 def merge_strategically(body: JsonObject, patch: JsonObject, *, schema: MergeSchema) -> JsonObject:
-    """The body with the patch applied; the given one stays as it is.
+    """The patched body. `body` is not modified.
 
     Raises:
-        BadRequestError: when a directive makes no sense.
+        StatusError: a directive is invalid.
     """
     result = _merge_map(body, patch, schema)
     return result if result is not None else {}
 
 
 def _merge_map(body: JsonObject, patch: JsonObject, schema: MergeSchema) -> JsonObject | None:
-    """The merged map; None when the patch deletes it."""
+    """The merged map; None if the patch deletes it."""
     directive = patch.get(_PATCH, "merge")
     if directive == "replace":
         return {name: value for name, value in patch.items() if name != _PATCH}
     if directive == "delete":
         return None
     if directive != "merge":
-        raise unreasoned(f"unknown patch type: {directive} in map: {_as_go(patch)}")
-    result = _retained(body, patch)
+        raise error_without_reason(f"unknown patch type: {directive} in map: {_format_go(patch)}")
+    result = _retain_keys(body, patch)
     for name, value in patch.items():
         if not name.startswith("$"):
             _merge_field(result, name, value, schema.get(name))
@@ -49,7 +49,7 @@ def _merge_map(body: JsonObject, patch: JsonObject, schema: MergeSchema) -> Json
     return result
 
 
-def _retained(body: JsonObject, patch: JsonObject) -> JsonObject:
+def _retain_keys(body: JsonObject, patch: JsonObject) -> JsonObject:
     retained = patch.get(_RETAIN)
     if retained is None:
         return dict(body)
@@ -83,8 +83,8 @@ def _merge_list(items: list[Any], patch: list[Any], schema: MergeList) -> list[A
         merged = list({_identity(item): item for item in [*items, *patch]}.values())
     else:
         merged = _merge_by_key(items, patch, schema.key, schema.items)
-    # Also without a wish for an order, what the patch names comes before what is new to it, in the patch's order.
-    return _ordered(merged, items, patch, schema)
+    # Without $setElementOrder, the order of the patch applies.
+    return _reorder(merged, items, patch, schema)
 
 
 def _merge_by_key(items: list[Any], patch: list[Any], key: str, schema: MergeSchema) -> list[Any]:
@@ -93,7 +93,7 @@ def _merge_by_key(items: list[Any], patch: list[Any], key: str, schema: MergeSch
         return [item for item in patch if item.get(_PATCH) != "replace"]
     for item in patch:
         if not isinstance(item, dict) or key not in item:
-            raise unreasoned(f"map: {_as_go(item)} does not contain declared merge key: {key}")
+            raise error_without_reason(f"map: {_format_go(item)} does not contain declared merge key: {key}")
         _merge_item(result, item, key, schema)
     return result
 
@@ -117,37 +117,37 @@ def _apply_list_directives(result: JsonObject, body: JsonObject, patch: JsonObje
         name = directive.partition("/")[2]
         before = result.get(name)
         if directive.startswith(_ORDER) and not isinstance(value, list):
-            raise unreasoned(f"expected a []interface {{}}, but received a {value.__class__.__name__}")
+            raise error_without_reason(f"expected a []interface {{}}, but received a {value.__class__.__name__}")
         if not isinstance(before, list) or not isinstance(value, list):
             continue
         if directive.startswith(_DELETE_FROM):
             result[name] = [item for item in before if item not in value]
         else:
-            result[name] = _ordered(before, body.get(name) or [], value, schema.get(name))
+            result[name] = _reorder(before, body.get(name) or [], value, schema.get(name))
 
 
-def _ordered(items: list[Any], before: list[Any], order: list[Any], schema: MergeSchema | MergeList | None) -> list[Any]:
-    """The items in the patch's order; those that only the server has stay where they were as far as that can be."""
+def _reorder(items: list[Any], before: list[Any], order: list[Any], schema: MergeSchema | MergeList | None) -> list[Any]:
+    """The items in the order of the patch. Items that only the server has keep their position where possible."""
     key = schema.key if isinstance(schema, MergeList) else None
 
     def identity(item: Any) -> Hashable:
         return _identity(item.get(key) if key is not None and isinstance(item, dict) else item)
 
-    wanted = [identity(item) for item in order]
-    earlier = [identity(item) for item in before]
-    patched = sorted((item for item in items if identity(item) in wanted), key=lambda item: wanted.index(identity(item)))
-    others = [item for item in items if identity(item) not in wanted]
-    return _interleaved(others, patched, earlier, identity)
+    patch_order = [identity(item) for item in order]
+    old_order = [identity(item) for item in before]
+    patched = sorted((item for item in items if identity(item) in patch_order), key=lambda item: patch_order.index(identity(item)))
+    others = [item for item in items if identity(item) not in patch_order]
+    return _interleave(others, patched, old_order, identity)
 
 
-def _interleaved(left: list[Any], right: list[Any], earlier: Sequence[Hashable], identity: Callable[[Any], Hashable]) -> list[Any]:
-    """Both lists in one, each in its own order; an item of `left` goes before one of `right` that it stood before."""
+def _interleave(left: list[Any], right: list[Any], old_order: Sequence[Hashable], identity: Callable[[Any], Hashable]) -> list[Any]:
+    """Merge two lists, keeping the order of each. `old_order` decides between an item of `left` and one of `right`."""
     result: list[Any] = []
     left, right = list(left), list(right)
     while left and right:
         first, second = identity(left[0]), identity(right[0])
-        goes_first = first in earlier and second in earlier and earlier.index(first) < earlier.index(second)
-        result.append((left if goes_first else right).pop(0))
+        left_first = first in old_order and second in old_order and old_order.index(first) < old_order.index(second)
+        result.append((left if left_first else right).pop(0))
     return result + left + right
 
 
@@ -155,7 +155,7 @@ def _identity(item: Any) -> Hashable:
     return msgspec.json.encode(item) if isinstance(item, (dict, list)) else (item.__class__, item)
 
 
-def _as_go(item: Any) -> str:
+def _format_go(item: Any) -> str:
     if not isinstance(item, dict):
         return str(item)
     return f"map[{' '.join(f'{name}:{value}' for name, value in sorted(item.items()))}]"

@@ -1,1 +1,1 @@
-"""The ways in: over HTTP on the loopback, and without sockets from the same process."""
+"""Transports of the API server: HTTP on the loopback, and in-process without sockets."""

@@ -1,7 +1,6 @@
-"""The HTTP front: the server on a port of the loopback, for `kubectl`, other processes and load.
+"""HTTP transport on the loopback, for `kubectl` and other processes.
 
-It sits directly on aiohttp's low-level server, without a router: the API server reads paths itself. Closing it ends
-every watch properly first, so that clients see an end and not a break.
+It uses aiohttp's low-level server without a router, because the API server parses paths itself.
 """
 
 from __future__ import annotations
@@ -16,41 +15,40 @@ from aiohttp import web
 from yarl import URL
 
 from dlop.embedded.apiserver.request_decoding import check_size
-from dlop.embedded.apiserver.responses import refusal
+from dlop.embedded.apiserver.responses import error_response
 from dlop.embedded.apiserver.rest.watch import ConnectionDroppedError, closing
 from dlop.embedded.apiserver.server import ApiServer
-from dlop.embedded.apiserver.transports.websockets import offered_protocols, relay, wants_socket
+from dlop.embedded.apiserver.transports.websockets import is_websocket_upgrade, offered_protocols, relay
 from dlop.embedded.certificates import Certificates
 from dlop.kube.errors import StatusError
 from dlop.kube.transport import Request, Response, StreamResponse
 from dlop.kube.types import JsonObject
 
 HOST = "127.0.0.1"
-# How long a close waits for answers that are under way.
+# How long `close` waits for pending responses.
 _SHUTDOWN_SECONDS = 5.0
 _HEADERS = ("accept", "authorization", "content-type")
 
 
 @dataclass(slots=True, kw_only=True)
 class HttpServer:
-    """A running HTTP front."""
+    """A running HTTP server."""
 
     host: str
     port: int
     token: str
     ca_pem: str | None
-    """What clients have to trust; None without TLS."""
-    _server: ApiServer = field(repr=False)
-    _site: web.Server = field(repr=False)
+    """CA certificate for clients; None without TLS."""
+    _api_server: ApiServer = field(repr=False)
+    _web_server: web.Server = field(repr=False)
     _listener: asyncio.Server = field(repr=False)
 
     @property
     def url(self) -> str:
-        """Where it is."""
         return f"{'http' if self.ca_pem is None else 'https'}://{self.host}:{self.port}"
 
     def kubeconfig(self) -> JsonObject:
-        """A kubeconfig for this front, as plain data."""
+        """A kubeconfig for this server, as plain data."""
         cluster: JsonObject = {"server": self.url}
         if self.ca_pem is not None:
             cluster["certificate-authority-data"] = base64.b64encode(self.ca_pem.encode()).decode()
@@ -64,98 +62,98 @@ class HttpServer:
         }
 
     async def close(self) -> None:
-        """Take no more requests, end the watches, and finish what is under way."""
+        """Stop accepting requests, end the watches regularly, and wait for pending responses."""
         self._listener.close()
-        self._server.end_watches()
-        self._site.pre_shutdown()  # idle connections are closed now, and busy ones after their answer
-        await self._site.shutdown(_SHUTDOWN_SECONDS)
+        self._api_server.end_watches()
+        self._web_server.pre_shutdown()  # closes idle connections now and others after their response
+        await self._web_server.shutdown(_SHUTDOWN_SECONDS)
         await self._listener.wait_closed()
 
 
 async def serve(
     server: ApiServer, *, certificates: Certificates | None, port: int = 0, listening: socket.socket | None = None
 ) -> HttpServer:
-    """Serve on the loopback, with TLS when there are certificates; port 0 takes a free one. Or on a socket that listens already."""
-    site = web.Server(_Handler(server).handle, handler_cancellation=True, access_log=None)
+    """Serve on the loopback, or on a listening socket. Uses TLS if there are certificates; port 0 means a free port."""
+    web_server = web.Server(_Handler(server).handle, handler_cancellation=True, access_log=None)
     context: ssl.SSLContext | None = certificates.context if certificates else None
-    place = {"host": HOST, "port": port} if listening is None else {"sock": listening}
-    listener = await asyncio.get_running_loop().create_server(site, **place, ssl=context, backlog=1024)
-    host, bound = listener.sockets[0].getsockname()
+    address = {"host": HOST, "port": port} if listening is None else {"sock": listening}
+    listener = await asyncio.get_running_loop().create_server(web_server, **address, ssl=context, backlog=1024)
+    host, bound_port = listener.sockets[0].getsockname()
     return HttpServer(
         host=host,
-        port=bound,
+        port=bound_port,
         token=server.token,
-        ca_pem=certificates.authority_pem if certificates else None,
-        _server=server,
-        _site=site,
+        ca_pem=certificates.ca_pem if certificates else None,
+        _api_server=server,
+        _web_server=web_server,
         _listener=listener,
     )
 
 
 class _Handler:
-    """Turns aiohttp's requests into the server's, and its answers back."""
+    """Converts aiohttp requests and responses."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            if wants_socket(request):
-                return await self._socket(request)
+            if is_websocket_upgrade(request):
+                return await self._relay_websocket(request)
             try:
-                body = await _body(request)
+                body = await _read_body(request)
             except StatusError as error:
-                return _response(refusal(error), close=True)
-            answer = await self._server.handle(_request(request, body))
-            if isinstance(answer, Response):
-                return _response(answer)
-            return await _stream(request, answer)
+                return _to_aiohttp(error_response(error), close=True)
+            response = await self._server.handle(_from_aiohttp(request, body))
+            if isinstance(response, Response):
+                return _to_aiohttp(response)
+            return await _stream(request, response)
         except ConnectionDroppedError:
             if request.transport is not None:
                 request.transport.abort()
             return web.Response()
 
-    async def _socket(self, request: web.BaseRequest) -> web.StreamResponse:
-        opened = await self._server.open_socket(_request(request, None), offered_protocols(request))
-        return _response(opened) if isinstance(opened, Response) else await relay(request, opened)
+    async def _relay_websocket(self, request: web.BaseRequest) -> web.StreamResponse:
+        result = await self._server.open_socket(_from_aiohttp(request, None), offered_protocols(request))
+        return _to_aiohttp(result) if isinstance(result, Response) else await relay(request, result)
 
 
-async def _body(request: web.BaseRequest) -> bytes | None:
+async def _read_body(request: web.BaseRequest) -> bytes | None:
     if not request.can_read_body:
         return None
     if request.content_length is not None:
         check_size(request.content_length)
-    pieces: list[bytes] = []
+    chunks: list[bytes] = []
     size = 0
-    async for piece in request.content.iter_any():
-        pieces.append(piece)
-        size += len(piece)
+    async for chunk in request.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
         check_size(size)
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
-def _request(request: web.BaseRequest, body: bytes | None) -> Request:
+def _from_aiohttp(request: web.BaseRequest, body: bytes | None) -> Request:
     url: URL = request.rel_url
     headers = {name: value for name in _HEADERS if (value := request.headers.get(name)) is not None}
     return Request(request.method, url.raw_path, tuple(url.query.items()), headers, body)
 
 
-def _response(answer: Response, *, close: bool = False) -> web.Response:
-    response = web.Response(status=answer.status, body=answer.body, headers=answer.headers)
+def _to_aiohttp(response: Response, *, close: bool = False) -> web.Response:
+    result = web.Response(status=response.status, body=response.body, headers=response.headers)
     if close:
-        # The rest of a body that is too large is not read, so nothing else can be read from this connection.
-        response.force_close()
-    return response
+        # The rest of a request body that is too large is not read, so the connection cannot be reused.
+        result.force_close()
+    return result
 
 
-async def _stream(request: web.BaseRequest, answer: StreamResponse) -> web.StreamResponse:
-    response = web.StreamResponse(status=answer.status, headers=answer.headers)
-    await response.prepare(request)
+async def _stream(request: web.BaseRequest, response: StreamResponse) -> web.StreamResponse:
+    result = web.StreamResponse(status=response.status, headers=response.headers)
+    await result.prepare(request)
     try:
-        async with closing(answer.chunks) as pieces:
-            async for piece in pieces:
-                await response.write(piece)
-        await response.write_eof()
+        async with closing(response.chunks) as chunks:
+            async for chunk in chunks:
+                await result.write(chunk)
+        await result.write_eof()
     except ConnectionResetError:
-        pass  # the client has gone: nobody is left to tell
-    return response
+        pass  # the client closed the connection
+    return result

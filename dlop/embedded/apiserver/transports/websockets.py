@@ -1,4 +1,4 @@
-"""WebSockets through the HTTP front: opened here and at the kubelet, and carried from one to the other."""
+"""Relays WebSockets between clients of the HTTP server and kubelets."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, web
 
 _Socket = ClientWebSocketResponse | web.WebSocketResponse
 
-# How long a close waits for the other side to close too.
+# How long a close waits for the close frame of the peer.
 _CLOSE_SECONDS = 2.0
 
 
 def offered_protocols(request: web.BaseRequest) -> Sequence[str]:
-    """The protocols that a client wants to speak over a WebSocket."""
-    given = ",".join(request.headers.getall("sec-websocket-protocol", []))
-    return [name.strip() for name in given.split(",") if name.strip()]
+    """The WebSocket subprotocols that a client offers."""
+    header = ",".join(request.headers.getall("sec-websocket-protocol", []))
+    return [name.strip() for name in header.split(",") if name.strip()]
 
 
-def wants_socket(request: web.BaseRequest) -> bool:
-    """Whether the client asks for a WebSocket."""
+def is_websocket_upgrade(request: web.BaseRequest) -> bool:
     return request.headers.get("upgrade", "").lower() == "websocket"
 
 
-async def relay(request: web.BaseRequest, far: ClientWebSocketResponse) -> web.StreamResponse:
-    """Accept the WebSocket that a client asks for, and carry everything between it and the far one until either closes."""
-    protocols = (far.protocol,) if far.protocol else ()
-    near = web.WebSocketResponse(protocols=protocols, compress=False, max_msg_size=0, timeout=_CLOSE_SECONDS)
+async def relay(request: web.BaseRequest, kubelet: ClientWebSocketResponse) -> web.StreamResponse:
+    """Accept the WebSocket of a client and relay messages between it and the kubelet until either side closes."""
+    protocols = (kubelet.protocol,) if kubelet.protocol else ()
+    client = web.WebSocketResponse(protocols=protocols, compress=False, max_msg_size=0, timeout=_CLOSE_SECONDS)
     try:
-        await near.prepare(request)
+        await client.prepare(request)
         async with asyncio.TaskGroup() as group:
-            group.create_task(_carry(near, far))
-            group.create_task(_carry(far, near))
+            group.create_task(_forward(client, kubelet))
+            group.create_task(_forward(kubelet, client))
     finally:
-        await far.close()
-    return near
+        await kubelet.close()
+    return client
 
 
-async def _carry(source: _Socket, destination: _Socket) -> None:
+async def _forward(source: _Socket, destination: _Socket) -> None:
     with contextlib.suppress(ConnectionResetError):
         async for message in source:
             if message.type is WSMsgType.BINARY:

@@ -1,1 +1,1 @@
-"""What `kubectl` asks for beside the objects: tables, discovery and OpenAPI."""
+"""Representations other than plain objects: tables, discovery and OpenAPI documents."""

@@ -1,7 +1,7 @@
-r"""The JSONPath of Kubernetes as far as printer columns and selectable fields use it.
+r"""The subset of Kubernetes JSONPath for printer columns and selectable fields.
 
-Understood are fields (`.spec.replicas`, `['a.b']`, with dots escaped as `\.`), indexes and slices, `[*]`, `..name`, and
-filters that compare a field with a literal or ask whether it is there. What leads nowhere is not an error: it finds nothing.
+Supported are fields (`.spec.replicas`, `['a.b']`, with dots escaped as `\.`), indexes and slices, `[*]`, `..name`, and
+filters that compare a field with a literal or test its existence. A path without a match is not an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-Step = Callable[[Any], Iterator[Any]]
+PathStep = Callable[[Any], Iterator[Any]]
 
 _FIELD = re.compile(r"\.((?:\\.|[^.\[\]\\ ])+)")
 _BRACKET = re.compile(r"\[((?:\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^\]\"'\[])*)\]")
@@ -29,46 +29,44 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class JsonPath:
-    """A path, parsed once."""
-
     def __init__(self, text: str) -> None:
         """Parse a path like `.spec.replicas`.
 
         Raises:
-            ValueError: when it is not understood.
+            ValueError: the path is not supported.
         """
         self._steps = tuple(_steps(text))
 
     def find(self, value: Any) -> list[Any]:
-        """Everything the path leads to, in order."""
-        found = [value]
+        """All values at the path, in order."""
+        values = [value]
         for step in self._steps:
-            found = [below for one in found for below in step(one)]
-        return found
+            values = [child for parent in values for child in step(parent)]
+        return values
 
 
-def _steps(text: str) -> Iterator[Step]:
+def _steps(text: str) -> Iterator[PathStep]:
     position = 0
     while position < len(text):
         if text[position:] == ".":
             return
         if text.startswith("..", position):
-            yield _everything_below
+            yield _descendants
             position += 1
             continue
-        found = _FIELD.match(text, position)
-        if found is not None:
-            name = re.sub(r"\\(.)", r"\1", found[1])
-            yield _each if name == "*" else _field(name)
+        match = _FIELD.match(text, position)
+        if match is not None:
+            name = re.sub(r"\\(.)", r"\1", match[1])
+            yield _children if name == "*" else _field(name)
         else:
-            found = _BRACKET.match(text, position)
-            if found is None:
+            match = _BRACKET.match(text, position)
+            if match is None:
                 raise ValueError(f"unrecognized path {text!r}")
-            yield _bracket(found[1].strip())
-        position = found.end()
+            yield _bracket(match[1].strip())
+        position = match.end()
 
 
-def _field(name: str) -> Step:
+def _field(name: str) -> PathStep:
     def step(value: Any) -> Iterator[Any]:
         if isinstance(value, dict) and name in value:
             yield value[name]
@@ -76,33 +74,33 @@ def _field(name: str) -> Step:
     return step
 
 
-def _each(value: Any) -> Iterator[Any]:
+def _children(value: Any) -> Iterator[Any]:
     if isinstance(value, list):
         yield from value
     elif isinstance(value, dict):
         yield from value.values()
 
 
-def _everything_below(value: Any) -> Iterator[Any]:
+def _descendants(value: Any) -> Iterator[Any]:
     yield value
-    for below in _each(value):
-        yield from _everything_below(below)
+    for child in _children(value):
+        yield from _descendants(child)
 
 
-def _bracket(inside: str) -> Step:
-    if inside == "*":
-        return _each
-    if inside.startswith("?"):
-        return _filter(inside)
-    if inside[:1] in ("'", '"'):
-        return _field(inside[1:-1])
-    return _slice(inside)
+def _bracket(content: str) -> PathStep:
+    if content == "*":
+        return _children
+    if content.startswith("?"):
+        return _filter(content)
+    if content[:1] in ("'", '"'):
+        return _field(content[1:-1])
+    return _slice(content)
 
 
-def _slice(inside: str) -> Step:
-    parts = [int(part) if part.strip() else None for part in inside.split(":")]
+def _slice(content: str) -> PathStep:
+    parts = [int(part) if part.strip() else None for part in content.split(":")]
     if len(parts) == 1 and parts[0] is not None:
-        # One index is the slice that holds just that item; -1 has no end to name.
+        # An index is a slice of one item. The slice of -1 has no end.
         parts = [parts[0], parts[0] + 1 or None]
 
     def step(value: Any) -> Iterator[Any]:
@@ -112,24 +110,24 @@ def _slice(inside: str) -> Step:
     return step
 
 
-def _filter(inside: str) -> Step:
-    parsed = _FILTER.fullmatch(inside)
+def _filter(content: str) -> PathStep:
+    parsed = _FILTER.fullmatch(content)
     if parsed is None:
-        raise ValueError(f"unrecognized filter {inside!r}")
+        raise ValueError(f"unrecognized filter {content!r}")
     path = JsonPath(parsed["path"])
     compare = _OPERATORS.get(parsed["operator"] or "")
     literal = _literal(parsed["literal"]) if parsed["literal"] else None
 
     def step(value: Any) -> Iterator[Any]:
         for item in value if isinstance(value, list) else ():
-            found = path.find(item)
-            if found and (compare is None or _holds(compare, found[0], literal)):
+            values = path.find(item)
+            if values and (compare is None or _compare(compare, values[0], literal)):
                 yield item
 
     return step
 
 
-def _holds(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
+def _compare(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
     try:
         return compare(left, right)
     except TypeError:

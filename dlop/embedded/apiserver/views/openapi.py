@@ -1,7 +1,6 @@
-"""As much OpenAPI as `kubectl` needs: to explain, to know that the server validates fields, and to make patches.
+"""The parts of OpenAPI that `kubectl` uses for explain, field validation and patches.
 
-Version 3 has one document a group and version. Of version 2 there is only an empty document: `kubectl` asks for it in
-passing and falls back on what it knows itself.
+OpenAPI v3 has one document per group and version. The v2 document is empty; `kubectl` then uses its built-in types.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from dlop.embedded.apiserver.core.go_types import openapi as shape_schema
-from dlop.embedded.apiserver.registry import Registry
+from dlop.embedded.apiserver.core.go_types import openapi_schema
+from dlop.embedded.apiserver.registry import ResourceRegistry
 from dlop.embedded.apiserver.resource_type import ResourceType
 from dlop.kube.transport import JSON, Response
 from dlop.kube.types import JsonObject
 
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-# A Document with `swagger: "2.0"` and an Info with a title and a version, in the words of protobuf.
+# Protobuf encoding of a Document with `swagger: "2.0"` and an Info with a title and a version.
 _V2_PROTOBUF_BODY = b"\n\x032.0\x12\x12\n\nKubernetes\x12\x041.36"
 _V2 = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "1.36"}, "paths": {}, "definitions": {}}
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -36,16 +35,16 @@ _KIND = (
 )
 _METADATA = f"Standard object's metadata. More info: {_CONVENTIONS}#metadata"
 
-_documents: WeakKeyDictionary[Registry, tuple[int, dict[str, bytes]]] = WeakKeyDictionary()
+_documents: WeakKeyDictionary[ResourceRegistry, tuple[int, dict[str, bytes]]] = WeakKeyDictionary()
 
 
-def answer(path: str, accept: str, registry: Registry) -> Response | None:
-    """The document at a path, or None when the path is none of OpenAPI's."""
+def respond(path: str, accept: str, registry: ResourceRegistry) -> Response | None:
+    """The document at a path; None for other paths."""
     if path == "/openapi/v2":
         return _version_2(accept)
     if path == "/openapi/v3":
-        return _json(msgspec.json.encode({"paths": {name: _link(name, body) for name, body in _all(registry).items()}}))
-    document = _all(registry).get(path.removeprefix("/openapi/v3/")) if path.startswith("/openapi/v3/") else None
+        return _json(msgspec.json.encode({"paths": {name: _link(name, body) for name, body in _all_documents(registry).items()}}))
+    document = _all_documents(registry).get(path.removeprefix("/openapi/v3/")) if path.startswith("/openapi/v3/") else None
     return None if document is None else _json(document)
 
 
@@ -60,32 +59,32 @@ def _version_2(accept: str) -> Response:
 
 
 def _link(name: str, body: bytes) -> JsonObject:
-    # Clients keep a document for as long as its link stays the same.
+    # Clients cache a document until its URL changes.
     return {"serverRelativeURL": f"/openapi/v3/{name}?hash={hashlib.sha512(body).hexdigest().upper()}"}
 
 
-def _all(registry: Registry) -> dict[str, bytes]:
-    """Every document, made anew only when the set of served types has changed."""
-    known = _documents.get(registry)
-    if known is None or known[0] != registry.revision:
-        known = _documents[registry] = (registry.revision, _made(registry))
-    return known[1]
+def _all_documents(registry: ResourceRegistry) -> dict[str, bytes]:
+    """All documents, cached per revision of the registry."""
+    cached = _documents.get(registry)
+    if cached is None or cached[0] != registry.revision:
+        cached = _documents[registry] = (registry.revision, _build_documents(registry))
+    return cached[1]
 
 
-def _made(registry: Registry) -> dict[str, bytes]:
+def _build_documents(registry: ResourceRegistry) -> dict[str, bytes]:
     types: dict[str, list[ResourceType]] = {}
-    for one in registry.all():
-        prefix = "apis" if one.resource.group else "api"
-        types.setdefault(f"{prefix}/{one.resource.api_version}", []).append(one)
-    return {name: msgspec.json.encode(_document(found)) for name, found in types.items()}
+    for resource_type in registry.all():
+        prefix = "apis" if resource_type.resource.group else "api"
+        types.setdefault(f"{prefix}/{resource_type.resource.api_version}", []).append(resource_type)
+    return {name: msgspec.json.encode(_document(group_types)) for name, group_types in types.items()}
 
 
 def _document(types: list[ResourceType]) -> JsonObject:
-    schemas = {f"{_META}.ObjectMeta": {"description": _METADATA, **shape_schema("meta.v1.ObjectMeta")}}
+    schemas = {f"{_META}.ObjectMeta": {"description": _METADATA, **openapi_schema("meta.v1.ObjectMeta")}}
     paths: JsonObject = {}
-    for one in types:
-        schemas[_schema_name(one)] = _schema(one)
-        paths.update(_paths(one))
+    for resource_type in types:
+        schemas[_schema_name(resource_type)] = _schema(resource_type)
+        paths.update(_paths(resource_type))
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "v1.36.3"},
@@ -94,56 +93,60 @@ def _document(types: list[ResourceType]) -> JsonObject:
     }
 
 
-def _kind(one: ResourceType) -> JsonObject:
-    return {"group": one.resource.group, "version": one.resource.version, "kind": one.resource.kind}
+def _kind(resource_type: ResourceType) -> JsonObject:
+    return {"group": resource_type.resource.group, "version": resource_type.resource.version, "kind": resource_type.resource.kind}
 
 
-def _schema_name(one: ResourceType) -> str:
-    group = ".".join(reversed(one.resource.group.split("."))) if one.is_custom else f"io.k8s.api.{one.resource.group or 'core'}"
-    return f"{group}.{one.resource.version}.{one.resource.kind}"
+def _schema_name(resource_type: ResourceType) -> str:
+    group = (
+        ".".join(reversed(resource_type.resource.group.split(".")))
+        if resource_type.is_custom
+        else f"io.k8s.api.{resource_type.resource.group or 'core'}"
+    )
+    return f"{group}.{resource_type.resource.version}.{resource_type.resource.kind}"
 
 
-def _schema(one: ResourceType) -> JsonObject:
-    schema = one.schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+def _schema(resource_type: ResourceType) -> JsonObject:
+    schema = resource_type.schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     properties = {
         **schema.get("properties", {}),
         "apiVersion": {"type": "string", "description": _API_VERSION},
         "kind": {"type": "string", "description": _KIND},
         "metadata": {"description": _METADATA, "allOf": [{"$ref": f"#/components/schemas/{_META}.ObjectMeta"}]},
     }
-    return {**schema, "properties": dict(sorted(properties.items())), "x-kubernetes-group-version-kind": [_kind(one)]}
+    return {**schema, "properties": dict(sorted(properties.items())), "x-kubernetes-group-version-kind": [_kind(resource_type)]}
 
 
-def _paths(one: ResourceType) -> Iterator[tuple[str, JsonObject]]:
-    resource = one.resource
+def _paths(resource_type: ResourceType) -> Iterator[tuple[str, JsonObject]]:
+    resource = resource_type.resource
     if resource.namespaced:
-        yield resource.path(), {"get": _operation(one, "list")}
+        yield resource.path(), {"get": _operation(resource_type, "list")}
     collection = resource.path(namespace="{namespace}" if resource.namespaced else None).replace("%7B", "{").replace("%7D", "}")
     item: JsonObject = {
-        "get": _operation(one, "get"),
-        "put": _operation(one, "put"),
-        "patch": _patch(one),
-        "delete": _operation(one, "delete"),
+        "get": _operation(resource_type, "get"),
+        "put": _operation(resource_type, "put"),
+        "patch": _patch(resource_type),
+        "delete": _operation(resource_type, "delete"),
     }
-    yield collection, {"get": _operation(one, "list"), "post": _operation(one, "post")}
+    yield collection, {"get": _operation(resource_type, "list"), "post": _operation(resource_type, "post")}
     yield f"{collection}/{{name}}", item
-    if one.has_status:
+    if resource_type.has_status:
         yield f"{collection}/{{name}}/status", {name: item[name] for name in ("get", "put", "patch")}
 
 
-def _operation(one: ResourceType, action: str) -> JsonObject:
+def _operation(resource_type: ResourceType, action: str) -> JsonObject:
     parameters = ("dryRun", "fieldManager", "fieldValidation") if action in ("post", "put", "patch") else ()
-    reference = {"$ref": f"#/components/schemas/{_schema_name(one)}"}
+    reference = {"$ref": f"#/components/schemas/{_schema_name(resource_type)}"}
     return {
         "parameters": [{"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}} for name in parameters],
         "responses": {"200": {"description": "OK", "content": {JSON: {"schema": reference}}}},
         "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": _kind(one),
+        "x-kubernetes-group-version-kind": _kind(resource_type),
     }
 
 
-def _patch(one: ResourceType) -> JsonObject:
-    # Strategic patches are made from the schema: a type that shows none gets plain merge patches.
-    has_schema = not one.is_custom and bool((one.schema or {}).get("properties"))
+def _patch(resource_type: ResourceType) -> JsonObject:
+    # `kubectl` needs the schema for strategic merge patches and uses merge patches for types without one.
+    has_schema = not resource_type.is_custom and bool((resource_type.schema or {}).get("properties"))
     kinds = (*_PATCHES, _STRATEGIC) if has_schema else _PATCHES
-    return {**_operation(one, "patch"), "requestBody": {"content": {kind: {"schema": {"type": "object"}} for kind in kinds}}}
+    return {**_operation(resource_type, "patch"), "requestBody": {"content": {kind: {"schema": {"type": "object"}} for kind in kinds}}}

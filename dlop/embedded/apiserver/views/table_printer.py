@@ -1,4 +1,4 @@
-"""Tables and metadata-only answers: what `kubectl get` prints is decided here, by the server, as on a real cluster."""
+"""Tables, which `kubectl get` prints, and metadata-only objects."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 
 from dlop.embedded.apiserver.age import age
-from dlop.embedded.apiserver.resource_type import Column, Moment, ResourceType
+from dlop.embedded.apiserver.resource_type import ResourceType, TableColumn, Timestamp
 from dlop.embedded.apiserver.views.jsonpath import JsonPath
 from dlop.kube.types import JsonObject
 
 _META = "meta.k8s.io/v1"
-_NAME_WORDS = (
+_NAME_DESCRIPTION = (
     "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request "
     "the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration "
     "definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
 )
-_CREATED_WORDS = (
+_CREATED_DESCRIPTION = (
     "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in "
     "happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\n"
     "Populated by the system. Read-only. Null for lists. "
@@ -26,25 +26,24 @@ _CREATED_WORDS = (
 )
 
 
-def name_column() -> Column:
-    """The first column of every table."""
-    return Column(name="Name", format="name", description=_NAME_WORDS, cell=lambda body, _: body["metadata"].get("name", ""))
+def name_column() -> TableColumn:
+    return TableColumn(name="Name", format="name", description=_NAME_DESCRIPTION, cell=lambda body, _: body["metadata"].get("name", ""))
 
 
-def custom_columns(definitions: Sequence[JsonObject]) -> tuple[Column, ...]:
-    """The columns of a custom resource: its name and what the CRD asks for; by default its age."""
-    age_column = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": _CREATED_WORDS}
+def columns_from_crd(definitions: Sequence[JsonObject]) -> tuple[TableColumn, ...]:
+    """The columns of a custom resource: Name and the additionalPrinterColumns, by default Age."""
+    age_column = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": _CREATED_DESCRIPTION}
     return (name_column(), *(_custom_column(definition) for definition in definitions or (age_column,)))
 
 
-def _custom_column(definition: JsonObject) -> Column:
+def _custom_column(definition: JsonObject) -> TableColumn:
     kind, path = definition["type"], JsonPath(definition["jsonPath"])
 
-    def cell(body: JsonObject, moment: Moment) -> Any:
-        found = path.find(body)
-        return _shown(kind, found[0], moment) if found else None
+    def cell(body: JsonObject, now: Timestamp) -> Any:
+        values = path.find(body)
+        return _format_cell(kind, values[0], now) if values else None
 
-    return Column(
+    return TableColumn(
         name=definition["name"],
         type=kind,
         format=definition.get("format", ""),
@@ -54,15 +53,15 @@ def _custom_column(definition: JsonObject) -> Column:
     )
 
 
-def _shown(kind: str, value: Any, moment: Moment) -> Any:
-    """A value as a cell of a type; what does not fit the type is not shown."""
+def _format_cell(kind: str, value: Any, now: Timestamp) -> Any:
+    """The cell of a value; None if the value does not have the column type."""
     match kind, value:
         case _, None:
             return None
         case "string", _:
             return value if isinstance(value, str) else msgspec.json.encode(value).decode()
         case "date", str():
-            return age(value, moment)
+            return age(value, now)
         case "boolean", bool():
             return value
         case "integer" | "number", int() | float() if not isinstance(value, bool):
@@ -71,9 +70,9 @@ def _shown(kind: str, value: Any, moment: Moment) -> Any:
             return None
 
 
-_BARE_COLUMNS = (
+_DEFAULT_COLUMNS = (
     name_column(),
-    Column(name="Age", description=_CREATED_WORDS, cell=lambda body, moment: age(body["metadata"].get("creationTimestamp"), moment)),
+    TableColumn(name="Age", description=_CREATED_DESCRIPTION, cell=lambda body, now: age(body["metadata"].get("creationTimestamp"), now)),
 )
 
 
@@ -81,14 +80,14 @@ def table(
     type: ResourceType,
     items: Sequence[JsonObject],
     *,
-    moment: Moment,
+    now: Timestamp,
     list_metadata: Mapping[str, Any],
     include_object: str = "Metadata",
     with_headers: bool = True,
 ) -> JsonObject:
-    """A Table of some objects; `include_object` (None, Metadata, Object) says what each row carries besides its cells."""
-    columns = type.columns or _BARE_COLUMNS
-    rows = [{"cells": [column.cell(item, moment) for column in columns], "object": _row_object(item, include_object)} for item in items]
+    """A Table. `include_object` (None, Metadata or Object) selects the object in each row."""
+    columns = type.columns or _DEFAULT_COLUMNS
+    rows = [{"cells": [column.cell(item, now) for column in columns], "object": _row_object(item, include_object)} for item in items]
     return {
         "kind": "Table",
         "apiVersion": _META,
@@ -98,7 +97,7 @@ def table(
     }
 
 
-def _definition(column: Column) -> JsonObject:
+def _definition(column: TableColumn) -> JsonObject:
     return {
         "name": column.name,
         "type": column.type,
@@ -115,12 +114,10 @@ def _row_object(item: JsonObject, include_object: str) -> JsonObject | None:
 
 
 def partial_metadata(body: JsonObject) -> JsonObject:
-    """An object of which only the metadata is shown."""
     return {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": body["metadata"]}
 
 
 def partial_metadata_list(items: Sequence[JsonObject], *, list_metadata: Mapping[str, Any]) -> JsonObject:
-    """A list of objects of which only the metadata is shown."""
     return {
         "kind": "PartialObjectMetadataList",
         "apiVersion": _META,

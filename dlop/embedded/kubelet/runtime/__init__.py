@@ -1,1 +1,1 @@
-"""How the processes of a pod are run: in namespaces of their own, or as plain processes where that is not allowed."""
+"""Runtimes that run the processes of pods: in Linux namespaces, or as plain processes where namespaces are not available."""

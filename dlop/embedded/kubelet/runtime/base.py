@@ -1,8 +1,8 @@
-"""What a node asks of whatever runs its processes.
+"""The interface between the kubelet and a runtime, which runs the processes of pods.
 
-A runtime belongs to one node. It makes a sandbox for each pod, in which all processes of the pod are started: the init
-containers, the containers, and the short-lived ones of probes and `exec`. Whatever was started dies with the sandbox, and
-every sandbox with the runtime, also when this program is killed.
+A runtime belongs to one node. It creates a sandbox for each pod, in which all processes of the pod are started: init containers,
+containers, and the short-lived processes of probes and `exec`. Processes are killed with their sandbox, and sandboxes with the
+runtime, also when this program is killed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Protocol, Self
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file or folder of the host, under another path in the container.
+    """A file or directory of the host, mounted at another path in the container.
 
-    A container sees the host's other files too, except those in /tmp, which is the pod's own.
+    A container also sees the host's other files, except those in /tmp, which is private to the pod.
     """
 
     source: Path
@@ -28,33 +28,33 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class LaunchRequest:
     """A process to start."""
 
     argv: tuple[str, ...]
     """The program is looked up on the PATH of `environment`."""
     environment: Mapping[str, str]
-    """All of it: nothing is inherited."""
-    working_folder: str | None = None
+    """The complete environment; nothing is inherited."""
+    working_dir: str | None = None
     mounts: tuple[Mount, ...] = ()
     stdin: int | None = None
     """File descriptors; None is /dev/null. The caller closes its own copies."""
     stdout: int | None = None
     stderr: int | None = None
     terminal: bool = False
-    """Whether stdin is a terminal that becomes the process's controlling one."""
+    """Whether stdin is a terminal that becomes the controlling terminal of the process."""
     memory_limit_bytes: int | None = None
-    """As far as the platform can enforce it."""
-    inside: Process | None = None
-    """A running process of the same sandbox whose files and processes this one shares, as `exec` and probes do.
+    """Enforced if the platform allows it."""
+    join: Process | None = None
+    """A running process of the same sandbox whose mount and PID namespaces this one joins, as `exec` and probes do.
 
-    It has no mounts of its own then.
+    `mounts` is ignored then.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
-    """How a process ended, as a container runtime tells it."""
+class ExitStatus:
+    """The exit of a process, as container runtimes report it."""
 
     code: int
     """128 + n after signal n."""
@@ -63,40 +63,40 @@ class Exit:
 
 
 class LaunchError(Exception):
-    """A process could not be started: the message says why, in the words of a container runtime where users know them."""
+    """A process could not be started. The message matches that of a container runtime where users know it."""
 
     def __init__(self, message: str, *, exit_code: int = 128) -> None:
-        """127: no such program; 126: it cannot be run; 128: anything else."""
+        """`exit_code` is 127 if the program does not exist, 126 if it is not executable, and 128 for other errors."""
         super().__init__(message)
         self.exit_code = exit_code
 
 
 class Process(Protocol):
-    """A process that was started, with all its descendants."""
+    """A started process with all its descendants."""
 
     @property
     def pid(self) -> int:
-        """Its number on the host."""
+        """The PID on the host."""
         ...
 
-    async def wait(self) -> Exit:
-        """Wait for its end. May be called any number of times."""
+    async def wait(self) -> ExitStatus:
+        """Wait for the exit. May be called any number of times."""
         ...
 
     def signal(self, number: int) -> None:
-        """Send a signal to it, and to its whole group where it is SIGKILL. Harmless after its end."""
+        """Send a signal to the process. SIGKILL goes to its whole process group. No effect after the exit."""
         ...
 
 
 class Sandbox(Protocol):
-    """The place where the processes of one pod live."""
+    """The environment in which the processes of one pod run."""
 
     @property
     def address(self) -> str:
         """The pod's IP address."""
         ...
 
-    async def start(self, launch: Launch) -> Process:
+    async def start(self, launch: LaunchRequest) -> Process:
         """Start a process.
 
         Raises:
@@ -105,64 +105,68 @@ class Sandbox(Protocol):
         ...
 
     def write_hosts(self, text: str) -> None:
-        """What names mean in the pod, from now on, for running processes too."""
+        """Replace the content of the pod's /etc/hosts. Running processes see the change."""
         ...
 
     async def connect(self, port: int, *, address: str | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to a port of the pod, as if from inside of it.
+        """Connect to a port of the pod from inside its network.
 
-        Without an address the pod's localhost is tried, then its own address, so that it does not matter which of them the
-        program listens on. A probe, which comes from outside, gives the pod's address.
+        Without an address, the pod's localhost is tried first and then its own address. Probes pass the pod's address, because
+        they must reach what is reachable from outside.
 
         Raises:
-            OSError: nobody listens there.
+            OSError: the connection failed.
         """
         ...
 
     async def close(self) -> None:
-        """Kill what is left and give back everything."""
+        """Kill the remaining processes and release all resources."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxRequest:
-    """What is known of a pod before its processes are."""
+    """The properties of a pod that its sandbox needs."""
 
     uid: str
     hostname: str
-    folder: Path
-    """The pod's own folder on the host, which exists and is empty."""
+    directory: Path
+    """The pod's own directory on the host, which exists and is empty."""
     host_network: bool = False
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Where names cannot be resolved: what they stand for in arguments and variables."""
+    host_addresses: Mapping[str, str] = field(default_factory=dict)
+    """Addresses by host name, for runtimes without a hosts file. They replace the names in arguments and variables."""
 
 
 class Runtime(Protocol):
-    """Makes sandboxes. An async context manager: leaving it kills everything."""
+    """Creates sandboxes. An async context manager; leaving it kills everything."""
 
     @property
     def description(self) -> str:
-        """One line for the user: what isolation there is, and what is missing."""
+        """One line for the user about the isolation of pods."""
         ...
 
     @property
     def node_address(self) -> str:
-        """The node's own address in the network of the pods. A pod on the host's network has the address 127.0.0.1 there."""
+        """The address at which pods reach the node. A pod on the host's network has the address 127.0.0.1."""
         ...
 
     @property
-    def resolves_names(self) -> bool:
-        """Whether `write_hosts` has an effect; else names are put into variables when a process is started."""
+    def has_hosts_file(self) -> bool:
+        """Whether `write_hosts` has an effect. Otherwise names are replaced by addresses when a process starts."""
         ...
 
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *_: object) -> None: ...
 
-    async def sandbox(self, request: SandboxRequest) -> Sandbox:
-        """A place for a pod."""
+    async def create_sandbox(self, request: SandboxRequest) -> Sandbox:
+        """Create the sandbox of a pod.
+
+        Raises:
+            LaunchError, OSError: it could not be created.
+        """
         ...
 
     async def listen(self) -> socket.socket | None:
-        """A socket at the node's own address on which pods can be waited for; None where they reach this machine's loopback."""
+        """A listening socket at the node's address, for connections from pods. None if pods reach the host's loopback."""
         ...

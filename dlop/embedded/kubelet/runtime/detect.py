@@ -1,4 +1,4 @@
-"""Which runtime this machine allows, found out by trying."""
+"""Detects which runtime this machine allows, by running a pod in it."""
 
 from __future__ import annotations
 
@@ -8,48 +8,47 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlop.embedded.kubelet.runtime.base import Launch, LaunchError, Runtime, SandboxRequest
+from dlop.embedded.kubelet.runtime.base import LaunchError, LaunchRequest, Runtime, SandboxRequest
 from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A runtime, which is to be entered, and one line that says why this one."""
+class DetectedRuntime:
+    """A runtime that is not entered yet, and one line for the user about it."""
 
     runtime: Runtime
-    reason: str
+    description: str
 
 
-async def choose(*, namespaces: bool = True, own_network: bool = True, visible: Sequence[Path] = ()) -> Choice:
-    """Namespaces where a real pod can be run in them; else, or if they are not wanted, plain processes.
+async def detect_runtime(*, namespaces: bool = True, own_network: bool = True, visible_paths: Sequence[Path] = ()) -> DetectedRuntime:
+    """The namespaces runtime if a pod can run in it, otherwise the plain one.
 
-    In namespaces pods have a network of their own unless that is not wanted. They see the `visible` paths, which matters for
-    those below /tmp.
+    In namespaces, pods can see `visible_paths` even below /tmp, which is private otherwise.
     """
     if not namespaces:
-        return _plain("as was asked for")
+        return _plain("namespaces are disabled")
     if sys.platform != "linux":
-        return _plain("namespaces are a thing of Linux")
-    runtime = NamespacesRuntime(host_network=not own_network, visible=visible)
+        return _plain("namespaces require Linux")
+    runtime = NamespacesRuntime(host_network=not own_network, visible_paths=visible_paths)
     try:
-        await _try_out(NamespacesRuntime(host_network=not own_network))
+        await _run_test_pod(NamespacesRuntime(host_network=not own_network))
     except (LaunchError, OSError) as error:
-        return _plain(f"this machine does not allow namespaces: {error}")
-    return Choice(runtime, runtime.description)
+        return _plain(f"namespaces are not available: {error}")
+    return DetectedRuntime(runtime, runtime.description)
 
 
-def _plain(why: str) -> Choice:
+def _plain(reason: str) -> DetectedRuntime:
     runtime = PlainRuntime()
-    return Choice(runtime, f"{runtime.description} ({why})")
+    return DetectedRuntime(runtime, f"{runtime.description} ({reason})")
 
 
-async def _try_out(runtime: NamespacesRuntime) -> None:
-    with tempfile.TemporaryDirectory(prefix="dlop-runtime-") as folder:
+async def _run_test_pod(runtime: NamespacesRuntime) -> None:
+    with tempfile.TemporaryDirectory(prefix="dlop-runtime-") as directory:
         async with runtime:
-            sandbox = await runtime.sandbox(SandboxRequest(uid="trial", hostname="trial", folder=Path(folder)))
-            process = await sandbox.start(Launch(argv=(sys.executable, "-I", "-S", "-c", ""), environment={}))
-            result = await process.wait()
+            sandbox = await runtime.create_sandbox(SandboxRequest(uid="test", hostname="test", directory=Path(directory)))
+            process = await sandbox.start(LaunchRequest(argv=(sys.executable, "-I", "-S", "-c", ""), environment={}))
+            status = await process.wait()
             await sandbox.close()
-    if result.code != 0:
-        raise LaunchError(f"a trial ended with exit code {result.code}")
+    if status.code != 0:
+        raise LaunchError(f"a test process exited with code {status.code}")

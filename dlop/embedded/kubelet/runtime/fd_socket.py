@@ -1,4 +1,4 @@
-"""A socket for messages with open files beside them, on the event loop: asyncio's own streams cannot carry files."""
+"""An asyncio socket for messages that carry file descriptors, which asyncio streams cannot do."""
 
 from __future__ import annotations
 
@@ -12,33 +12,32 @@ from typing import Any
 from dlop.embedded.kubelet.runtime.launcher import ipc
 
 
-class Channel:
-    """Sends without waiting, and calls back with what comes. `on_end` is called once, when the other side has hung up."""
+class FdSocket:
+    """Sends without waiting and calls `on_message` for each received message. `on_end` is called once, when the peer closes."""
 
     def __init__(self, connection: socket.socket, *, on_message: Callable[[ipc.Message], None], on_end: Callable[[], None]) -> None:
         connection.settimeout(0)
         self._socket = connection
-        self._inbox = ipc.Inbox(connection)
+        self._reader = ipc.MessageReader(connection)
         self._outgoing: deque[tuple[bytes, list[int]]] = deque()
         self._on_message = on_message
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._closed = False
+        self._is_closed = False
         self._loop.add_reader(connection, self._read)
 
-    def send(self, body: dict[str, Any], *, files: Sequence[int] = ()) -> None:
-        """Send a message. The caller may close its files at once."""
-        if self._closed:
+    def send(self, body: dict[str, Any], *, fds: Sequence[int] = ()) -> None:
+        """Send a message. The caller may close its descriptors immediately."""
+        if self._is_closed:
             return
-        self._outgoing.append((ipc.packed(body, files=len(files)), [os.dup(file) for file in files]))
+        self._outgoing.append((ipc.encode(body, fds=len(fds)), [os.dup(fd) for fd in fds]))
         if len(self._outgoing) == 1:
             self._write()
 
     def close(self) -> None:
-        """Hang up."""
-        if self._closed:
+        if self._is_closed:
             return
-        self._closed = True
+        self._is_closed = True
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._socket.close()
@@ -57,16 +56,16 @@ class Channel:
             self._loop.remove_writer(self._socket)
 
     def _write_first(self) -> None:
-        data, files = self._outgoing[0]
-        sent = self._socket.sendmsg([data], ipc.beside(files))
-        _close_all(files)
+        data, fds = self._outgoing[0]
+        sent = self._socket.sendmsg([data], ipc.ancillary_data(fds))
+        _close_all(fds)
         self._outgoing[0] = (data[sent:], [])
         if sent == len(data):
             self._outgoing.popleft()
 
     def _read(self) -> None:
         try:
-            messages = self._inbox.receive()
+            messages = self._reader.receive()
         except BlockingIOError:
             return
         except ConnectionResetError:
@@ -74,7 +73,7 @@ class Channel:
             return
         for message in messages:
             self._on_message(message)
-        if self._inbox.ended:
+        if self._reader.ended:
             self._end()
 
     def _end(self) -> None:
@@ -82,6 +81,6 @@ class Channel:
         self._on_end()
 
 
-def _close_all(files: list[int]) -> None:
-    for file in files:
-        os.close(file)
+def _close_all(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)

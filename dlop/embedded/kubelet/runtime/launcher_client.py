@@ -1,6 +1,6 @@
-"""The runtime's side of the launcher: starts it, gives it orders, and hears how processes ended.
+"""Client of the launcher: starts it, sends requests to it and receives the exits of processes.
 
-The launcher is the package beside this file. It runs as a program of its own, so that processes are forked from something small.
+The launcher is the package next to this file. It runs as a program of its own, so that processes are forked from a small process.
 """
 
 from __future__ import annotations
@@ -14,66 +14,61 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dlop.embedded.kubelet.runtime.base import Exit, LaunchError
-from dlop.embedded.kubelet.runtime.fd_socket import Channel
+from dlop.embedded.kubelet.runtime.base import ExitStatus, LaunchError
+from dlop.embedded.kubelet.runtime.fd_socket import FdSocket
 from dlop.embedded.kubelet.runtime.launcher.ipc import Message
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from launcher.{module} import main; main({arguments})"
-_LOST = "the launcher has ended"
+_EXITED = "the launcher has exited"
 
 
 class LaunchedProcess:
-    """A process, which the launcher knows by a number."""
+    """A process of the launcher. Implements `Process`."""
 
-    def __init__(self, number: int, *, pid: int, send_signal: Callable[[int], None]) -> None:
-        self.number = number
+    def __init__(self, id: int, *, pid: int, send_signal: Callable[[int], None]) -> None:  # noqa: A002 - the launcher's word
+        self.id = id
         self._pid = pid
         self._send_signal = send_signal
-        self._exit: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+        self._exit: asyncio.Future[ExitStatus] = asyncio.get_running_loop().create_future()
 
     @property
     def pid(self) -> int:
-        """Its number on the host."""
         return self._pid
 
-    async def wait(self) -> Exit:
-        """Wait for its end. May be called any number of times."""
-        # Whoever stops waiting stops for himself alone.
+    async def wait(self) -> ExitStatus:
+        # Shielded, because several callers may wait.
         return await asyncio.shield(self._exit)
 
     def signal(self, number: int) -> None:
-        """Send a signal to it. Harmless after its end."""
         if not self._exit.done():
             self._send_signal(number)
 
-    def ended(self, how: Exit) -> None:
-        """The launcher has told its end."""
-        self._exit.set_result(how)
+    def set_exit(self, status: ExitStatus) -> None:
+        self._exit.set_result(status)
 
-    def when_ended(self, callback: Callable[[], None]) -> None:
-        """Call back at its end."""
+    def add_exit_callback(self, callback: Callable[[], None]) -> None:
         self._exit.add_done_callback(lambda _: callback())
 
 
-class Launcher:
-    """A launcher, while it runs."""
+class LauncherClient:
+    """A running launcher."""
 
-    def __init__(self, channel_of: Callable[[Launcher], Channel], program: asyncio.subprocess.Process) -> None:
-        self._channel = channel_of(self)
+    def __init__(self, connect: Callable[[LauncherClient], FdSocket], program: asyncio.subprocess.Process) -> None:
+        self._socket = connect(self)
         self._program = program
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._is_lost = False
-        self._last_number = 0
-        self._answers: dict[int, asyncio.Future[Message]] = {}
+        self._has_exited = False
+        self._last_id = 0
+        self._responses: dict[int, asyncio.Future[Message]] = {}
         self._starts: dict[int, asyncio.Future[LaunchedProcess]] = {}
         self._processes: dict[int, LaunchedProcess] = {}
 
     @classmethod
-    async def start(cls, module: str, *arguments: object) -> Launcher:
-        """Start one and wait until it is ready. It begins in this module of the launcher, with these arguments.
+    async def start(cls, module: str, *arguments: object) -> LauncherClient:
+        """Start a launcher and wait until it is ready. It calls `main` of this launcher module with these arguments.
 
         Raises:
-            LaunchError: it cannot work here; the message says why.
+            LaunchError: the launcher cannot work on this machine.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -84,130 +79,129 @@ class Launcher:
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
-                # Ctrl-C is for the program in front, which ends its pods in good order.
+                # Ctrl-C must reach only the foreground program, which stops its pods gracefully.
                 start_new_session=True,
             )
-        launcher = cls(lambda self: Channel(ours, on_message=self._hear, on_end=self._lost), program)
+        client = cls(lambda self: FdSocket(ours, on_message=self._on_message, on_end=self._on_exit), program)
         try:
-            await launcher._ready
+            await client._ready
         except BaseException:
-            await launcher.stop()
+            await client.stop()
             raise
-        return launcher
+        return client
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
-        return not self._is_lost
+        return not self._has_exited
 
     async def stop(self) -> None:
-        """End it, and with it everything that it has started."""
-        self._channel.close()
-        self._lost()
+        """Stop the launcher and everything that it has started."""
+        self._socket.close()
+        self._on_exit()
         await self._program.wait()
 
-    async def ask(self, body: dict[str, Any]) -> Message:
-        """Give an order and wait until it is carried out.
+    async def request(self, body: dict[str, Any]) -> Message:
+        """Send a request and wait for the response.
 
         Raises:
-            LaunchError: it failed.
-            OSError: it failed, and the system says why.
+            LaunchError: the request failed.
+            OSError: the request failed with an error of the system.
         """
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._answers[self._order(body)] = answer
-        return await answer
+        response: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._responses[self._send_request(body)] = response
+        return await response
 
-    async def make_sandbox(self, body: dict[str, Any]) -> int:
-        """Make a place for a pod. Returns its number.
+    async def create_sandbox(self, body: dict[str, Any]) -> int:
+        """Create a sandbox. Returns its ID. A sandbox whose caller was cancelled is closed again.
 
         Raises:
-            LaunchError: it could not be made.
-            OSError: it could not be made, and the system says why.
+            LaunchError: the sandbox could not be created.
+            OSError: the sandbox could not be created, with an error of the system.
         """
-        asking = asyncio.ensure_future(self.ask({"order": "sandbox"} | body))
+        request = asyncio.ensure_future(self.request({"method": "create_sandbox"} | body))
         try:
-            number: int = (await asyncio.shield(asking)).body["id"]
+            sandbox: int = (await asyncio.shield(request)).body["id"]
         except asyncio.CancelledError:
-            asking.add_done_callback(self._give_back)
+            request.add_done_callback(self._close_unused_sandbox)
             raise
-        return number
+        return sandbox
 
-    async def launch(self, body: dict[str, Any], *, files: Sequence[int]) -> LaunchedProcess:
+    async def start_process(self, body: dict[str, Any], *, fds: Sequence[int]) -> LaunchedProcess:
         """Start a process.
 
         Raises:
             LaunchError: it could not be started.
         """
         started: asyncio.Future[LaunchedProcess] = asyncio.get_running_loop().create_future()
-        self._starts[self._order(body, files=files)] = started
+        self._starts[self._send_request(body, fds=fds)] = started
         return await started
 
-    def _order(self, body: dict[str, Any], *, files: Sequence[int] = ()) -> int:
-        if self._is_lost:
-            raise LaunchError(_LOST)
-        self._last_number += 1
-        self._channel.send(body | {"id": self._last_number}, files=files)
-        return self._last_number
+    def _send_request(self, body: dict[str, Any], *, fds: Sequence[int] = ()) -> int:
+        if self._has_exited:
+            raise LaunchError(_EXITED)
+        self._last_id += 1
+        self._socket.send(body | {"id": self._last_id}, fds=fds)
+        return self._last_id
 
-    def _hear(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         body = message.body
-        if "ended" in body:
-            self._processes.pop(body["ended"]).ended(_exit(body["status"], out_of_memory=body.get("out_of_memory", False)))
+        if "exited" in body:
+            status = _exit_status(body["status"], out_of_memory=body.get("out_of_memory", False))
+            self._processes.pop(body["exited"]).set_exit(status)
         elif "id" not in body:
-            self._hear_first(body)
+            self._on_ready(body)
         elif body["id"] in self._starts:
-            self._hear_start(body["id"], body)
-        elif body["id"] in self._answers:
-            self._hear_answer(self._answers.pop(body["id"]), message)
+            self._on_start(body["id"], body)
+        elif body["id"] in self._responses:
+            self._on_response(self._responses.pop(body["id"]), message)
 
-    def _hear_first(self, body: dict[str, Any]) -> None:
+    def _on_ready(self, body: dict[str, Any]) -> None:
         if "error" in body:
             self._ready.set_exception(LaunchError(body["error"]))
         else:
             self._ready.set_result(None)
 
-    def _hear_start(self, number: int, body: dict[str, Any]) -> None:
-        started = self._starts.pop(number)
+    def _on_start(self, id: int, body: dict[str, Any]) -> None:  # noqa: A002 - the launcher's word
+        started = self._starts.pop(id)
         if "error" in body:
             if not started.done():
                 started.set_exception(LaunchError(body["error"], exit_code=body["exit_code"]))
             return
-        process = LaunchedProcess(number, pid=body["pid"], send_signal=lambda signal: self._signal(number, signal))
-        self._processes[number] = process
+        process = LaunchedProcess(id, pid=body["pid"], send_signal=lambda number: self._send_signal(id, number))
+        self._processes[id] = process
         if started.done():
-            # Whoever wanted it has stopped waiting, and nobody else knows of it.
+            # The caller was cancelled, and nothing else knows this process.
             process.signal(signal.SIGKILL)
         else:
             started.set_result(process)
 
-    def _hear_answer(self, answer: asyncio.Future[Message], message: Message) -> None:
-        if answer.done():
-            for file in message.files:
-                os.close(file)
+    def _on_response(self, response: asyncio.Future[Message], message: Message) -> None:
+        if response.done():
+            for fd in message.fds:
+                os.close(fd)
         elif "error" in message.body:
-            answer.set_exception(_error(message.body))
+            response.set_exception(_error(message.body))
         else:
-            answer.set_result(message)
+            response.set_result(message)
 
-    def _give_back(self, asking: asyncio.Task[Message]) -> None:
-        """A sandbox that nobody waits for any more."""
-        if not asking.cancelled() and asking.exception() is None and not self._is_lost:
-            self._order({"order": "close", "sandbox": asking.result().body["id"]})
+    def _close_unused_sandbox(self, request: asyncio.Task[Message]) -> None:
+        if not request.cancelled() and request.exception() is None and not self._has_exited:
+            self._send_request({"method": "close_sandbox", "sandbox": request.result().body["id"]})
 
-    def _signal(self, process: int, number: int) -> None:
-        self._channel.send({"order": "signal", "process": process, "number": number})
+    def _send_signal(self, process: int, number: int) -> None:
+        self._socket.send({"method": "signal", "process": process, "signal": number})
 
-    def _lost(self) -> None:
-        """It is gone, and so is everything that it has started."""
-        self._is_lost = True
-        waiting: list[asyncio.Future[Any]] = [self._ready, *self._answers.values(), *self._starts.values()]
+    def _on_exit(self) -> None:
+        """The launcher has exited, and with it everything that it has started."""
+        self._has_exited = True
+        waiting: list[asyncio.Future[Any]] = [self._ready, *self._responses.values(), *self._starts.values()]
         for future in waiting:
             if not future.done():
-                future.set_exception(LaunchError(_LOST))
-        self._answers.clear()
+                future.set_exception(LaunchError(_EXITED))
+        self._responses.clear()
         self._starts.clear()
         for process in self._processes.values():
-            process.ended(_exit(signal.SIGKILL))
+            process.set_exit(_exit_status(signal.SIGKILL))
         self._processes.clear()
 
 
@@ -217,6 +211,8 @@ def _error(body: dict[str, Any]) -> Exception:
     return LaunchError(body["error"], exit_code=body.get("exit_code", 128))
 
 
-def _exit(status: int, *, out_of_memory: bool = False) -> Exit:
-    code = os.waitstatus_to_exitcode(status)
-    return Exit(code, out_of_memory=out_of_memory) if code >= 0 else Exit(128 - code, signal=-code, out_of_memory=out_of_memory)
+def _exit_status(wait_status: int, *, out_of_memory: bool = False) -> ExitStatus:
+    code = os.waitstatus_to_exitcode(wait_status)
+    if code >= 0:
+        return ExitStatus(code, out_of_memory=out_of_memory)
+    return ExitStatus(128 - code, signal=-code, out_of_memory=out_of_memory)

@@ -1,7 +1,7 @@
-"""Addresses for pods that share the host's network: of the loopback block, which reaches nobody else.
+"""Loopback addresses for pods on the host's network.
 
-On Linux all of 127.0.0.0/8 is there to be used, and each runtime takes a part that no other one on this machine has. Elsewhere only
-127.0.0.1 is, and all pods have that.
+On Linux all of 127.0.0.0/8 is usable, and each runtime claims a /16 that no other runtime on this machine uses. On other systems only
+127.0.0.1 is, and all pods share it.
 """
 
 from __future__ import annotations
@@ -11,46 +11,45 @@ import socket
 import sys
 from collections.abc import Iterator
 
-ONLY_ADDRESS = "127.0.0.1"
+LOCALHOST = "127.0.0.1"
 
 
 class LoopbackBlock:
-    """A part of the loopback block, ours until it is closed."""
+    """A /16 of the loopback network, claimed until it is closed."""
 
-    def __init__(self, *, dice: random.Random | None = None) -> None:
-        self._dice = dice or random.Random()  # noqa: S311 - it only spreads
-        self._mark: socket.socket | None = None
-        self._addresses = self._round_and_round() if sys.platform == "linux" else _the_only_one()
+    def __init__(self, *, rng: random.Random | None = None) -> None:
+        self._rng = rng or random.Random()  # noqa: S311 - not for secrets
+        self._claim: socket.socket | None = None
+        self._addresses = self._cycle() if sys.platform == "linux" else _repeat_localhost()
 
     def next(self) -> str:
-        """An address for a pod."""
+        """The address of the next pod."""
         return next(self._addresses)
 
     def close(self) -> None:
-        """Give it back."""
-        if self._mark is not None:
-            self._mark.close()
+        if self._claim is not None:
+            self._claim.close()
 
-    def _round_and_round(self) -> Iterator[str]:
-        second = self._take()
+    def _cycle(self) -> Iterator[str]:
+        second_octet = self._claim_block()
         while True:
             for number in range(1, 65535):
-                yield f"127.{second}.{number >> 8}.{number & 255}"
+                yield f"127.{second_octet}.{number >> 8}.{number & 255}"
 
-    def _take(self) -> int:
-        # 127.0 is everybody's. The mark of a taken part goes with its owner, however that ends.
-        for second in self._dice.sample(range(1, 255), 254):
-            mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    def _claim_block(self) -> int:
+        # 127.0.0.0/16 is left to other programs. An abstract socket is the claim, because the kernel releases it with its owner.
+        for second_octet in self._rng.sample(range(1, 255), 254):
+            claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             try:
-                mark.bind(f"\0dlop-loopback-{second}")
+                claim.bind(f"\0dlop-loopback-{second_octet}")
             except OSError:
-                mark.close()
+                claim.close()
                 continue
-            self._mark = mark
-            return second
-        raise OSError("all parts of the loopback block are taken")
+            self._claim = claim
+            return second_octet
+        raise OSError("all loopback address blocks are in use")
 
 
-def _the_only_one() -> Iterator[str]:
+def _repeat_localhost() -> Iterator[str]:
     while True:
-        yield ONLY_ADDRESS
+        yield LOCALHOST

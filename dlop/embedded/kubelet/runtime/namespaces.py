@@ -1,7 +1,7 @@
-"""Pods in namespaces of their own: Linux, without being root.
+"""Runtime that runs pods in Linux namespaces, without root privileges.
 
-A pod has its own network with an address of its own, host name, shared memory and `/tmp`; a container its own process table, and
-files that are the host's with the pod's mounts among them. Whatever a pod does to its network or its mounts ends with it.
+A pod has its own network with an address, its own hostname, shared memory and `/tmp`. A container has its own PID namespace and
+sees the host's files with the pod's mounts. Changes that a pod makes to its network or mounts go away with it.
 """
 
 from __future__ import annotations
@@ -14,57 +14,61 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self
 
-from dlop.embedded.kubelet.runtime.base import Launch, LaunchError, Mount, SandboxRequest
-from dlop.embedded.kubelet.runtime.launcher_client import Launcher
-from dlop.embedded.kubelet.runtime.loopback import ONLY_ADDRESS, LoopbackBlock
-from dlop.embedded.kubelet.runtime.sandbox_base import LaunchedSandbox, Translated
+from dlop.embedded.kubelet.runtime.base import LaunchError, LaunchRequest, Mount, SandboxRequest
+from dlop.embedded.kubelet.runtime.launcher_client import LauncherClient
+from dlop.embedded.kubelet.runtime.loopback import LOCALHOST, LoopbackBlock
+from dlop.embedded.kubelet.runtime.sandbox_base import LauncherSandbox, TranslatedLaunch
 
 DEFAULT_NETWORK = IPv4Network("10.88.0.0/16")
-DEFAULT_MOST_PROCESSES = 4096
-"""Of one container: more than a big training process has threads, and few enough for a laptop to survive a fork bomb."""
-_OWN_PROGRAM = Path(__file__).parents[3]
-_PRIVATE = Path("/tmp")  # noqa: S108 - it is what is hidden, not what is used
+DEFAULT_MAX_PROCESSES = 4096
+"""Per container. More than the threads of a large training process, and few enough for a laptop to survive a fork bomb."""
+_PACKAGE = Path(__file__).parents[3]
+_TMP = Path("/tmp")  # noqa: S108 - hidden from pods, not used
 
 
-class NamespacesSandbox(LaunchedSandbox):
-    """A pod in namespaces."""
-
+class NamespacesSandbox(LauncherSandbox):
     def __init__(
-        self, launcher: Launcher, *, number: int, address: str, hosts: Path, own_mounts: Sequence[Mount], visible: Sequence[Mount]
+        self,
+        launcher: LauncherClient,
+        *,
+        id: int,  # noqa: A002 - the launcher's word
+        address: str,
+        hosts: Path,
+        pod_mounts: Sequence[Mount],
+        visible_mounts: Sequence[Mount],
     ) -> None:
-        super().__init__(launcher, number=number, address=address)
+        super().__init__(launcher, id=id, address=address)
         self._hosts = hosts
-        self._own_mounts = own_mounts
-        self._visible = tuple(visible)
+        self._pod_mounts = pod_mounts
+        self._visible_mounts = tuple(visible_mounts)
 
     def write_hosts(self, text: str) -> None:
-        """What names mean in the pod, from now on, for running processes too."""
-        # In place: the containers hold this very file, and would not see another one under its name.
-        # Not emptied first: someone may be reading.
+        # Write in place, because a new file under the same name would not appear in the containers' bind mounts.
+        # Do not truncate first, because a reader may have the file open.
         data = text.encode()
-        file = os.open(self._hosts, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(self._hosts, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            os.pwrite(file, data, 0)
-            os.ftruncate(file, len(data))
+            os.pwrite(fd, data, 0)
+            os.ftruncate(fd, len(data))
         finally:
-            os.close(file)
+            os.close(fd)
 
-    def translate(self, launch: Launch) -> Translated:
-        """Everything as it is, with the pod's own files among the mounts."""
-        return Translated(
+    def translate(self, launch: LaunchRequest) -> TranslatedLaunch:
+        """Add the pod's mounts."""
+        return TranslatedLaunch(
             argv=launch.argv,
             environment=dict(launch.environment),
-            folder=launch.working_folder,
-            mounts=(*self._own_mounts, *launch.mounts),
-            optional_mounts=self._visible,
+            working_dir=launch.working_dir,
+            mounts=(*self._pod_mounts, *launch.mounts),
+            optional_mounts=self._visible_mounts,
         )
 
 
 class NamespacesRuntime:
     """Runs pods in namespaces.
 
-    With `host_network` they all share the host's network, where they reach what it reaches, and have loopback addresses.
-    What lies at one of the `visible` paths stays so, though the rest of the host's /tmp does not.
+    With `host_network`, all pods share the host's network and have loopback addresses. Pods can see `visible_paths` even below
+    /tmp, which is private otherwise.
     """
 
     def __init__(
@@ -72,39 +76,36 @@ class NamespacesRuntime:
         *,
         network: IPv4Network = DEFAULT_NETWORK,
         host_network: bool = False,
-        visible: Sequence[Path] = (),
-        most_processes: int = DEFAULT_MOST_PROCESSES,
+        visible_paths: Sequence[Path] = (),
+        max_processes: int = DEFAULT_MAX_PROCESSES,
     ) -> None:
         self._network = network
         self._block = LoopbackBlock() if host_network else None
-        self._addresses = _round_and_round(network)
-        self._visible = [Mount(path, str(path)) for path in _hidden(visible)]
-        self._most_processes = most_processes
-        self._launcher: Launcher | None = None
+        self._addresses = _pod_addresses(network)
+        self._visible_mounts = [Mount(path, str(path)) for path in _paths_below_tmp(visible_paths)]
+        self._max_processes = max_processes
+        self._launcher: LauncherClient | None = None
 
     @property
     def description(self) -> str:
-        """One line for the user: what isolation there is, and what is missing."""
         if self._block is not None:
             return (
-                "pods run in namespaces of their own (files, processes) on this machine's network: ports may collide, "
-                "and what they open is open to the network too"
+                "pods run in their own mount and PID namespaces on the host's network; "
+                "ports can collide, and open ports are exposed to the host's network"
             )
-        return "pods run in namespaces of their own (network, files, processes); they cannot reach networks outside"
+        return "pods run in their own network, mount and PID namespaces; they cannot reach external networks"
 
     @property
     def node_address(self) -> str:
-        """The address under which pods reach the node."""
-        return str(self._network[1]) if self._block is None else ONLY_ADDRESS
+        return str(self._network[1]) if self._block is None else LOCALHOST
 
     @property
-    def resolves_names(self) -> bool:
-        """Pods have a hosts file."""
+    def has_hosts_file(self) -> bool:
         return True
 
     async def __aenter__(self) -> Self:
         gateway = self.node_address if self._block is None else None
-        self._launcher = await Launcher.start("main_namespaced", gateway, self._network.prefixlen, self._most_processes)
+        self._launcher = await LauncherClient.start("main_namespaced", gateway, self._network.prefixlen, self._max_processes)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -113,77 +114,73 @@ class NamespacesRuntime:
         if self._launcher is not None:
             await self._launcher.stop()
 
-    async def sandbox(self, request: SandboxRequest) -> NamespacesSandbox:
-        """A place for a pod.
-
-        Raises:
-            LaunchError: it could not be made.
-        """
+    async def create_sandbox(self, request: SandboxRequest) -> NamespacesSandbox:
         if self._launcher is None:
             raise LaunchError("the runtime is not running")
-        shared = self._shared_address(request)
-        address = shared or next(self._addresses)
+        host_network_address = self._host_network_address(request)
+        address = host_network_address or next(self._addresses)
+        body = {"hostname": request.hostname, "address": None if host_network_address else address}
         try:
-            number = await self._launcher.make_sandbox({"hostname": request.hostname, "address": None if shared else address})
+            id = await self._launcher.create_sandbox(body)  # noqa: A001 - the launcher's word
         except OSError as error:
             raise LaunchError(f"failed to create pod sandbox: {error.strerror}") from error
         sandbox = NamespacesSandbox(
             self._launcher,
-            number=number,
+            id=id,
             address=address,
-            hosts=request.folder / "hosts",
-            own_mounts=_own_mounts(request, on_host_network=shared is not None),
-            visible=self._visible,
+            hosts=request.directory / "hosts",
+            pod_mounts=_pod_mounts(request, on_host_network=host_network_address is not None),
+            visible_mounts=self._visible_mounts,
         )
         sandbox.write_hosts(f"127.0.0.1\tlocalhost\n::1\tlocalhost\n{address}\t{request.hostname}\n")
         return sandbox
 
     async def listen(self) -> socket.socket | None:
-        """A socket at the node's own address in the network of the pods; None where they are on the host's.
+        """A listening socket at the node's address in the pod network. None if pods are on the host's network.
 
         Raises:
-            LaunchError, OSError: it could not be made.
+            LaunchError, OSError: it could not be created.
         """
         if self._launcher is None:
             raise LaunchError("the runtime is not running")
         if self._block is not None:
             return None
-        message = await self._launcher.ask({"order": "listen", "address": self.node_address})
-        return socket.socket(fileno=message.files[0])
+        message = await self._launcher.request({"method": "listen", "address": self.node_address})
+        return socket.socket(fileno=message.fds[0])
 
-    def _shared_address(self, request: SandboxRequest) -> str | None:
-        """The address of a pod on the host's network."""
+    def _host_network_address(self, request: SandboxRequest) -> str | None:
+        """The address of a pod on the host's network. None for a pod with its own network."""
         if request.host_network:
-            return ONLY_ADDRESS
+            return LOCALHOST
         return None if self._block is None else self._block.next()
 
 
-def _own_mounts(request: SandboxRequest, *, on_host_network: bool) -> tuple[Mount, ...]:
-    folder = request.folder
-    temporary = folder / "tmp"
-    temporary.mkdir()
-    temporary.chmod(0o1777)
-    (folder / "hostname").write_text(request.hostname + "\n")
+def _pod_mounts(request: SandboxRequest, *, on_host_network: bool) -> tuple[Mount, ...]:
+    directory = request.directory
+    tmp = directory / "tmp"
+    tmp.mkdir()
+    tmp.chmod(0o1777)
+    (directory / "hostname").write_text(request.hostname + "\n")
     mounts = (
-        Mount(temporary, str(_PRIVATE)),
-        Mount(folder / "hosts", "/etc/hosts"),
-        Mount(folder / "hostname", "/etc/hostname"),
+        Mount(tmp, str(_TMP)),
+        Mount(directory / "hosts", "/etc/hosts"),
+        Mount(directory / "hostname", "/etc/hostname"),
     )
     if on_host_network:
-        # The host knows whom to ask.
+        # The host's resolv.conf works.
         return mounts
-    (folder / "resolv.conf").write_text("# There is no name server: see /etc/hosts.\n")
-    return (*mounts, Mount(folder / "resolv.conf", "/etc/resolv.conf"))
+    (directory / "resolv.conf").write_text("# There is no name server: see /etc/hosts.\n")
+    return (*mounts, Mount(directory / "resolv.conf", "/etc/resolv.conf"))
 
 
-def _hidden(visible: Sequence[Path]) -> list[Path]:
-    """Those of the paths that a private /tmp would hide, and those of this Python and this program."""
-    paths = {Path(sys.prefix), Path(sys.base_prefix), _OWN_PROGRAM, *visible}
-    return sorted(path for path in paths if path.is_relative_to(_PRIVATE) and path != _PRIVATE)
+def _paths_below_tmp(visible_paths: Sequence[Path]) -> list[Path]:
+    """Paths that a private /tmp would hide, among those requested and those of this Python and this package."""
+    paths = {Path(sys.prefix), Path(sys.base_prefix), _PACKAGE, *visible_paths}
+    return sorted(path for path in paths if path.is_relative_to(_TMP) and path != _TMP)
 
 
-def _round_and_round(network: IPv4Network) -> Iterator[str]:
-    """Addresses for pods, one after the other, so that one that was just given back is not met again soon."""
+def _pod_addresses(network: IPv4Network) -> Iterator[str]:
+    """Addresses of the network in order, starting again at the end, so that an address is not reused soon."""
     while True:
         for number in range(2, network.num_addresses - 1):
             yield str(network[number])

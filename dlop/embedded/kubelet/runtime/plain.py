@@ -1,7 +1,7 @@
-"""Pods as plain processes: anywhere, with little between them.
+"""Runtime that runs pods as plain processes, on any system and with little isolation.
 
-They share the host's network and files. A pod has a loopback address; paths of mounts and names of services are put into arguments
-and variables by hand. Everything a process starts still ends with it.
+Pods share the host's network and files. A pod has a loopback address. Mount paths and service names are rewritten in arguments and
+variables. The descendants of a process are still killed with it.
 """
 
 from __future__ import annotations
@@ -11,72 +11,61 @@ import socket
 import sys
 from typing import Self
 
-from dlop.embedded.kubelet.runtime.base import Launch, LaunchError, SandboxRequest
-from dlop.embedded.kubelet.runtime.launcher_client import LaunchedProcess, Launcher
-from dlop.embedded.kubelet.runtime.loopback import ONLY_ADDRESS, LoopbackBlock
+from dlop.embedded.kubelet.runtime.base import LaunchError, LaunchRequest, SandboxRequest
+from dlop.embedded.kubelet.runtime.launcher_client import LaunchedProcess, LauncherClient
+from dlop.embedded.kubelet.runtime.loopback import LOCALHOST, LoopbackBlock
 from dlop.embedded.kubelet.runtime.path_rewrite import rewriter
-from dlop.embedded.kubelet.runtime.sandbox_base import LaunchedSandbox, Translated
+from dlop.embedded.kubelet.runtime.sandbox_base import LauncherSandbox, TranslatedLaunch
 
 
-class PlainSandbox(LaunchedSandbox):
-    """A pod of plain processes."""
-
-    def __init__(self, launcher: Launcher, *, number: int, address: str, request: SandboxRequest) -> None:
-        super().__init__(launcher, number=number, address=address)
+class PlainSandbox(LauncherSandbox):
+    def __init__(self, launcher: LauncherClient, *, id: int, address: str, request: SandboxRequest) -> None:  # noqa: A002 - the launcher's word
+        super().__init__(launcher, id=id, address=address)
         self._request = request
 
-    async def start(self, launch: Launch) -> LaunchedProcess:
-        """Start a process. One beside another ends with it, as it would if they had a process table of their own.
-
-        Raises:
-            LaunchError: it could not be started.
-        """
+    async def start(self, launch: LaunchRequest) -> LaunchedProcess:
+        """Start a process. A process that joins another one is killed with it, as in a shared PID namespace."""
         process = await super().start(launch)
-        if isinstance(launch.inside, LaunchedProcess):
-            launch.inside.when_ended(lambda: process.signal(9))
+        if isinstance(launch.join, LaunchedProcess):
+            launch.join.add_exit_callback(lambda: process.signal(9))
         return process
 
     def write_hosts(self, text: str) -> None:
-        """Nobody would read it."""
+        """No effect, because pods see the host's /etc/hosts."""
 
-    def translate(self, launch: Launch) -> Translated:
-        """Mounts and names, put in by hand."""
-        rewrite = rewriter(paths={mount.target: str(mount.source) for mount in launch.mounts}, names=self._request.names)
-        return Translated(
+    def translate(self, launch: LaunchRequest) -> TranslatedLaunch:
+        """Replace mounts and names by rewriting."""
+        rewrite = rewriter(paths={mount.target: str(mount.source) for mount in launch.mounts}, names=self._request.host_addresses)
+        return TranslatedLaunch(
             argv=tuple(rewrite(argument) for argument in launch.argv),
             environment={name: rewrite(value) for name, value in launch.environment.items()},
-            folder=launch.working_folder and rewrite(launch.working_folder),
+            working_dir=launch.working_dir and rewrite(launch.working_dir),
         )
 
 
 class PlainRuntime:
-    """Runs pods as plain processes."""
-
-    def __init__(self, *, dice: random.Random | None = None) -> None:
-        self._block = LoopbackBlock(dice=dice)
-        self._launcher: Launcher | None = None
+    def __init__(self, *, rng: random.Random | None = None) -> None:
+        self._block = LoopbackBlock(rng=rng)
+        self._launcher: LauncherClient | None = None
 
     @property
     def description(self) -> str:
-        """One line for the user: what isolation there is, and what is missing."""
-        ports = "" if sys.platform == "linux" else " and the same address, so ports may collide"
+        ports = "" if sys.platform == "linux" else " and one address, so ports can collide"
         return (
-            f"pods run as plain processes: they share this machine's files and network{ports}; "
-            "what they open is open to the network too, and service names work in variables only"
+            f"pods run as plain processes that share the host's files and network{ports}; "
+            "their open ports are exposed to the host's network, and service names resolve only in arguments and variables"
         )
 
     @property
     def node_address(self) -> str:
-        """The address under which pods reach the node."""
-        return ONLY_ADDRESS
+        return LOCALHOST
 
     @property
-    def resolves_names(self) -> bool:
-        """Pods see the host's own hosts file."""
+    def has_hosts_file(self) -> bool:
         return False
 
     async def __aenter__(self) -> Self:
-        self._launcher = await Launcher.start("main_plain")
+        self._launcher = await LauncherClient.start("main_plain")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -84,18 +73,13 @@ class PlainRuntime:
         if self._launcher is not None:
             await self._launcher.stop()
 
-    async def sandbox(self, request: SandboxRequest) -> PlainSandbox:
-        """A place for a pod.
-
-        Raises:
-            LaunchError: it could not be made.
-        """
+    async def create_sandbox(self, request: SandboxRequest) -> PlainSandbox:
         if self._launcher is None:
             raise LaunchError("the runtime is not running")
         address = self.node_address if request.host_network else self._block.next()
-        number = await self._launcher.make_sandbox({})
-        return PlainSandbox(self._launcher, number=number, address=address, request=request)
+        sandbox = await self._launcher.create_sandbox({})
+        return PlainSandbox(self._launcher, id=sandbox, address=address, request=request)
 
     async def listen(self) -> socket.socket | None:
-        """Pods are on this machine's network."""
+        """None, because pods reach the host's loopback."""
         return None

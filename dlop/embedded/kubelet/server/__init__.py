@@ -1,1 +1,1 @@
-"""The kubelet's HTTP API: logs, exec, attach and port-forward, as an API server calls them."""
+"""The kubelet's HTTPS server: logs, exec, attach and port-forward, as API servers call them."""

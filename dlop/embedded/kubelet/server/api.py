@@ -1,7 +1,7 @@
-"""The kubelet's HTTPS API on a port of the loopback, as API servers call it.
+"""The kubelet's HTTPS server on a loopback port, as API servers call it.
 
-Whoever calls must bear the token, or show a certificate of the authority that was named. The paths, parameters, codes and
-sentences are those of the kubelet; the API server adds what it knows itself.
+Clients need the bearer token or a certificate of the configured CA. Paths, parameters, status codes and messages are those of the
+kubelet.
 """
 
 from __future__ import annotations
@@ -17,42 +17,48 @@ from typing import Self
 
 from aiohttp import web
 
-from dlop.embedded.certificates import make_certificates
-from dlop.embedded.kubelet.server.backend import ContainerName, NoSuchContainerError, NoSuchPodError, NotAvailableError, PodsOfNode
-from dlop.embedded.kubelet.server.exec import Streams, attach, run_command
+from dlop.embedded.certificates import generate_certificates
+from dlop.embedded.kubelet.server.backend import (
+    ContainerNotFoundError,
+    ContainerRef,
+    ContainerUnavailableError,
+    PodBackend,
+    PodNotFoundError,
+)
+from dlop.embedded.kubelet.server.exec import RequestedStreams, serve_attach, serve_exec
 from dlop.embedded.kubelet.server.log_query import log_query
-from dlop.embedded.kubelet.server.port_forward import TUNNEL, Ports, Tunnel, forward_by_channels
-from dlop.embedded.kubelet.server.websocket_channels import V4, V5, Channels, accept_socket, offered_protocols
+from dlop.embedded.kubelet.server.port_forward import TUNNEL, PodPorts, SpdyTunnel, forward_over_channels
+from dlop.embedded.kubelet.server.websocket_channels import V4, V5, ChannelSocket, accept_websocket, offered_protocols
 
 HOST = "127.0.0.1"
 
 DECLARED_FEATURES = ("ExtendWebSocketsToKubelet",)
-"""For `status.declaredFeatures` of the node: an API server then hands on WebSockets as they are, and needs no SPDY."""
+"""For `status.declaredFeatures` of the node. An API server then passes WebSockets through and does not need SPDY."""
 
 _SHUTDOWN_SECONDS = 2.0
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class KubeletApi:
-    """Serves the API for as long as the context lasts."""
+class KubeletServer:
+    """An async context manager that serves."""
 
     def __init__(
-        self, pods: PodsOfNode, *, token: str, client_authority_pem: str | None = None, clock: Callable[[], float] = time.time
+        self, backend: PodBackend, *, token: str, client_ca_pem: str | None = None, clock: Callable[[], float] = time.time
     ) -> None:
-        """`clock` gives seconds since the epoch."""
-        self._pods = pods
+        """`clock` returns seconds since the epoch."""
+        self._backend = backend
         self._token = token
         self._clock = clock
-        self._certificates = make_certificates(now_seconds=time.time(), name="dlop-kubelet", client_authority_pem=client_authority_pem)
+        self._certificates = generate_certificates(now_seconds=time.time(), name="dlop-kubelet", client_ca_pem=client_ca_pem)
         self._runner = web.AppRunner(self._application(), handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
-        self._busy: set[asyncio.Task[object]] = set()
+        self._request_tasks: set[asyncio.Task[object]] = set()
         self.port = 0
 
     @property
-    def authority_pem(self) -> str:
-        """What clients have to trust."""
-        return self._certificates.authority_pem
+    def ca_pem(self) -> str:
+        """The CA certificate that clients must trust."""
+        return self._certificates.ca_pem
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
@@ -62,41 +68,41 @@ class KubeletApi:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        for task in self._busy:
+        for task in self._request_tasks:
             task.cancel()
         await self._runner.cleanup()
 
     def _application(self) -> web.Application:
-        application = web.Application(middlewares=[self._guard])
+        application = web.Application(middlewares=[self._authenticate])
         container = "/{namespace}/{pod}/{container}"
-        application.router.add_get("/healthz", _healthy)
-        application.router.add_get("/containerLogs" + container, self._logs)
+        application.router.add_get("/healthz", _handle_healthz)
+        application.router.add_get("/containerLogs" + container, self._handle_logs)
         for method in ("GET", "POST"):
-            application.router.add_route(method, "/exec" + container, self._exec)
-            application.router.add_route(method, "/attach" + container, self._attach)
-            application.router.add_route(method, "/portForward/{namespace}/{pod}", self._forward)
+            application.router.add_route(method, "/exec" + container, self._handle_exec)
+            application.router.add_route(method, "/attach" + container, self._handle_attach)
+            application.router.add_route(method, "/portForward/{namespace}/{pod}", self._handle_port_forward)
         return application
 
     @web.middleware
-    async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        if not self._knows(request):
+    async def _authenticate(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        if not self._is_authenticated(request):
             return web.Response(status=401, text="Unauthorized")
         task = asyncio.current_task()
         if task is not None:
-            self._busy.add(task)
+            self._request_tasks.add(task)
         try:
             return await handler(request)
-        except (NoSuchPodError, NoSuchContainerError) as error:
+        except (PodNotFoundError, ContainerNotFoundError) as error:
             return web.Response(status=404, text=str(error))
         except ValueError as error:
             return web.Response(status=400, text=str(error))
-        except NotAvailableError as error:
+        except ContainerUnavailableError as error:
             return web.Response(status=500, text=str(error))
         finally:
             if task is not None:
-                self._busy.discard(task)
+                self._request_tasks.discard(task)
 
-    def _knows(self, request: web.Request) -> bool:
+    def _is_authenticated(self, request: web.Request) -> bool:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self._token.encode()):
             return True
@@ -104,68 +110,68 @@ class KubeletApi:
 
     # --- logs --------------------------------------------------------------------------------------------------------
 
-    async def _logs(self, request: web.Request) -> web.StreamResponse:
+    async def _handle_logs(self, request: web.Request) -> web.StreamResponse:
         query = log_query(request.query, now_seconds=self._clock())
         try:
-            log = self._pods.log(_container(request), previous=request.query.get("previous") == "true")
-        except NotAvailableError as error:
+            log = self._backend.log(_container_ref(request), previous=request.query.get("previous") == "true")
+        except ContainerUnavailableError as error:
             return web.Response(status=400, text=str(error))
         response = web.StreamResponse(headers={"content-type": "text/plain"})
-        # The answer begins before the first line does: that may be long in coming.
+        # Send the headers now, because the first line may take long.
         await response.prepare(request)
         with contextlib.suppress(ConnectionResetError):
-            async with contextlib.aclosing(log.read(query)) as pieces:
-                async for piece in pieces:
-                    await response.write(piece)
+            async with contextlib.aclosing(log.read(query)) as chunks:
+                async for chunk in chunks:
+                    await response.write(chunk)
             await response.write_eof()
         return response
 
     # --- streams -----------------------------------------------------------------------------------------------------
 
-    async def _exec(self, request: web.Request) -> web.StreamResponse:
-        name = _container(request)
-        streams = Streams.asked_for(request.query)
-        self._check(request, name.container, V5, V4)
-        channels = await Channels.accept(request, V5, V4)
-        await run_command(channels, self._pods, name, request.query.getall("command", []), streams)
+    async def _handle_exec(self, request: web.Request) -> web.StreamResponse:
+        container = _container_ref(request)
+        streams = RequestedStreams.from_query(request.query)
+        self._check_stream(request, container.container, V5, V4)
+        channels = await ChannelSocket.accept(request, V5, V4)
+        await serve_exec(channels, self._backend, container, request.query.getall("command", []), streams)
         return channels.socket
 
-    async def _attach(self, request: web.Request) -> web.StreamResponse:
-        name = _container(request)
-        streams = Streams.asked_for(request.query)
-        self._check(request, name.container, V5, V4)
-        log = self._pods.log(name, previous=False)
-        channels = await Channels.accept(request, V5, V4)
-        await attach(channels, log, streams)
+    async def _handle_attach(self, request: web.Request) -> web.StreamResponse:
+        container = _container_ref(request)
+        streams = RequestedStreams.from_query(request.query)
+        self._check_stream(request, container.container, V5, V4)
+        log = self._backend.log(container, previous=False)
+        channels = await ChannelSocket.accept(request, V5, V4)
+        await serve_attach(channels, log, streams)
         return channels.socket
 
-    async def _forward(self, request: web.Request) -> web.StreamResponse:
-        self._check(request, None, TUNNEL, V4)
-        ports = Ports(self._pods, request.match_info["namespace"], request.match_info["pod"])
+    async def _handle_port_forward(self, request: web.Request) -> web.StreamResponse:
+        self._check_stream(request, None, TUNNEL, V4)
+        pod_ports = PodPorts(self._backend, request.match_info["namespace"], request.match_info["pod"])
         if TUNNEL in offered_protocols(request):
-            tunnel = await accept_socket(request, TUNNEL)
-            await Tunnel(tunnel, ports).run()
+            tunnel = await accept_websocket(request, TUNNEL)
+            await SpdyTunnel(tunnel, pod_ports).run()
             return tunnel
-        numbers = [int(word) for word in request.query.get("port", "").split(",") if word.isdecimal()]
-        if not numbers:
+        ports = [int(port) for port in request.query.get("port", "").split(",") if port.isdecimal()]
+        if not ports:
             raise ValueError('query parameter "port" is required')
-        channels = await Channels.accept(request, V4)
-        await forward_by_channels(channels, ports, numbers)
+        channels = await ChannelSocket.accept(request, V4)
+        await forward_over_channels(channels, pod_ports, ports)
         return channels.socket
 
-    def _check(self, request: web.Request, container: str | None, *protocols: str) -> None:
-        """Whether a stream can be opened."""
-        self._pods.check(request.match_info["namespace"], request.match_info["pod"], container)
+    def _check_stream(self, request: web.Request, container: str | None, *protocols: str) -> None:
+        """Check that a stream can be opened."""
+        self._backend.check_running(request.match_info["namespace"], request.match_info["pod"], container)
         if request.headers.get("upgrade", "").lower() != "websocket":
             raise ValueError("Upgrade request required")
         if not set(protocols) & set(offered_protocols(request)):
-            raise ValueError(f"unable to upgrade: only {' and '.join(protocols)} are spoken here")
+            raise ValueError(f"unable to upgrade: supported protocols: {', '.join(protocols)}")
 
 
-async def _healthy(_: web.Request) -> web.Response:
+async def _handle_healthz(_: web.Request) -> web.Response:
     return web.Response(text="ok")
 
 
-def _container(request: web.Request) -> ContainerName:
-    found = request.match_info
-    return ContainerName(found["namespace"], found["pod"], found["container"])
+def _container_ref(request: web.Request) -> ContainerRef:
+    parameters = request.match_info
+    return ContainerRef(parameters["namespace"], parameters["pod"], parameters["container"])

@@ -1,4 +1,4 @@
-"""Descriptors that are read and written without blocking: the ends of pipes, and terminals."""
+"""Non-blocking asyncio reads and writes on file descriptors of pipes and terminals."""
 
 from __future__ import annotations
 
@@ -10,72 +10,72 @@ import struct
 import termios
 from collections.abc import Callable
 
-_PIECE_BYTES = 32 * 1024
+_CHUNK_BYTES = 32 * 1024
 
 
-class Pipe:
-    """One end of a pipe, or the near side of a terminal. It owns its descriptor."""
+class AsyncPipe:
+    """One end of a pipe, or the master side of a terminal. Owns its descriptor."""
 
-    def __init__(self, descriptor: int) -> None:
-        os.set_blocking(descriptor, False)
-        self._descriptor = descriptor
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
         self._is_open = True
         self._readable = asyncio.Event()
-        self._is_final = False
+        self._is_draining = False
 
     async def read(self) -> bytes:
-        """What there is, once there is something; empty at the end."""
+        """Wait for data. Returns empty bytes at the end of the stream."""
         loop = asyncio.get_running_loop()
-        while (data := self._read_ready()) is None:
-            if self._is_final:
+        while (data := self._read_available()) is None:
+            if self._is_draining:
                 return b""
             self._readable.clear()
-            await _until(self._readable, self._descriptor, loop.add_reader, loop.remove_reader)
+            await _wait_ready(self._readable, self._fd, loop.add_reader, loop.remove_reader)
         return data
 
-    def expect_no_more(self) -> None:
-        """Let `read` come to an end when it has read what is there, though somebody may still hold the other side."""
-        self._is_final = True
+    def drain(self) -> None:
+        """Let `read` return the available data and then end, even if another process still has the other end open."""
+        self._is_draining = True
         self._readable.set()
 
-    def _read_ready(self) -> bytes | None:
+    def _read_available(self) -> bytes | None:
         try:
-            return os.read(self._descriptor, _PIECE_BYTES)
+            return os.read(self._fd, _CHUNK_BYTES)
         except BlockingIOError:
             return None
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            return b""  # nobody has the far side of the terminal open any more
+            return b""  # the other side of the terminal was closed
 
     async def write(self, data: bytes) -> None:
-        """Write everything, as fast as it is read.
+        """Write everything, waiting for the reader.
 
         Raises:
-            OSError: nobody reads any more.
+            OSError: the other end is closed.
         """
-        rest = memoryview(data)
-        while rest:
+        remaining = memoryview(data)
+        while remaining:
             try:
-                rest = rest[os.write(self._descriptor, rest) :]
+                remaining = remaining[os.write(self._fd, remaining) :]
             except BlockingIOError:
                 loop = asyncio.get_running_loop()
-                await _until(asyncio.Event(), self._descriptor, loop.add_writer, loop.remove_writer)
+                await _wait_ready(asyncio.Event(), self._fd, loop.add_writer, loop.remove_writer)
 
     def resize(self, *, columns: int, rows: int) -> None:
-        """Tell a terminal how large its window is."""
-        fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        """Set the window size of a terminal."""
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def close(self) -> None:
-        """Give the descriptor back. May be called again."""
+        """Close the descriptor. May be called again."""
         if self._is_open:
             self._is_open = False
-            os.close(self._descriptor)
+            os.close(self._fd)
 
 
-async def _until(ready: asyncio.Event, descriptor: int, add: Callable[..., object], remove: Callable[[int], bool]) -> None:
-    add(descriptor, ready.set)
+async def _wait_ready(ready: asyncio.Event, fd: int, add: Callable[..., object], remove: Callable[[int], bool]) -> None:
+    add(fd, ready.set)
     try:
         await ready.wait()
     finally:
-        remove(descriptor)
+        remove(fd)

@@ -1,4 +1,4 @@
-"""What the kubelet's API asks of the node behind it: find a container, run something in it, reach a port of a pod."""
+"""The interface between the kubelet's server and the pods of the node."""
 
 from __future__ import annotations
 
@@ -12,74 +12,69 @@ from dlop.embedded.kubelet.runtime.base import Process
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerName:
-    """Which container is meant."""
-
+class ContainerRef:
     namespace: str
     pod: str
     container: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A program to run in a container that is there already."""
+class ExecCommand:
+    """A program to run in a running container."""
 
     argv: Sequence[str]
     stdin: int | None = None
-    """File descriptors; None is /dev/null. They stay the caller's, who closes them when the process has started."""
+    """File descriptors; None is /dev/null. The caller closes them when the process has started."""
     stdout: int | None = None
     stderr: int | None = None
     terminal: bool = False
-    """Whether stdin is a terminal that becomes the process's controlling one."""
+    """Whether stdin is a terminal that becomes the controlling terminal of the process."""
 
 
-class NoSuchPodError(LookupError):
-    """The node has no such pod."""
+class PodNotFoundError(LookupError):
+    pass
 
 
-class NoSuchContainerError(LookupError):
-    """The pod has no such container."""
+class ContainerNotFoundError(LookupError):
+    pass
 
 
-class NotAvailableError(Exception):
-    """It is there, but cannot give now what is asked; the message is for the user (see `log_source`)."""
+class ContainerUnavailableError(Exception):
+    """The container exists, but does not run or has no such log. The message is for the user (see `log_source`)."""
 
 
-class PodsOfNode(Protocol):
-    """The pods that run on a node."""
+class PodBackend(Protocol):
+    """The pods of a node. All methods raise PodNotFoundError and ContainerNotFoundError."""
 
-    def log(self, name: ContainerName, *, previous: bool) -> ContainerLog:
-        """The log of a container's present run, or of the run before.
+    def log(self, container: ContainerRef, *, previous: bool) -> ContainerLog:
+        """The log of the current or the previous run of a container.
 
         Raises:
-            NoSuchPodError, NoSuchContainerError: there is none.
-            NotAvailableError: it has not started yet, or not twice.
+            ContainerUnavailableError: there was no such run.
         """
         ...
 
-    async def execute(self, name: ContainerName, command: Command) -> Process:
-        """Run a program next to a container's own, with its environment, mounts and working folder.
+    async def execute(self, container: ContainerRef, command: ExecCommand) -> Process:
+        """Run a program in a container, with its environment, mounts and working directory.
 
         Raises:
-            NoSuchPodError, NoSuchContainerError: there is none.
-            NotAvailableError: it does not run.
+            ContainerUnavailableError: the container does not run.
             LaunchError: the program could not be started.
         """
         ...
 
     async def connect(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to a port of a pod, as if from inside of it.
+        """Connect to a port of a pod from inside its network.
 
         Raises:
-            NoSuchPodError: there is none.
-            OSError: nobody listens there.
+            OSError: the connection failed.
         """
         ...
 
-    def check(self, namespace: str, pod: str, container: str | None) -> None:
-        """Whether a pod and, unless None, its container run here now.
+    def check_running(self, namespace: str, pod: str, container: str | None) -> None:
+        """Check that a pod and, unless None, its container run.
 
         Raises:
-            NoSuchPodError, NoSuchContainerError, NotAvailableError: as above.
+            ContainerUnavailableError: one of them does not run.
         """
         ...

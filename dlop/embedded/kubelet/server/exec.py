@@ -1,4 +1,4 @@
-"""Exec and attach: a command in a container, or the container itself, at the other end of a WebSocket."""
+"""Exec and attach over a WebSocket."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import msgspec
 
 from dlop.embedded.kubelet.logs import STDERR, STDOUT, ContainerLog, LogQuery
 from dlop.embedded.kubelet.runtime.base import LaunchError, Process
-from dlop.embedded.kubelet.server.async_pipe import Pipe
-from dlop.embedded.kubelet.server.backend import Command, ContainerName, NotAvailableError, PodsOfNode
-from dlop.embedded.kubelet.server.websocket_channels import SUCCESS, Channel, Channels, exit_status, failure
+from dlop.embedded.kubelet.server.async_pipe import AsyncPipe
+from dlop.embedded.kubelet.server.backend import ContainerRef, ContainerUnavailableError, ExecCommand, PodBackend
+from dlop.embedded.kubelet.server.websocket_channels import SUCCESS, ChannelSocket, StreamChannel, exit_status, failure_status
 
-_END_OF_INPUT = b"\x04"  # what a user types in a terminal: control-D
+_CONTROL_D = b"\x04"  # end of input on a terminal
 
 
 @dataclass(frozen=True, slots=True)
-class Streams:
-    """Which streams are wanted. A terminal has no stderr of its own."""
+class RequestedStreams:
+    """A terminal has no separate stderr."""
 
     stdin: bool
     stdout: bool
@@ -31,11 +31,11 @@ class Streams:
     terminal: bool
 
     @classmethod
-    def asked_for(cls, query: Mapping[str, str]) -> Streams:
-        """The streams that a query names.
+    def from_query(cls, query: Mapping[str, str]) -> RequestedStreams:
+        """Parse a query.
 
         Raises:
-            ValueError: it names none.
+            ValueError: no stream is requested.
         """
         stdin, stdout, stderr, terminal = (query.get(name) == "1" for name in ("input", "output", "error", "tty"))
         if not (stdin or stdout or stderr):
@@ -48,161 +48,167 @@ class _Size(msgspec.Struct, rename="pascal"):
     height: int
 
 
-_sizes = msgspec.json.Decoder(_Size)
+_size_decoder = msgspec.json.Decoder(_Size)
 
 
 @dataclass(slots=True)
-class _Ends:
-    """The near ends of a command's streams."""
+class _LocalStreams:
+    """The server's ends of a command's streams."""
 
-    stdin: Pipe | None = None
-    stdout: Pipe | None = None
-    stderr: Pipe | None = None
-    terminal: Pipe | None = None
+    stdin: AsyncPipe | None = None
+    stdout: AsyncPipe | None = None
+    stderr: AsyncPipe | None = None
+    terminal: AsyncPipe | None = None
 
-    def outputs(self) -> Iterator[tuple[Channel, Pipe]]:
-        for channel, pipe in ((Channel.STDOUT, self.stdout), (Channel.STDERR, self.stderr)):
+    def outputs(self) -> Iterator[tuple[StreamChannel, AsyncPipe]]:
+        for channel, pipe in ((StreamChannel.STDOUT, self.stdout), (StreamChannel.STDERR, self.stderr)):
             if pipe is not None:
                 yield channel, pipe
 
 
-async def run_command(channels: Channels, pods: PodsOfNode, name: ContainerName, argv: Sequence[str], streams: Streams) -> None:
-    """Run a command for whoever is at the other end, and tell them how it ended. It dies when they go."""
+async def serve_exec(
+    channels: ChannelSocket, backend: PodBackend, container: ContainerRef, argv: Sequence[str], streams: RequestedStreams
+) -> None:
+    """Run a command and send its output and exit status. It is killed when the client disconnects."""
     with ExitStack() as stack:
         try:
-            process, ends = await _start(stack, pods, name, argv, streams)
-        except (LaunchError, NotAvailableError, LookupError) as error:
+            process, local = await _start_process(stack, backend, container, argv, streams)
+        except (LaunchError, ContainerUnavailableError, LookupError) as error:
             message = f"Internal error occurred: error executing command in container: {error}"
-            await channels.finish(failure(message))
+            await channels.finish(failure_status(message))
             return
         try:
-            await _converse(channels, process, ends)
+            await _stream(channels, process, local)
         except BaseException:
             process.signal(signal.SIGKILL)
             raise
-        # What it has left behind lives on, as in a real container.
+        # Background processes of the command continue, as in a real container.
         await channels.finish(exit_status((await process.wait()).code))
 
 
-async def _start(stack: ExitStack, pods: PodsOfNode, name: ContainerName, argv: Sequence[str], streams: Streams) -> tuple[Process, _Ends]:
+async def _start_process(
+    stack: ExitStack, backend: PodBackend, container: ContainerRef, argv: Sequence[str], streams: RequestedStreams
+) -> tuple[Process, _LocalStreams]:
     with ExitStack() as theirs:
-        ends, command = _terminal(stack, theirs, argv) if streams.terminal else _pipes(stack, theirs, argv, streams)
-        return await pods.execute(name, command), ends
+        local, command = _open_terminal(stack, theirs, argv) if streams.terminal else _open_pipes(stack, theirs, argv, streams)
+        return await backend.execute(container, command), local
 
 
-def _pipes(ours: ExitStack, theirs: ExitStack, argv: Sequence[str], streams: Streams) -> tuple[_Ends, Command]:
-    ends = _Ends()
+def _open_pipes(ours: ExitStack, theirs: ExitStack, argv: Sequence[str], streams: RequestedStreams) -> tuple[_LocalStreams, ExecCommand]:
+    local = _LocalStreams()
     stdin = stdout = stderr = None
     if streams.stdin:
-        stdin, near = os.pipe()
-        ends.stdin = _kept(ours, near)
+        stdin, ours_fd = os.pipe()
+        local.stdin = _own_pipe(ours, ours_fd)
         theirs.callback(os.close, stdin)
     if streams.stdout:
-        near, stdout = os.pipe()
-        ends.stdout = _kept(ours, near)
+        ours_fd, stdout = os.pipe()
+        local.stdout = _own_pipe(ours, ours_fd)
         theirs.callback(os.close, stdout)
     if streams.stderr:
-        near, stderr = os.pipe()
-        ends.stderr = _kept(ours, near)
+        ours_fd, stderr = os.pipe()
+        local.stderr = _own_pipe(ours, ours_fd)
         theirs.callback(os.close, stderr)
-    return ends, Command(argv=argv, stdin=stdin, stdout=stdout, stderr=stderr)
+    return local, ExecCommand(argv=argv, stdin=stdin, stdout=stdout, stderr=stderr)
 
 
-def _terminal(ours: ExitStack, theirs: ExitStack, argv: Sequence[str]) -> tuple[_Ends, Command]:
-    near, far = os.openpty()
-    theirs.callback(os.close, far)
-    terminal = _kept(ours, near)
-    return _Ends(terminal, terminal, None, terminal), Command(argv=argv, stdin=far, stdout=far, stderr=far, terminal=True)
+def _open_terminal(ours: ExitStack, theirs: ExitStack, argv: Sequence[str]) -> tuple[_LocalStreams, ExecCommand]:
+    ours_fd, theirs_fd = os.openpty()
+    theirs.callback(os.close, theirs_fd)
+    terminal = _own_pipe(ours, ours_fd)
+    return _LocalStreams(terminal, terminal, None, terminal), ExecCommand(
+        argv=argv, stdin=theirs_fd, stdout=theirs_fd, stderr=theirs_fd, terminal=True
+    )
 
 
-def _kept(stack: ExitStack, descriptor: int) -> Pipe:
-    pipe = Pipe(descriptor)
+def _own_pipe(stack: ExitStack, fd: int) -> AsyncPipe:
+    pipe = AsyncPipe(fd)
     stack.callback(pipe.close)
     return pipe
 
 
-async def _converse(channels: Channels, process: Process, ends: _Ends) -> None:
-    """Carry everything to and fro until the process has ended and all that it wrote is sent."""
+async def _stream(channels: ChannelSocket, process: Process, local: _LocalStreams) -> None:
+    """Copy data in both directions until the process has exited and all of its output is sent."""
     async with asyncio.TaskGroup() as group:
-        listening = group.create_task(_listen(channels, process, ends))
-        telling = [group.create_task(_tell(channels, channel, pipe)) for channel, pipe in ends.outputs()]
+        receiving = group.create_task(_receive(channels, process, local))
+        sending = [group.create_task(_send(channels, channel, pipe)) for channel, pipe in local.outputs()]
         await process.wait()
-        for _, pipe in ends.outputs():
-            # A child that it left behind may hold the pipe for ever.
-            pipe.expect_no_more()
-        for task in telling:
+        for _, pipe in local.outputs():
+            # A background process may keep the pipe open.
+            pipe.drain()
+        for task in sending:
             await task
-        listening.cancel()
+        receiving.cancel()
 
 
-async def _tell(channels: Channels, channel: Channel, pipe: Pipe) -> None:
+async def _send(channels: ChannelSocket, channel: StreamChannel, pipe: AsyncPipe) -> None:
     while data := await pipe.read():
         await channels.send(channel, data)
 
 
-async def _listen(channels: Channels, process: Process, ends: _Ends) -> None:
-    async for channel, data in channels.received():
-        if channel == Channel.STDIN:
-            await _write(ends, data)
-        elif channel == Channel.RESIZE:
-            _resize(ends, data)
-        elif channel == Channel.CLOSE and data[:1] == bytes((Channel.STDIN,)):
-            await _end_input(ends)
-    # The other side has gone.
+async def _receive(channels: ChannelSocket, process: Process, local: _LocalStreams) -> None:
+    async for channel, data in channels.messages():
+        if channel == StreamChannel.STDIN:
+            await _write(local, data)
+        elif channel == StreamChannel.RESIZE:
+            _resize(local, data)
+        elif channel == StreamChannel.CLOSE and data[:1] == bytes((StreamChannel.STDIN,)):
+            await _close_stdin(local)
+    # The client has disconnected.
     process.signal(signal.SIGKILL)
 
 
-async def _write(ends: _Ends, data: bytes) -> None:
-    if ends.stdin is None:
+async def _write(local: _LocalStreams, data: bytes) -> None:
+    if local.stdin is None:
         return
     try:
-        await ends.stdin.write(data)
+        await local.stdin.write(data)
     except OSError:
-        # Nobody reads it: the command has closed its input, or ended.
-        if ends.terminal is None:
-            ends.stdin.close()
-            ends.stdin = None
+        # The command has closed its stdin or exited.
+        if local.terminal is None:
+            local.stdin.close()
+            local.stdin = None
 
 
-async def _end_input(ends: _Ends) -> None:
-    if ends.terminal is not None:
-        await _write(ends, _END_OF_INPUT)
-    elif ends.stdin is not None:
-        ends.stdin.close()
-        ends.stdin = None
+async def _close_stdin(local: _LocalStreams) -> None:
+    if local.terminal is not None:
+        await _write(local, _CONTROL_D)
+    elif local.stdin is not None:
+        local.stdin.close()
+        local.stdin = None
 
 
-def _resize(ends: _Ends, data: bytes) -> None:
-    if ends.terminal is None:
+def _resize(local: _LocalStreams, data: bytes) -> None:
+    if local.terminal is None:
         return
     with contextlib.suppress(msgspec.DecodeError, OSError):
-        size = _sizes.decode(data)
-        ends.terminal.resize(columns=size.width, rows=size.height)
+        size = _size_decoder.decode(data)
+        local.terminal.resize(columns=size.width, rows=size.height)
 
 
-async def attach(channels: Channels, log: ContainerLog, streams: Streams) -> None:
-    """Show what a container writes from now on, line by line, until it ends. It is given no input."""
+async def serve_attach(channels: ChannelSocket, log: ContainerLog, streams: RequestedStreams) -> None:
+    """Send the output of a container from now on, line by line, until it exits. There is no input."""
     async with asyncio.TaskGroup() as group:
-        telling = []
+        sending = []
         if streams.stdout:
-            telling.append(group.create_task(_show(channels, Channel.STDOUT, log, None if streams.terminal else STDOUT)))
+            sending.append(group.create_task(_send_log(channels, StreamChannel.STDOUT, log, None if streams.terminal else STDOUT)))
         if streams.stderr:
-            telling.append(group.create_task(_show(channels, Channel.STDERR, log, STDERR)))
-        listening = group.create_task(_cancel_when_closed(channels, telling))
-        if telling:
-            await asyncio.wait(telling)
-        listening.cancel()
+            sending.append(group.create_task(_send_log(channels, StreamChannel.STDERR, log, STDERR)))
+        receiving = group.create_task(_cancel_when_closed(channels, sending))
+        if sending:
+            await asyncio.wait(sending)
+        receiving.cancel()
     await channels.finish(SUCCESS)
 
 
-async def _show(channels: Channels, channel: Channel, log: ContainerLog, stream: str | None) -> None:
-    async with contextlib.aclosing(log.read(LogQuery(follow=True, tail_lines=0, stream=stream))) as pieces:
-        async for piece in pieces:
-            await channels.send(channel, piece)
+async def _send_log(channels: ChannelSocket, channel: StreamChannel, log: ContainerLog, stream: str | None) -> None:
+    async with contextlib.aclosing(log.read(LogQuery(follow=True, tail_lines=0, stream=stream))) as chunks:
+        async for chunk in chunks:
+            await channels.send(channel, chunk)
 
 
-async def _cancel_when_closed(channels: Channels, tasks: Sequence[asyncio.Task[None]]) -> None:
-    async for _ in channels.received():
+async def _cancel_when_closed(channels: ChannelSocket, tasks: Sequence[asyncio.Task[None]]) -> None:
+    async for _ in channels.messages():
         pass
     for task in tasks:
         task.cancel()

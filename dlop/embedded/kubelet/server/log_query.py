@@ -1,4 +1,4 @@
-"""The query of a request for logs, in the words of the log files."""
+"""Parses the query parameters of a request for logs."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from datetime import datetime
 
 from dlop.embedded.kubelet.logs import LogQuery
 
-_SECOND = 1_000_000_000
+_NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
 def log_query(query: Mapping[str, str], *, now_seconds: float) -> LogQuery:
-    """What of a log a query asks for.
+    """Parse a query.
 
     Raises:
-        ValueError: a value makes no sense.
+        ValueError: a value is invalid.
     """
     try:
         return LogQuery(
             follow=query.get("follow") == "true",
             timestamps=query.get("timestamps") == "true",
-            tail_lines=_number(query, "tailLines"),
-            limit_bytes=_number(query, "limitBytes"),
+            tail_lines=_non_negative_integer(query, "tailLines"),
+            limit_bytes=_non_negative_integer(query, "limitBytes"),
             since_nanoseconds=_since(query, now_seconds),
         )
     except ValueError as error:
         raise ValueError('{"message": "Unable to decode query."}') from error
 
 
-def _number(query: Mapping[str, str], name: str) -> int | None:
+def _non_negative_integer(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name)
     if text is None:
         return None
@@ -38,9 +38,9 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def _since(query: Mapping[str, str], now_seconds: float) -> int | None:
-    seconds = _number(query, "sinceSeconds")
+    seconds = _non_negative_integer(query, "sinceSeconds")
     if seconds is not None:
-        return max(0, int((now_seconds - seconds) * _SECOND))
+        return max(0, int((now_seconds - seconds) * _NANOSECONDS_PER_SECOND))
     if "sinceTime" in query:
-        return max(0, int(datetime.fromisoformat(query["sinceTime"]).timestamp() * _SECOND))
+        return max(0, int(datetime.fromisoformat(query["sinceTime"]).timestamp() * _NANOSECONDS_PER_SECOND))
     return None

@@ -1,7 +1,7 @@
-"""SPDY/3.1 frames, as far as port-forwarding needs them: streams with headers and data, no flow control.
+"""SPDY/3.1 frames for port-forwarding: streams with headers and data, without flow control.
 
-`kubectl` speaks it inside of a WebSocket. Its library neither keeps nor respects windows, so there are none here.
-The header blocks of one direction share one compression: they have to be read and written in order.
+`kubectl` tunnels SPDY in a WebSocket. Its library does not use windows, so they are not implemented. The header blocks of one direction
+share one compression context and must be read and written in order.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _CANCEL = 5
 _HEAD = struct.Struct(">II")
 _SHORT = struct.Struct(">HHI")
 
-MOST_FRAME_BYTES = 0xFF_FFFF
+MAX_FRAME_BYTES = 0xFF_FFFF
 
-# What every header block is compressed against, from the specification: words with their length, then a run of text.
+# The compression dictionary of the specification: words with a length prefix, then text.
 _WORDS = (
     "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow authorization"
     " cache-control connection content-base content-encoding content-language content-length content-location content-md5 content-range"
@@ -39,14 +39,14 @@ _TEXT = (
 )
 
 
-def _prefixed(text: str) -> bytes:
+def _with_length(text: str) -> bytes:
     return struct.pack(">I", len(text)) + text.encode()
 
 
-DICTIONARY = b"".join(_prefixed(word.replace("_", " ")) for word in _WORDS.split(" ")) + _TEXT.encode()
+DICTIONARY = b"".join(_with_length(word.replace("_", " ")) for word in _WORDS.split(" ")) + _TEXT.encode()
 
 
-class _Kind(IntEnum):
+class _FrameType(IntEnum):
     SYN_STREAM = 1
     SYN_REPLY = 2
     RST_STREAM = 3
@@ -55,12 +55,12 @@ class _Kind(IntEnum):
 
 
 class SpdyError(Exception):
-    """The other side sent something that is not SPDY/3.1."""
+    """The peer sent invalid data."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """The other side opens a stream. With `ends` it will send nothing on it."""
+class SynStream:
+    """The peer opens a stream. With `ends` it sends no data on it."""
 
     stream: int
     headers: Mapping[str, str]
@@ -68,8 +68,8 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
-    """Bytes of a stream. With `ends` they are the last."""
+class DataFrame:
+    """Data of a stream. With `ends` it is the last."""
 
     stream: int
     data: bytes
@@ -77,49 +77,49 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
-    """The other side wants nothing more of a stream."""
+class RstStream:
+    """The peer aborts a stream."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ping:
-    """To be sent back as it is."""
+class PingFrame:
+    """Must be sent back unchanged."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class GoAway:
-    """The other side is about to leave."""
+    """The peer closes the session."""
 
 
-Frame = Opened | Data | Reset | Ping | GoAway
+Frame = SynStream | DataFrame | RstStream | PingFrame | GoAway
 
 
 class SpdyReader:
-    """Takes bytes as they come and gives frames."""
+    """Parses frames incrementally."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete now; those of no interest are left out.
+        """The frames that are complete. Frames of other types are skipped.
 
         Raises:
-            SpdyError: these bytes make no sense.
+            SpdyError: the data is invalid.
         """
         self._buffer += data
         while len(self._buffer) >= _HEAD.size:
             first, second = _HEAD.unpack_from(self._buffer)
-            flags, length = second >> 24, second & MOST_FRAME_BYTES
+            flags, length = second >> 24, second & MAX_FRAME_BYTES
             if len(self._buffer) < _HEAD.size + length:
                 return
             body = bytes(self._buffer[_HEAD.size : _HEAD.size + length])
             del self._buffer[: _HEAD.size + length]
-            frame = self._control(first, flags, body) if first & _CONTROL_BIT else Data(first, body, bool(flags & _FIN))
+            frame = self._control(first, flags, body) if first & _CONTROL_BIT else DataFrame(first, body, bool(flags & _FIN))
             if frame is not None:
                 yield frame
 
@@ -127,59 +127,58 @@ class SpdyReader:
         if first >> 16 != _VERSION:
             raise SpdyError(f"not SPDY/3.1: {first >> 16:#x}")
         try:
-            return self._parsed(first & 0xFFFF, flags, body)
+            return self._parse(first & 0xFFFF, flags, body)
         except (struct.error, zlib.error, UnicodeDecodeError) as error:
-            raise SpdyError(f"a frame cannot be read: {error}") from error
+            raise SpdyError(f"invalid frame: {error}") from error
 
-    def _parsed(self, kind: int, flags: int, body: bytes) -> Frame | None:
+    def _parse(self, kind: int, flags: int, body: bytes) -> Frame | None:
         match kind:
-            case _Kind.SYN_STREAM:
+            case _FrameType.SYN_STREAM:
                 (stream,) = struct.unpack_from(">I", body)
-                return Opened(stream, _headers(self._inflate.decompress(body[10:])), bool(flags & _FIN))
-            case _Kind.RST_STREAM:
-                return Reset(struct.unpack_from(">I", body)[0])
-            case _Kind.PING:
-                return Ping(struct.unpack_from(">I", body)[0])
-            case _Kind.GOAWAY:
+                return SynStream(stream, _parse_headers(self._inflate.decompress(body[10:])), bool(flags & _FIN))
+            case _FrameType.RST_STREAM:
+                return RstStream(struct.unpack_from(">I", body)[0])
+            case _FrameType.PING:
+                return PingFrame(struct.unpack_from(">I", body)[0])
+            case _FrameType.GOAWAY:
                 return GoAway()
             case _:
-                return None  # settings and windows, which nobody keeps
+                return None  # SETTINGS and WINDOW_UPDATE, which kubectl does not use
 
 
 class SpdyWriter:
-    """Makes the bytes of frames."""
+    """Encodes frames."""
 
     def __init__(self) -> None:
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
 
     def reply(self, stream: int) -> bytes:
-        """Accept a stream that the other side has opened."""
+        """Accept a stream that the peer has opened."""
         block = self._deflate.compress(struct.pack(">I", 0)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
-        return _control(_Kind.SYN_REPLY, struct.pack(">I", stream) + block)
+        return _control(_FrameType.SYN_REPLY, struct.pack(">I", stream) + block)
 
     def data(self, stream: int, data: bytes, *, ends: bool = False) -> bytes:
-        """Bytes of a stream; with `ends` the last ones."""
+        """Data of a stream. `ends` marks the last frame."""
         return _HEAD.pack(stream, (_FIN if ends else 0) << 24 | len(data)) + data
 
     def reset(self, stream: int) -> bytes:
-        """Give up a stream."""
-        return _control(_Kind.RST_STREAM, struct.pack(">II", stream, _CANCEL))
+        """Abort a stream."""
+        return _control(_FrameType.RST_STREAM, struct.pack(">II", stream, _CANCEL))
 
     def ping(self, number: int) -> bytes:
-        """Answer a ping."""
-        return _control(_Kind.PING, struct.pack(">I", number))
+        return _control(_FrameType.PING, struct.pack(">I", number))
 
 
-def _control(kind: _Kind, body: bytes) -> bytes:
+def _control(kind: _FrameType, body: bytes) -> bytes:
     return _SHORT.pack(_VERSION, kind, len(body)) + body
 
 
-def _headers(block: bytes) -> dict[str, str]:
+def _parse_headers(block: bytes) -> dict[str, str]:
     (count,) = struct.unpack_from(">I", block)
-    position, words = 4, list[str]()
+    position, strings = 4, list[str]()
     for _ in range(2 * count):
         (length,) = struct.unpack_from(">I", block, position)
         position += 4
-        words.append(block[position : position + length].decode())
+        strings.append(block[position : position + length].decode())
         position += length
-    return dict(zip(words[::2], words[1::2], strict=True))
+    return dict(zip(strings[::2], strings[1::2], strict=True))

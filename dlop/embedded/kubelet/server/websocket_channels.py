@@ -1,6 +1,6 @@
-"""Several streams over one WebSocket: the first byte of a message says which one it belongs to.
+"""Multiplexed streams over one WebSocket. The first byte of a message is the channel.
 
-Protocol `v5.channel.k8s.io` differs from v4 in one thing: a side can say that a stream has ended while others go on.
+Version 5 of the protocol adds one feature to version 4: a side can close one stream while others continue.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ V4 = "v4.channel.k8s.io"
 
 SUCCESS: JsonObject = {"metadata": {}, "status": "Success"}
 
-# How long a close waits for the other side to close too.
+# How long a close waits for the peer.
 _CLOSE_SECONDS = 2.0
 
 
-class Channel(IntEnum):
-    """The streams of exec and attach."""
+class StreamChannel(IntEnum):
+    """The channels of exec and attach."""
 
     STDIN = 0
     STDOUT = 1
@@ -32,63 +32,62 @@ class Channel(IntEnum):
     ERROR = 3
     RESIZE = 4
     CLOSE = 255
-    """Names, in its one byte of text, a stream that has ended."""
+    """The payload is one byte, the channel that is closed."""
 
 
-class Channels:
-    """The near side of such a WebSocket."""
+class ChannelSocket:
+    """The server side of such a WebSocket."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self.socket = socket
 
     @classmethod
-    async def accept(cls, request: web.Request, *protocols: str) -> Channels:
-        """Accept the WebSocket that a request asks for."""
-        return cls(await accept_socket(request, *protocols))
+    async def accept(cls, request: web.Request, *protocols: str) -> ChannelSocket:
+        """Accept the WebSocket of a request."""
+        return cls(await accept_websocket(request, *protocols))
 
     async def send(self, channel: int, data: bytes) -> None:
-        """Send some bytes; nobody minds if the other side has gone."""
+        """Send data. Ignored if the peer is disconnected."""
         with contextlib.suppress(ConnectionResetError):
             await self.socket.send_bytes(bytes((channel,)) + data)
 
-    async def received(self) -> AsyncIterator[tuple[int, bytes]]:
-        """What comes from the other side, until it closes: channel and bytes."""
+    async def messages(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Channel and data of each received message, until the peer closes."""
         async for message in self.socket:
             if message.type is WSMsgType.BINARY and message.data:
                 yield message.data[0], message.data[1:]
 
     async def finish(self, status: JsonObject) -> None:
-        """Say how it went, and close."""
-        await self.send(Channel.ERROR, msgspec.json.encode(status))
+        """Send the final Status and close."""
+        await self.send(StreamChannel.ERROR, msgspec.json.encode(status))
         await self.socket.close()
 
     async def close(self) -> None:
-        """Close without a word."""
         await self.socket.close()
 
 
-async def accept_socket(request: web.Request, *protocols: str) -> web.WebSocketResponse:
-    """Accept a WebSocket with the first of the protocols that the other side speaks too. Messages have any size."""
+async def accept_websocket(request: web.Request, *protocols: str) -> web.WebSocketResponse:
+    """Accept a WebSocket with the first of the protocols that the peer supports. Messages may have any size."""
     socket = web.WebSocketResponse(protocols=protocols, compress=False, max_msg_size=0, timeout=_CLOSE_SECONDS)
     await socket.prepare(request)
     return socket
 
 
 def offered_protocols(request: web.BaseRequest) -> list[str]:
-    """The protocols that the other side speaks; none when it wants no WebSocket."""
+    """The protocols that the client offers. Empty if the request is not a WebSocket upgrade."""
     if request.headers.get("upgrade", "").lower() != "websocket":
         return []
-    given = ",".join(request.headers.getall("sec-websocket-protocol", []))
-    return [name.strip() for name in given.split(",") if name.strip()]
+    header = ",".join(request.headers.getall("sec-websocket-protocol", []))
+    return [name.strip() for name in header.split(",") if name.strip()]
 
 
-def failure(message: str, *, reason: str = "InternalError", code: int = 500) -> JsonObject:
-    """A Status that says what went wrong."""
+def failure_status(message: str, *, reason: str = "InternalError", code: int = 500) -> JsonObject:
+    """A Status for an error."""
     return {"metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
 
 
 def exit_status(code: int) -> JsonObject:
-    """The Status of a command that has ended."""
+    """The Status of a command that has exited."""
     if code == 0:
         return SUCCESS
     return {

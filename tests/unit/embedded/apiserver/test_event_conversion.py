@@ -1,17 +1,17 @@
-"""One event under two names: nothing is lost on the way from one to the other and back."""
+"""Conversion between core and events.k8s.io events."""
 
 from __future__ import annotations
 
-from dlop.embedded.apiserver.core.events import event_types, from_core, to_core
-from dlop.embedded.apiserver.resource_type import Moment
+from dlop.embedded.apiserver.core.events import event_types, from_core_event, to_core_event
+from dlop.embedded.apiserver.resource_type import Timestamp
 from dlop.kube.types import JsonObject
 
-ABOUT = {"kind": "Pod", "namespace": "default", "name": "p"}
-OLD: JsonObject = {
+POD_REFERENCE = {"kind": "Pod", "namespace": "default", "name": "p"}
+CORE_EVENT: JsonObject = {
     "apiVersion": "v1",
     "kind": "Event",
     "metadata": {"name": "e"},
-    "involvedObject": ABOUT,
+    "involvedObject": POD_REFERENCE,
     "reason": "Started",
     "message": " hello \n",
     "source": {"component": "kubelet", "host": "one"},
@@ -23,11 +23,11 @@ OLD: JsonObject = {
     "reportingComponent": "",
     "reportingInstance": "",
 }
-NEW: JsonObject = {
+NEW_EVENT: JsonObject = {
     "apiVersion": "events.k8s.io/v1",
     "kind": "Event",
     "metadata": {"name": "e"},
-    "regarding": ABOUT,
+    "regarding": POD_REFERENCE,
     "reason": "Started",
     "note": "hello",
     "type": "Warning",
@@ -42,17 +42,17 @@ NEW: JsonObject = {
 }
 
 
-def row(body: JsonObject, *, of_group: str) -> list[object]:
-    (served,) = [each for each in event_types() if each.resource.group == of_group]
-    return [column.cell(body, Moment(1_767_268_800.0)) for column in served.columns]
+def row(body: JsonObject, *, group: str) -> list[object]:
+    (event_type,) = [candidate for candidate in event_types() if candidate.resource.group == group]
+    return [column.cell(body, Timestamp(1_767_268_800.0)) for column in event_type.columns]
 
 
-def test_a_core_event_has_its_old_fields_under_their_deprecated_names() -> None:
-    assert from_core(OLD) == {
+def test_core_fields_have_deprecated_names_in_events_k8s_io() -> None:
+    assert from_core_event(CORE_EVENT) == {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"name": "e"},
-        "regarding": ABOUT,
+        "regarding": POD_REFERENCE,
         "reason": "Started",
         "note": " hello \n",
         "deprecatedSource": {"component": "kubelet", "host": "one"},
@@ -64,17 +64,17 @@ def test_a_core_event_has_its_old_fields_under_their_deprecated_names() -> None:
     }
 
 
-def test_there_and_back_is_the_same_event() -> None:
-    assert to_core(from_core(OLD)) == OLD
-    assert from_core(to_core(NEW)) == NEW
+def test_a_round_trip_gives_the_same_event() -> None:
+    assert to_core_event(from_core_event(CORE_EVENT)) == CORE_EVENT
+    assert from_core_event(to_core_event(NEW_EVENT)) == NEW_EVENT
 
 
-def test_both_names_show_the_same_row() -> None:
+def test_both_apis_have_the_same_table_row() -> None:
     core = ["60s", "Normal", "Started", "pod/p", "", "kubelet, one", "hello", "60m", 7, "e"]
-    assert row(OLD, of_group="") == core
-    assert row(from_core(OLD), of_group="events.k8s.io") == core
+    assert row(CORE_EVENT, group="") == core
+    assert row(from_core_event(CORE_EVENT), group="events.k8s.io") == core
 
 
-def test_a_series_counts_and_dates_an_event() -> None:
+def test_a_series_sets_count_and_last_seen() -> None:
     source = "example.org/controller, controller-1"
-    assert row(NEW, of_group="events.k8s.io") == ["2m", "Warning", "Started", "pod/p", "", source, "hello", "30m", 3, "e"]
+    assert row(NEW_EVENT, group="events.k8s.io") == ["2m", "Warning", "Started", "pod/p", "", source, "hello", "30m", 3, "e"]

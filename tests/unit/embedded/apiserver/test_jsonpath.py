@@ -1,4 +1,4 @@
-"""Paths of printer columns."""
+"""JSONPath of printer columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BODY = {
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "values"),
     [
         (".spec.replicas", [3]),
         (".spec.list[0].n", ["a"]),
@@ -36,11 +36,11 @@ _BODY = {
         (".spec.list[7].n", []),
     ],
 )
-def test_a_path_finds_what_it_leads_to_and_nothing_else(path: str, found: list[Any]) -> None:
-    assert JsonPath(path).find(_BODY) == found
+def test_a_path_returns_the_matching_values(path: str, values: list[Any]) -> None:
+    assert JsonPath(path).find(_BODY) == values
 
 
 @pytest.mark.parametrize("path", [".a[", ".a[?(x)]", "no dot"])
-def test_a_path_that_is_not_understood_is_refused(path: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - three different sentences
+def test_an_unsupported_path_is_rejected(path: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - three different messages
         JsonPath(path)

@@ -1,4 +1,4 @@
-"""Patches of all three kinds."""
+"""JSON patch, merge patch and strategic merge patch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlop.embedded.apiserver.patches.patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, merge, read_patch
+from dlop.embedded.apiserver.patches.patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, apply_merge_patch, decode_patch
 from dlop.embedded.apiserver.resource_type import MergeList, ResourceType
 from dlop.kube.errors import BadRequestError, InvalidError, ServerError, UnsupportedMediaTypeError
 from dlop.kube.resources import Resource
@@ -39,10 +39,10 @@ json_values = st.recursive(
 json_objects = st.dictionaries(st.sampled_from("abc"), json_values, max_size=3)
 
 
-def patched(body: JsonObject, patch: Any, *, kind: str, type: ResourceType = BUILT_IN) -> JsonObject:
+def apply(body: JsonObject, patch: Any, *, kind: str, type: ResourceType = BUILT_IN) -> JsonObject:
     before = copy.deepcopy(body)
-    result = read_patch(type, kind, msgspec.json.encode(patch))(body)
-    assert body == before, "a patch must not change what it is applied to"
+    result = decode_patch(type, kind, msgspec.json.encode(patch))(body)
+    assert body == before, "a patch must not modify its input"
     return result
 
 
@@ -67,19 +67,19 @@ def patched(body: JsonObject, patch: Any, *, kind: str, type: ResourceType = BUI
     ],
 )
 def test_a_merge_patch_merges_objects_replaces_the_rest_and_removes_nulls(body: JsonObject, patch: JsonObject, result: JsonObject) -> None:
-    assert patched(body, patch, kind=MERGE_PATCH) == result
+    assert apply(body, patch, kind=MERGE_PATCH) == result
 
 
 @given(json_objects, json_objects)
-def test_a_merge_patch_twice_is_as_good_as_once(body: JsonObject, patch: JsonObject) -> None:
-    once = merge(body, patch)
-    assert merge(once, patch) == once
+def test_a_merge_patch_is_idempotent(body: JsonObject, patch: JsonObject) -> None:
+    once = apply_merge_patch(body, patch)
+    assert apply_merge_patch(once, patch) == once
 
 
-def test_what_a_patch_does_not_touch_is_shared() -> None:
+def test_unchanged_parts_are_shared() -> None:
     body: JsonObject = {"spec": {"deep": {"x": 1}}, "status": {"big": [1, 2, 3]}}
-    assert merge(body, {"spec": {"y": 2}})["status"] is body["status"]
-    assert merge(body, {"spec": {"y": 2}})["spec"]["deep"] is body["spec"]["deep"]
+    assert apply_merge_patch(body, {"spec": {"y": 2}})["status"] is body["status"]
+    assert apply_merge_patch(body, {"spec": {"y": 2}})["spec"]["deep"] is body["spec"]["deep"]
 
 
 # --- JSON patch ------------------------------------------------------------------------------------------------------
@@ -108,8 +108,8 @@ def test_what_a_patch_does_not_touch_is_shared() -> None:
         ({"a": 1}, [{"op": "replace", "path": "", "value": {"b": 2}}], {"b": 2}),
     ],
 )
-def test_the_operations_of_a_json_patch_happen_in_order(body: JsonObject, operations: list[JsonObject], result: JsonObject) -> None:
-    assert patched(body, operations, kind=JSON_PATCH) == result
+def test_the_operations_of_a_json_patch_are_applied_in_order(body: JsonObject, operations: list[JsonObject], result: JsonObject) -> None:
+    assert apply(body, operations, kind=JSON_PATCH) == result
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_the_operations_of_a_json_patch_happen_in_order(body: JsonObject, operat
         {"path": "/a"},
     ],
 )
-def test_a_json_patch_that_does_not_fit_is_invalid(operation: JsonObject) -> None:
+def test_a_json_patch_that_cannot_be_applied_is_invalid(operation: JsonObject) -> None:
     with pytest.raises(InvalidError):
-        patched({"a": 1, "list": [1, 2]}, [operation], kind=JSON_PATCH)
+        apply({"a": 1, "list": [1, 2]}, [operation], kind=JSON_PATCH)
 
 
 # --- strategic merge patch -------------------------------------------------------------------------------------------
@@ -152,11 +152,13 @@ _A, _B, _C = {"name": "a", "image": "1"}, {"name": "b", "image": "1"}, {"name": 
     ("body", "patch", "result"),
     [
         pytest.param(containers(_A, _B), containers({"name": "b", "image": "2"}), containers(_A, {"name": "b", "image": "2"}), id="by key"),
-        pytest.param(containers(_A), containers(_B), containers(_B, _A), id="a new item comes before what only the server has"),
+        pytest.param(containers(_A), containers(_B), containers(_B, _A), id="a new item comes before items that only the server has"),
         pytest.param(containers(_A, _B), containers({"name": "a", "$patch": "delete"}), containers(_B), id="delete an item"),
-        pytest.param(containers(_A), containers({"name": "z", "$patch": "delete"}), containers(_A), id="delete nothing"),
+        pytest.param(containers(_A), containers({"name": "z", "$patch": "delete"}), containers(_A), id="delete a missing item"),
         pytest.param(containers(_A, _B), containers({"$patch": "replace"}, _C), containers(_C), id="replace the list"),
-        pytest.param(containers(_A), containers({"name": "a", "$patch": "replace", "x": 1}), containers(), id="replace marks the list"),
+        pytest.param(
+            containers(_A), containers({"name": "a", "$patch": "replace", "x": 1}), containers(), id="replace in an item replaces the list"
+        ),
         pytest.param(
             containers({"name": "a", "env": [{"name": "X", "value": "1"}]}),
             containers({"name": "a", "env": [{"name": "Y", "value": "2"}]}),
@@ -196,12 +198,12 @@ _A, _B, _C = {"name": "a", "image": "1"}, {"name": "b", "image": "1"}, {"name": 
             containers(_B, _A),
             id="an order alone",
         ),
-        pytest.param({}, containers(_A), containers(_A), id="a list where there was none"),
-        pytest.param({"a": 1}, {}, {"a": 1}, id="nothing"),
+        pytest.param({}, containers(_A), containers(_A), id="a new list"),
+        pytest.param({"a": 1}, {}, {"a": 1}, id="empty patch"),
     ],
 )
 def test_a_strategic_patch_merges_lists_by_key(body: JsonObject, patch: JsonObject, result: JsonObject) -> None:
-    assert patched(body, patch, kind=STRATEGIC_PATCH) == result
+    assert apply(body, patch, kind=STRATEGIC_PATCH) == result
 
 
 @pytest.mark.parametrize(
@@ -213,40 +215,40 @@ def test_a_strategic_patch_merges_lists_by_key(body: JsonObject, patch: JsonObje
         {"spec": {"$setElementOrder/containers": 1}},
     ],
 )
-def test_a_directive_that_makes_no_sense_is_refused(patch: JsonObject) -> None:
+def test_an_invalid_directive_is_rejected(patch: JsonObject) -> None:
     with pytest.raises((BadRequestError, ServerError)):
-        patched({"spec": {}}, patch, kind=STRATEGIC_PATCH)
+        apply({"spec": {}}, patch, kind=STRATEGIC_PATCH)
 
 
 @pytest.mark.parametrize("item", [{"image": "2"}, "a", 1, [], None])
-def test_an_item_without_its_merge_key_is_refused(item: Any) -> None:
+def test_an_item_without_its_merge_key_is_rejected(item: Any) -> None:
     with pytest.raises(ServerError, match="does not contain declared merge key: name"):
-        patched(containers(_A), {"spec": {"containers": [item]}}, kind=STRATEGIC_PATCH)
+        apply(containers(_A), {"spec": {"containers": [item]}}, kind=STRATEGIC_PATCH)
 
 
 @given(json_objects, st.dictionaries(st.sampled_from(["spec", "a", "$patch", "$retainKeys"]), json_values, max_size=3))
-def test_no_strategic_patch_stumbles_over_what_it_finds(body: JsonObject, patch: JsonObject) -> None:
+def test_no_strategic_patch_raises_an_unexpected_error(body: JsonObject, patch: JsonObject) -> None:
     with suppress(BadRequestError, ServerError):
-        patched({"spec": body}, patch, kind=STRATEGIC_PATCH)
+        apply({"spec": body}, patch, kind=STRATEGIC_PATCH)
 
 
-# --- what is no patch ------------------------------------------------------------------------------------------------
+# --- invalid patches -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH])
 @pytest.mark.parametrize("body", [b"", b"{", b"nonsense", b"1", b'"text"', b"\xff\xfe", b"[" * 5000])
-def test_a_body_that_is_no_patch_is_a_bad_request(kind: str, body: bytes) -> None:
+def test_a_body_that_is_not_a_patch_is_a_bad_request(kind: str, body: bytes) -> None:
     with pytest.raises(BadRequestError):
-        read_patch(BUILT_IN, kind, body)
+        decode_patch(BUILT_IN, kind, body)
 
 
 @pytest.mark.parametrize("kind", ["application/apply-patch+yaml", "application/json", "text/plain", ""])
-@pytest.mark.parametrize("of", [BUILT_IN, CUSTOM])
-def test_a_kind_of_patch_that_the_server_lacks_is_an_unsupported_media_type(kind: str, of: ResourceType) -> None:
+@pytest.mark.parametrize("resource_type", [BUILT_IN, CUSTOM])
+def test_an_unsupported_patch_type_is_an_unsupported_media_type(kind: str, resource_type: ResourceType) -> None:
     with pytest.raises(UnsupportedMediaTypeError):
-        read_patch(of, kind, b"{}")
+        decode_patch(resource_type, kind, b"{}")
 
 
-def test_custom_resources_take_no_strategic_patch() -> None:
+def test_custom_resources_do_not_support_strategic_patches() -> None:
     with pytest.raises(UnsupportedMediaTypeError):
-        read_patch(CUSTOM, STRATEGIC_PATCH, b"{}")
+        decode_patch(CUSTOM, STRATEGIC_PATCH, b"{}")

@@ -29,7 +29,7 @@ def fields(text: str) -> Selector:
 
 
 @pytest.mark.parametrize(
-    ("text", "yes", "no"),
+    ("text", "selected", "rejected"),
     [
         ("a=1", [{"a": "1"}], [{"a": "2"}, {}, {"b": "1"}]),
         ("a==1", [{"a": "1"}], [{}]),
@@ -49,13 +49,13 @@ def fields(text: str) -> Selector:
         ("", [{}, {"a": "1"}], []),
     ],
 )
-def test_a_label_selector_selects(text: str, yes: list[dict[str, str]], no: list[dict[str, str]]) -> None:
+def test_a_label_selector_selects_matching_objects(text: str, selected: list[dict[str, str]], rejected: list[dict[str, str]]) -> None:
     selector = labels(text)
-    assert all(selector.matches({"metadata": {"labels": found}}) for found in yes)
-    assert not any(selector.matches({"metadata": {"labels": found}}) for found in no)
+    assert all(selector.matches({"metadata": {"labels": object_labels}}) for object_labels in selected)
+    assert not any(selector.matches({"metadata": {"labels": object_labels}}) for object_labels in rejected)
 
 
-def test_an_object_without_labels_is_like_one_with_none() -> None:
+def test_missing_labels_count_as_empty() -> None:
     assert labels("!a").matches({"metadata": {}})
     assert not labels("a").matches({"metadata": {}})
 
@@ -84,16 +84,16 @@ def test_an_object_without_labels_is_like_one_with_none() -> None:
         "=b",
     ],
 )
-def test_a_label_selector_that_cannot_be_read_is_a_bad_request(text: str) -> None:
+def test_a_malformed_label_selector_is_a_bad_request(text: str) -> None:
     with pytest.raises(BadRequestError):
         labels(text)
 
 
 @given(st.text(alphabet="ab1!=<>(), innot/.-", max_size=12))
 def test_any_text_is_a_selector_or_a_bad_request(text: str) -> None:
-    for read in (labels, fields):
+    for parse in (labels, fields):
         with suppress(BadRequestError):
-            read(text).matches({"metadata": {"labels": {"a": "1"}}})
+            parse(text).matches({"metadata": {"labels": {"a": "1"}}})
 
 
 @pytest.mark.parametrize(
@@ -110,31 +110,31 @@ def test_any_text_is_a_selector_or_a_bad_request(text: str) -> None:
         ("", True),
     ],
 )
-def test_a_field_selector_selects(text: str, *, selected: bool) -> None:
+def test_a_field_selector_selects_matching_objects(text: str, *, selected: bool) -> None:
     body = {"metadata": {"name": "a", "namespace": "n"}, "status": {"phase": "Running"}, "on": True}
     assert fields(text).matches(body) is selected
 
 
-def test_a_field_that_is_not_there_counts_as_empty() -> None:
+def test_a_missing_field_counts_as_empty() -> None:
     assert fields("status.phase=").matches({"metadata": {"name": "a"}})
     assert not fields("status.phase=Running").matches({"metadata": {"name": "a"}, "status": "odd"})
 
 
-def test_a_backslash_takes_the_meaning_from_commas_and_equals_signs() -> None:
+def test_a_backslash_escapes_commas_and_equals_signs() -> None:
     assert fields(r"status.phase=a\,b\=c\\").matches({"metadata": {}, "status": {"phase": "a,b=c\\"}})
 
 
 @pytest.mark.parametrize(
-    ("of", "sentence"),
+    ("resource_type", "message"),
     [
         (PLAIN, '"spec.x" is not a known field selector: only "metadata.name", "metadata.namespace"'),
         (WITH_FIELDS, "field label not supported: spec.x"),
     ],
 )
-def test_a_field_that_the_type_does_not_select_by_is_named(of: ResourceType, sentence: str) -> None:
-    with pytest.raises(BadRequestError) as refused:
-        parse_selector(of, labels="", fields="spec.x=1")
-    assert str(refused.value) == sentence
+def test_an_unsupported_field_is_reported(resource_type: ResourceType, message: str) -> None:
+    with pytest.raises(BadRequestError) as caught:
+        parse_selector(resource_type, labels="", fields="spec.x=1")
+    assert str(caught.value) == message
 
 
 def test_a_term_without_an_operator_is_a_bad_request() -> None:

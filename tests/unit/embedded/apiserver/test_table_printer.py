@@ -1,4 +1,4 @@
-"""Tables as the server makes them for kubectl."""
+"""Tables for `kubectl get`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from dlop.embedded.apiserver.age import human_duration, parse_time
-from dlop.embedded.apiserver.resource_type import Moment, ResourceType
-from dlop.embedded.apiserver.views.table_printer import custom_columns, partial_metadata, partial_metadata_list, table
+from dlop.embedded.apiserver.resource_type import ResourceType, Timestamp
+from dlop.embedded.apiserver.views.table_printer import columns_from_crd, partial_metadata, partial_metadata_list, table
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
 
-_NOW = Moment(parse_time("2024-01-01T00:10:00Z"))
+_NOW = Timestamp(parse_time("2024-01-01T00:10:00Z"))
 _BODY: JsonObject = {
     "apiVersion": "example.org/v1",
     "kind": "Widget",
@@ -24,12 +24,12 @@ _BODY: JsonObject = {
 
 def widgets(*columns: JsonObject) -> ResourceType:
     resource = Resource("example.org", "v1", "widgets", "Widget")
-    return ResourceType(resource=resource, storage=resource.qualified_name, singular="widget", columns=custom_columns(columns))
+    return ResourceType(resource=resource, storage=resource.qualified_name, singular="widget", columns=columns_from_crd(columns))
 
 
 def cells(*columns: JsonObject) -> list[Any]:
-    made = table(widgets(*columns), [_BODY], moment=_NOW, list_metadata={})
-    row: list[Any] = made["rows"][0]["cells"]
+    document = table(widgets(*columns), [_BODY], now=_NOW, list_metadata={})
+    row: list[Any] = document["rows"][0]["cells"]
     return row
 
 
@@ -38,13 +38,13 @@ def column(kind: str, path: str, **more: Any) -> JsonObject:
 
 
 def test_without_columns_a_custom_resource_shows_name_and_age() -> None:
-    made = table(widgets(), [_BODY], moment=_NOW, list_metadata={"resourceVersion": "7"})
-    assert made["metadata"] == {"resourceVersion": "7"}
-    assert [(one["name"], one["type"], one["format"]) for one in made["columnDefinitions"]] == [
+    document = table(widgets(), [_BODY], now=_NOW, list_metadata={"resourceVersion": "7"})
+    assert document["metadata"] == {"resourceVersion": "7"}
+    assert [(column["name"], column["type"], column["format"]) for column in document["columnDefinitions"]] == [
         ("Name", "string", "name"),
         ("Age", "date", ""),
     ]
-    assert made["rows"] == [{"cells": ["w", "10m"], "object": partial_metadata(_BODY)}]
+    assert document["rows"] == [{"cells": ["w", "10m"], "object": partial_metadata(_BODY)}]
 
 
 @pytest.mark.parametrize(
@@ -63,25 +63,25 @@ def test_without_columns_a_custom_resource_shows_name_and_age() -> None:
         ("string", ".spec.nothing", None),
     ],
 )
-def test_a_cell_has_the_type_of_its_column_or_nothing(kind: str, path: str, cell: Any) -> None:
+def test_a_cell_has_the_type_of_its_column_or_is_null(kind: str, path: str, cell: Any) -> None:
     assert cells(column(kind, path)) == ["w", cell]
 
 
-def test_a_row_carries_as_much_of_the_object_as_is_asked_for() -> None:
-    made = {
-        how: table(widgets(), [_BODY], moment=_NOW, list_metadata={}, include_object=how)["rows"][0]["object"]
-        for how in ("None", "Metadata", "Object")
+def test_include_object_selects_the_object_of_a_row() -> None:
+    row_objects = {
+        include: table(widgets(), [_BODY], now=_NOW, list_metadata={}, include_object=include)["rows"][0]["object"]
+        for include in ("None", "Metadata", "Object")
     }
-    assert made == {"None": None, "Metadata": partial_metadata(_BODY), "Object": _BODY}
+    assert row_objects == {"None": None, "Metadata": partial_metadata(_BODY), "Object": _BODY}
 
 
-def test_the_second_page_of_a_watch_has_no_headers() -> None:
-    assert table(widgets(), [_BODY], moment=_NOW, list_metadata={}, with_headers=False)["columnDefinitions"] is None
+def test_later_tables_of_a_watch_have_no_column_definitions() -> None:
+    assert table(widgets(), [_BODY], now=_NOW, list_metadata={}, with_headers=False)["columnDefinitions"] is None
 
 
-def test_metadata_only_answers_show_nothing_but_metadata() -> None:
-    made = partial_metadata_list([_BODY], list_metadata={"resourceVersion": "7"})
-    assert made == {
+def test_partial_metadata_contains_only_metadata() -> None:
+    document = partial_metadata_list([_BODY], list_metadata={"resourceVersion": "7"})
+    assert document == {
         "kind": "PartialObjectMetadataList",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {"resourceVersion": "7"},
@@ -90,7 +90,7 @@ def test_metadata_only_answers_show_nothing_but_metadata() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"),
+    ("seconds", "text"),
     [
         (-5, "<invalid>"),
         (-1, "0s"),
@@ -111,5 +111,5 @@ def test_metadata_only_answers_show_nothing_but_metadata() -> None:
         (9 * 365 * 86400 + 86400, "9y"),
     ],
 )
-def test_ages_are_short_and_less_exact_the_longer_they_are(seconds: float, shown: str) -> None:
-    assert human_duration(seconds) == shown
+def test_long_ages_are_less_precise(seconds: float, text: str) -> None:
+    assert human_duration(seconds) == text

@@ -1,4 +1,4 @@
-"""When credentials are read again, and that a refusal is never taken for one of others."""
+"""Credential cache: when credentials are read again, and how rejections are handled."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import math
 
 import pytest
 
-from dlop.kube.config.cluster import Access, CurrentAccess
+from dlop.kube.config.cluster import AuthCache, RequestAuth
 from dlop.kube.errors import ConfigurationError
 
 
 class Tokens:
-    """Gives a new token each time, for ten seconds, unless it is told to fail."""
+    """Returns a new token for each read, valid for ten seconds."""
 
     def __init__(self) -> None:
         self.reads: list[bool] = []
@@ -22,12 +22,12 @@ class Tokens:
     def clock(self) -> float:
         return self.now
 
-    async def read(self, *, refused: bool) -> Access:
-        self.reads.append(refused)
+    async def read(self, *, rejected: bool) -> RequestAuth:
+        self.reads.append(rejected)
         await asyncio.sleep(0)
         if self.fails:
             raise ConfigurationError("no token")
-        return Access(authorization=f"token-{len(self.reads)}", renew_at=self.now + 10)
+        return RequestAuth(authorization=f"token-{len(self.reads)}", renew_at=self.now + 10)
 
 
 @pytest.fixture
@@ -36,61 +36,61 @@ def tokens() -> Tokens:
 
 
 @pytest.fixture
-def current(tokens: Tokens) -> CurrentAccess:
-    return CurrentAccess(tokens, clock=tokens.clock)
+def cache(tokens: Tokens) -> AuthCache:
+    return AuthCache(tokens, clock=tokens.clock)
 
 
-async def test_a_late_refusal_of_what_was_replaced_does_not_hide_the_refusal_of_what_is_in_use(current: CurrentAccess) -> None:
-    first = await current.get()
-    current.refuse(first)
-    await current.renew()
-    second = await current.get()
-    current.refuse(second)
-    current.refuse(first)
-    await current.renew()
-    assert (await current.get()).authorization == "token-3"
+async def test_a_late_rejection_of_old_credentials_does_not_hide_that_of_the_current_ones(cache: AuthCache) -> None:
+    first = await cache.get()
+    cache.mark_rejected(first)
+    await cache.refresh_rejected()
+    second = await cache.get()
+    cache.mark_rejected(second)
+    cache.mark_rejected(first)
+    await cache.refresh_rejected()
+    assert (await cache.get()).authorization == "token-3"
 
 
-async def test_a_late_refusal_of_what_was_replaced_reads_nothing(tokens: Tokens, current: CurrentAccess) -> None:
-    first = await current.get()
-    current.refuse(first)
-    await current.renew()
-    current.refuse(first)
-    await current.renew()
+async def test_a_late_rejection_of_old_credentials_is_ignored(tokens: Tokens, cache: AuthCache) -> None:
+    first = await cache.get()
+    cache.mark_rejected(first)
+    await cache.refresh_rejected()
+    cache.mark_rejected(first)
+    await cache.refresh_rejected()
     assert tokens.reads == [False, True]
 
 
-async def test_what_outlived_a_failed_reading_can_still_be_refused(tokens: Tokens, current: CurrentAccess) -> None:
-    first = await current.get()
+async def test_credentials_kept_after_a_failed_read_can_still_be_rejected(tokens: Tokens, cache: AuthCache) -> None:
+    first = await cache.get()
     tokens.now, tokens.fails = 11, True
-    assert await current.get() is first
+    assert await cache.get() is first
     tokens.fails = False
-    current.refuse(first)
-    await current.renew()
-    assert (await current.get()).authorization == "token-3"
+    cache.mark_rejected(first)
+    await cache.refresh_rejected()
+    assert (await cache.get()).authorization == "token-3"
 
 
-async def test_a_refused_access_does_not_outlive_a_failed_reading(tokens: Tokens, current: CurrentAccess) -> None:
-    current.refuse(await current.get())
+async def test_rejected_credentials_are_not_kept_after_a_failed_read(tokens: Tokens, cache: AuthCache) -> None:
+    cache.mark_rejected(await cache.get())
     tokens.fails = True
     for _ in range(2):
         with pytest.raises(ConfigurationError):
-            await current.renew()
+            await cache.refresh_rejected()
 
 
-async def test_what_is_doubted_is_read_again_before_its_next_use(current: CurrentAccess) -> None:
-    await current.get()
-    current.doubt()
-    assert current.at_hand() is None
-    assert (await current.get()).authorization == "token-2"
+async def test_invalidated_credentials_are_read_again_before_their_next_use(cache: AuthCache) -> None:
+    await cache.get()
+    cache.invalidate()
+    assert cache.cached() is None
+    assert (await cache.get()).authorization == "token-2"
 
 
-async def test_a_reading_that_fails_after_all_have_given_up_disturbs_nobody(tokens: Tokens, current: CurrentAccess) -> None:
+async def test_a_failed_read_without_waiting_callers_is_ignored(tokens: Tokens, cache: AuthCache) -> None:
     tokens.fails = True
-    waiting = asyncio.create_task(current.get())
+    waiting = asyncio.create_task(cache.get())
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
     await asyncio.sleep(0)
     tokens.fails = False
-    assert (await current.get()).renew_at < math.inf
+    assert (await cache.get()).renew_at < math.inf

@@ -1,16 +1,16 @@
-"""Which proxy the environment names for a server."""
+"""Proxy settings from the environment."""
 
 from __future__ import annotations
 
 import pytest
 
-from dlop.kube.config.proxies import checked_proxy, proxy_from_environment
+from dlop.kube.config.proxies import proxy_from_environment, validate_proxy
 from dlop.kube.errors import ConfigurationError
 
 SERVER = "https://api.lab.example.org:6443"
 
 
-def test_without_anything_in_the_environment_there_is_no_proxy() -> None:
+def test_without_environment_variables_there_is_no_proxy() -> None:
     assert proxy_from_environment(SERVER, {}) is None
 
 
@@ -21,7 +21,7 @@ def test_the_proxy_is_chosen_by_the_scheme_of_the_server(name: str) -> None:
     assert proxy_from_environment("http://api.lab.example.org", environ) == "http://other:3128"
 
 
-def test_a_proxy_without_a_scheme_speaks_http() -> None:
+def test_a_proxy_without_a_scheme_uses_http() -> None:
     assert proxy_from_environment(SERVER, {"HTTPS_PROXY": "proxy:3128"}) == "http://proxy:3128"
 
 
@@ -54,11 +54,11 @@ def test_a_loopback_address_is_never_proxied(server: str) -> None:
         (SERVER, "10.0.0.0/8", True),
     ],
 )
-def test_the_exceptions_are_names_domains_addresses_and_networks(server: str, no_proxy: str, is_proxied: bool) -> None:
+def test_no_proxy_has_names_domains_addresses_and_networks(server: str, no_proxy: str, is_proxied: bool) -> None:
     environ = {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": no_proxy}
     assert (proxy_from_environment(server, environ) is not None) == is_proxied
 
 
-def test_a_proxy_of_another_kind_is_refused_with_its_name() -> None:
+def test_an_unsupported_proxy_is_reported_with_its_origin() -> None:
     with pytest.raises(ConfigurationError, match="socks5://proxy:1080 of kubeconfig /x"):
-        checked_proxy("socks5://proxy:1080", origin="kubeconfig /x")
+        validate_proxy("socks5://proxy:1080", origin="kubeconfig /x")

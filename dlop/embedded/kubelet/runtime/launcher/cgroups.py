@@ -1,7 +1,7 @@
-"""Control groups: the limits of a container's memory and processes, where we may make groups.
+"""Memory and process limits of containers by control groups, where the launcher may create them.
 
-A user may on a desktop that hands its part of the tree over to the user, and root almost everywhere. Only the second version of the
-kernel's interface is used, and we never change a group that we have not made.
+Root may almost everywhere, and a user may where the system delegates a subtree, as most desktops do. Only cgroup v2 is used, and
+cgroups that the launcher did not create are never changed.
 """
 
 from __future__ import annotations
@@ -11,82 +11,76 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-_NEEDED = {"memory", "pids"}
+_REQUIRED_CONTROLLERS = {"memory", "pids"}
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """The group of one container."""
-
+class Cgroup:
     path: str
 
-    def limit(self, *, memory_bytes: int | None, most_processes: int) -> None:
-        """Say how much it may have."""
-        _write(f"{self.path}/pids.max", str(most_processes))
+    def limit(self, *, memory_bytes: int | None, max_processes: int) -> None:
+        _write(f"{self.path}/pids.max", str(max_processes))
         if memory_bytes is not None:
             _write(f"{self.path}/memory.max", str(memory_bytes))
-            # A container that has lost one process has lost all of them.
+            # An OOM kill takes the whole container down.
             _write(f"{self.path}/memory.oom.group", "1")
-            # Some kernels have no swapping.
+            # The file is missing on kernels without swap accounting.
             with suppress(OSError):
                 _write(f"{self.path}/memory.swap.max", "0")
 
     def join(self) -> None:
-        """Put this process into it."""
         _write(f"{self.path}/cgroup.procs", "0")
 
     def ran_out_of_memory(self) -> bool:
-        """Whether the kernel has killed one of its processes for its memory."""
+        """Whether the OOM killer killed one of its processes."""
         with suppress(OSError), open(f"{self.path}/memory.events") as file:
             return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in file)
         return False
 
     def remove(self) -> None:
-        """Give it back; it has no processes any more."""
+        """Remove it. It must have no processes."""
         with suppress(OSError):
             os.rmdir(self.path)
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
-    """A group of ours, in which those of the containers are made."""
+class CgroupParent:
+    """The launcher's own cgroup, parent of the cgroups of containers."""
 
     path: str
 
-    def make(self, name: str) -> Group:
-        """A group for a container."""
-        group = Group(f"{self.path}/{name}")
-        os.mkdir(group.path)
-        return group
+    def create(self, name: str) -> Cgroup:
+        cgroup = Cgroup(f"{self.path}/{name}")
+        os.mkdir(cgroup.path)
+        return cgroup
 
     def remove(self) -> None:
-        """Give everything back."""
         with suppress(OSError):
             for entry in os.scandir(self.path):
                 if entry.is_dir():
-                    Group(entry.path).remove()
+                    Cgroup(entry.path).remove()
             os.rmdir(self.path)
 
 
-def find_groups(*, mounts: str = "/proc/self/mountinfo", own: str = "/proc/self/cgroup") -> Groups | None:
-    """The nearest place, from our own group upwards, where we may make groups that limit memory."""
-    for folder in _folders(mounts, own):
-        groups = _made_in(folder)
-        if groups is not None and _lets_us_in(groups):
-            return groups
-        if groups is not None:
-            groups.remove()
+def find_cgroup_parent(*, mounts: str = "/proc/self/mountinfo", own: str = "/proc/self/cgroup") -> CgroupParent | None:
+    """Create a parent cgroup in the nearest ancestor, starting at the own cgroup, that allows memory limits. None if there is none."""
+    for directory in _directories(mounts, own):
+        parent = _create_in(directory)
+        if parent is not None and _can_join(parent):
+            return parent
+        if parent is not None:
+            parent.remove()
     return None
 
 
-def _folders(mounts: str, own: str) -> Iterator[str]:
+def _directories(mounts: str, own: str) -> Iterator[str]:
     mount_point, path = _mount_point(mounts), _own_path(own)
     if mount_point is None or path is None:
         return
-    folder = os.path.normpath(mount_point + path)
-    while folder.startswith(mount_point):
-        yield folder
-        folder = os.path.dirname(folder)
+    directory = os.path.normpath(mount_point + path)
+    while directory.startswith(mount_point):
+        yield directory
+        directory = os.path.dirname(directory)
 
 
 def _mount_point(mounts: str) -> str | None:
@@ -105,35 +99,35 @@ def _own_path(own: str) -> str | None:
     return None
 
 
-def _made_in(folder: str) -> Groups | None:
-    groups = Groups(f"{folder}/dlop-{os.getpid()}")
+def _create_in(directory: str) -> CgroupParent | None:
+    parent = CgroupParent(f"{directory}/dlop-{os.getpid()}")
     try:
-        with open(f"{folder}/cgroup.subtree_control") as file:
-            if not _NEEDED.issubset(file.read().split()):
+        with open(f"{directory}/cgroup.subtree_control") as file:
+            if not _REQUIRED_CONTROLLERS.issubset(file.read().split()):
                 return None
-        os.mkdir(groups.path)
-        _write(f"{groups.path}/cgroup.subtree_control", "+memory +pids")
+        os.mkdir(parent.path)
+        _write(f"{parent.path}/cgroup.subtree_control", "+memory +pids")
     except OSError:
-        groups.remove()
+        parent.remove()
         return None
-    return groups
+    return parent
 
 
-def _lets_us_in(groups: Groups) -> bool:
-    """Whether a process of ours may join. The rules for that are not those of files, so one tries."""
+def _can_join(parent: CgroupParent) -> bool:
+    """Whether a process may join. The rules differ from file permissions, so try it in a child."""
     try:
-        group = groups.make("trial")
+        cgroup = parent.create("probe")
     except OSError:
         return False
     child = os.fork()
     if not child:
         try:
-            group.join()
+            cgroup.join()
         except OSError:
             os._exit(1)
         os._exit(0)
     _, status = os.waitpid(child, 0)
-    group.remove()
+    cgroup.remove()
     return status == 0
 
 

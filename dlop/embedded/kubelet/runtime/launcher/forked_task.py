@@ -1,6 +1,7 @@
-"""Work that a forked child does: it may change its namespaces as it likes, says what came of it over a socket, and ends.
+"""Tasks that run in a forked child.
 
-A child that becomes another program says nothing more by that: its socket is closed on exec.
+The child may change its namespaces, sends one result over a socket and exits. A child that execs another program sends no more
+results, because its socket is closed on exec.
 """
 
 from __future__ import annotations
@@ -15,47 +16,47 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import ipc
-from .exec_program import NOT_STARTED, RefusedError
+from .exec_program import NOT_STARTED, ExecError
 
-Answer = tuple[dict[str, Any], list[int]]
+TaskResult = tuple[dict[str, Any], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A child at work."""
+class ForkedTask:
+    """The child process and the parent's end of its socket."""
 
     pid: int
     socket: socket.socket
 
 
-def start(work: Callable[[socket.socket], Answer]) -> Job:
-    """Fork a child. What `work` returns is sent, and so is why it failed."""
+def fork_task(work: Callable[[socket.socket], TaskResult]) -> ForkedTask:
+    """Fork a child that runs `work`. Its result, or the error that it raised, is sent over the task's socket."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid:
         theirs.close()
-        return Job(pid, ours)
+        return ForkedTask(pid, ours)
     try:
-        # What its parent does at the end is not for a child to do.
+        # The parent's handler cleans up, which a child must not do.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         ours.close()
-        _say(theirs, work)
-    except BaseException:  # noqa: BLE001 - whatever happens, a child must not go on as if it were its parent
+        _send_result(theirs, work)
+    except BaseException:  # noqa: BLE001 - the child must never return into the parent's code
         traceback.print_exc(file=sys.stderr)
         os._exit(70)
     os._exit(0)
 
 
-def _say(connection: socket.socket, work: Callable[[socket.socket], Answer]) -> None:
+def _send_result(connection: socket.socket, work: Callable[[socket.socket], TaskResult]) -> None:
     try:
-        body, files = work(connection)
-    except RefusedError as refusal:
-        body, files = {"error": str(refusal), "exit_code": refusal.exit_code}, []
+        body, fds = work(connection)
+    except ExecError as error:
+        body, fds = {"error": str(error), "exit_code": error.exit_code}, []
     except OSError as error:
-        body, files = {"error": error.strerror or str(error), "errno": error.errno, "exit_code": NOT_STARTED}, []
+        body, fds = {"error": error.strerror or str(error), "errno": error.errno, "exit_code": NOT_STARTED}, []
     except ValueError as error:
-        # A path with a null byte in it.
-        body, files = {"error": str(error), "exit_code": NOT_STARTED}, []
-    ipc.send(connection, body, files=files)
-    # Not at the end of this program only: someone may wait for it who must not wait for the end.
+        # A path that contains a null byte.
+        body, fds = {"error": str(error), "exit_code": NOT_STARTED}, []
+    ipc.send(connection, body, fds=fds)
+    # Close now, because a reader waits for the end of the stream and the child may live longer.
     connection.close()

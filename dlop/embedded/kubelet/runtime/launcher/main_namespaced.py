@@ -1,4 +1,4 @@
-"""Where a launcher for pods in namespaces begins."""
+"""Entry point of the launcher for pods in namespaces."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ import os
 import socket
 
 from . import ipc, rlimits
-from .cgroups import Groups, find_groups
-from .namespaced_host import IsolatedHost
-from .netns_worker import Maker
-from .server import Server
-from .user_namespace import PrivateFolder, continue_as_first_process, enter_user_namespace, why_not
+from .cgroups import CgroupParent, find_cgroup_parent
+from .namespaced_host import NamespacedHost
+from .netns_worker import NetnsWorker
+from .server import LauncherServer
+from .user_namespace import PrivateTmpfs, become_init, enter_user_namespace, explain_namespace_error
 
 
-def main(control: int, gateway: str | None, prefix_length: int, most_processes: int) -> None:
-    """Work for the one at the other end of this socket. The first message there says that we are ready, or why we cannot be.
+def main(control: int, gateway: str | None, prefix_length: int, max_processes: int) -> None:
+    """Serve the runtime over the socket `control`. The first message reports readiness, or an error.
 
-    Without a gateway pods have no network of their own.
+    Without a gateway, pods use the host's network.
     """
     connection = socket.socket(fileno=control)
     connection.set_inheritable(False)
     os.umask(0o022)
-    rlimits.allow_open_files()
+    rlimits.raise_open_file_limit()
     try:
         enter_user_namespace()
-        folder = PrivateFolder()
+        tmpfs = PrivateTmpfs()
     except OSError as error:
-        ipc.send(connection, {"error": why_not(error)})
+        ipc.send(connection, {"error": explain_namespace_error(error)})
         return
-    groups = find_groups()
-    continue_as_first_process(lambda: _clean_up(folder, groups))
+    cgroup_parent = find_cgroup_parent()
+    become_init(lambda: _clean_up(tmpfs, cgroup_parent))
     try:
-        maker = Maker(gateway=gateway, prefix_length=prefix_length)
-        host = IsolatedHost(folder.path, maker=maker, most_processes=most_processes, groups=groups)
+        worker = NetnsWorker(gateway=gateway, prefix_length=prefix_length)
+        host = NamespacedHost(tmpfs.path, netns_worker=worker, max_processes=max_processes, cgroup_parent=cgroup_parent)
     except OSError as error:
-        ipc.send(connection, {"error": why_not(error)})
+        ipc.send(connection, {"error": explain_namespace_error(error)})
         return
-    # Whoever is gone by now has nothing more to say either: the server sees that, and ends.
+    # The runtime may already be gone. The server sees the end of the stream and exits.
     with contextlib.suppress(BrokenPipeError):
         ipc.send(connection, {"ready": True})
-    Server(connection, host).run()
+    LauncherServer(connection, host).run()
 
 
-def _clean_up(folder: PrivateFolder, groups: Groups | None) -> None:
-    folder.remove()
-    if groups is not None:
-        groups.remove()
+def _clean_up(tmpfs: PrivateTmpfs, cgroup_parent: CgroupParent | None) -> None:
+    tmpfs.remove()
+    if cgroup_parent is not None:
+        cgroup_parent.remove()

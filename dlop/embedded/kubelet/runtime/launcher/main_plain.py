@@ -1,4 +1,4 @@
-"""Where a launcher for pods as plain processes begins."""
+"""Entry point of the launcher for pods as plain processes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import sys
 
 from . import ipc, rlimits
 from .plain_host import PlainHost
-from .server import Server
-from .syscalls import die_with_parent
+from .server import LauncherServer
+from .syscalls import set_parent_death_signal
 
 
 def main(control: int) -> None:
-    """Work for the one at the other end of this socket. The first message there says that we are ready."""
+    """Serve the runtime over the socket `control`. The first message reports readiness."""
     connection = socket.socket(fileno=control)
     connection.set_inheritable(False)
     os.umask(0o022)
-    rlimits.allow_open_files()
+    rlimits.raise_open_file_limit()
     if sys.platform == "linux":
-        die_with_parent(signal.SIGKILL)
-    # Whoever is gone by now has nothing more to say either: the server sees that, and ends.
+        set_parent_death_signal(signal.SIGKILL)
+    # The runtime may already be gone. The server sees the end of the stream and exits.
     with contextlib.suppress(BrokenPipeError):
         ipc.send(connection, {"ready": True})
-    Server(connection, PlainHost()).run()
+    LauncherServer(connection, PlainHost()).run()

@@ -1,7 +1,7 @@
 """Pods in namespaces.
 
-A pod has a network, a host name, message queues and shared memory; each of its containers has files of its own, and is the first
-process of a process table of its own.
+The containers of a pod share network, UTS and IPC namespaces and /dev/shm. Each container has a mount namespace and is the init
+process of a PID namespace.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import forked_task, ipc, rlimits
-from .cgroups import Group, Groups
-from .netns_worker import Maker
+from .cgroups import Cgroup, CgroupParent
+from .netns_worker import NetnsWorker
 from .network import connect
-from .process_spec import Binding, Neighbour, Order
+from .process_spec import BindMount, JoinTarget, ProcessSpec
 from .rootfs import enter_new_root
 from .syscalls import CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUTS, setns, unshare
 
@@ -26,170 +26,168 @@ _CONNECT_SECONDS = 10.0
 
 
 @dataclass(slots=True)
-class Spaces:
-    """The namespaces that the containers of a pod share, as open files. Without a network it is the host's."""
+class PodNamespaces:
+    """The namespaces that the containers of a pod share, as open files. `net` is None for the host's network."""
 
-    network: int | None
-    hostname: int
-    queues: int
+    net: int | None
+    uts: int
+    ipc: int
     shared_memory: str
+    """The directory that the containers see as /dev/shm."""
 
     def enter(self) -> None:
-        """Join them."""
-        if self.network is not None:
-            setns(self.network, CLONE_NEWNET)
-        setns(self.hostname, CLONE_NEWUTS)
-        setns(self.queues, CLONE_NEWIPC)
+        if self.net is not None:
+            setns(self.net, CLONE_NEWNET)
+        setns(self.uts, CLONE_NEWUTS)
+        setns(self.ipc, CLONE_NEWIPC)
 
     def close(self) -> None:
-        """Let go of them."""
-        for file in (self.network, self.hostname, self.queues):
-            if file is not None:
-                os.close(file)
+        for fd in (self.net, self.uts, self.ipc):
+            if fd is not None:
+                os.close(fd)
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
-    """A process that is our own child, and the first of its group if it has one."""
+class NamespacedProcess:
+    """A child of the launcher. `cgroup` is None without cgroups and for a process that joined a container."""
 
-    job: forked_task.Job
-    group: Group | None
+    task: forked_task.ForkedTask
+    cgroup: Cgroup | None
 
     def signal(self, number: int) -> None:
-        """Send it a signal. It cannot be another process by now: we have not reaped it."""
-        os.kill(self.job.pid, number)
+        """Send a signal. The PID cannot have been reused, because the child has not been reaped yet."""
+        os.kill(self.task.pid, number)
 
-    def ended(self, status: int) -> dict[str, Any]:
-        """How it ended."""
-        if self.group is None:
+    def exit_report(self, status: int) -> dict[str, Any]:
+        if self.cgroup is None:
             return {"status": status}
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        out_of_memory = killed and self.group.ran_out_of_memory()
-        self.group.remove()
+        out_of_memory = killed and self.cgroup.ran_out_of_memory()
+        self.cgroup.remove()
         return {"status": status, "out_of_memory": out_of_memory}
 
 
-class IsolatedHost:
-    """Makes pods in namespaces. `folder` is a private one."""
+class NamespacedHost:
+    """Creates pods in namespaces. `directory` must be visible to the launcher only."""
 
-    def __init__(self, folder: str, *, maker: Maker, most_processes: int, groups: Groups | None) -> None:
-        self._folder = folder
-        self.maker = maker
-        self._most_processes = most_processes
-        self._groups = groups
-        self._root = os.path.join(folder, "root")
+    def __init__(self, directory: str, *, netns_worker: NetnsWorker, max_processes: int, cgroup_parent: CgroupParent | None) -> None:
+        self._directory = directory
+        self.netns_worker = netns_worker
+        self._max_processes = max_processes
+        self._cgroup_parent = cgroup_parent
+        self._root = os.path.join(directory, "root")
         os.mkdir(self._root)
-        self._pods: dict[int, Spaces] = {}
-        self._last_group = 0
-        # The way back for us after a child was started elsewhere.
-        self._own_processes = _space("self", "pid")
+        self._pods: dict[int, PodNamespaces] = {}
+        self._last_cgroup = 0
+        # Used to return after a child was started in another PID namespace.
+        self._own_pid_namespace = _open_namespace("self", "pid")
 
-    def sandbox(self, number: int, body: dict[str, Any]) -> bool:
-        """Have the namespaces of a pod made."""
-        self.maker.order(number, body)
+    def create_sandbox(self, sandbox: int, body: dict[str, Any]) -> bool:
+        """Request the namespaces of a pod. They are added by `add_namespaces`."""
+        self.netns_worker.request_namespaces(sandbox, body)
         return False
 
-    def sandbox_made(self, number: int, files: list[int]) -> None:
-        """Keep the namespaces that were made."""
-        *own_network, hostname, queues = files
-        shared_memory = os.path.join(self._folder, f"memory-{number}")
+    def add_namespaces(self, sandbox: int, fds: list[int]) -> None:
+        *net, uts, ipc_namespace = fds
+        shared_memory = os.path.join(self._directory, f"memory-{sandbox}")
         os.mkdir(shared_memory)
-        os.chmod(shared_memory, 0o1777)  # noqa: S103 - as /dev/shm is everywhere
-        self._pods[number] = Spaces(own_network[0] if own_network else None, hostname, queues, shared_memory)
+        os.chmod(shared_memory, 0o1777)  # noqa: S103 - the usual mode of /dev/shm
+        self._pods[sandbox] = PodNamespaces(net[0] if net else None, uts, ipc_namespace, shared_memory)
 
-    def start(self, sandbox: int, order: Order) -> Container:
-        """Start a container, or a process beside one."""
-        spaces = self._pods[sandbox]
-        if order.beside is not None:
-            return Container(self._start_beside(order, spaces, order.beside), None)
-        group = self._group(order)
-        return Container(self._start_first(order, spaces, group), group)
+    def start(self, sandbox: int, spec: ProcessSpec) -> NamespacedProcess:
+        """Start a container, or a process that joins one."""
+        namespaces = self._pods[sandbox]
+        if spec.join is not None:
+            return NamespacedProcess(self._start_joined(spec, namespaces, spec.join), None)
+        cgroup = self._create_cgroup(spec)
+        return NamespacedProcess(self._start_container(spec, namespaces, cgroup), cgroup)
 
-    def connect(self, sandbox: int, body: dict[str, Any]) -> forked_task.Job:
-        """Make a connection from inside the pod's network."""
-        own_network = self._pods[sandbox].network
+    def connect(self, sandbox: int, body: dict[str, Any]) -> forked_task.ForkedTask:
+        """Connect from inside the pod's network namespace."""
+        netns = self._pods[sandbox].net
 
-        def work(_: socket.socket) -> forked_task.Answer:
-            connection = connect(own_network, addresses=body["addresses"], port=body["port"], timeout_seconds=_CONNECT_SECONDS)
+        def work(_: socket.socket) -> forked_task.TaskResult:
+            connection = connect(netns, addresses=body["addresses"], port=body["port"], timeout_seconds=_CONNECT_SECONDS)
             return {}, [connection.detach()]
 
-        return forked_task.start(work)
+        return forked_task.fork_task(work)
 
     def close(self, sandbox: int) -> None:
-        """Let go of a pod's namespaces; its processes have ended."""
-        spaces = self._pods.pop(sandbox)
-        spaces.close()
+        """Release a pod's namespaces. Its processes must have exited."""
+        namespaces = self._pods.pop(sandbox)
+        namespaces.close()
         with suppress(OSError):
-            _remove(spaces.shared_memory)
+            _remove_tree(namespaces.shared_memory)
 
-    def _group(self, order: Order) -> Group | None:
-        if self._groups is None:
+    def _create_cgroup(self, spec: ProcessSpec) -> Cgroup | None:
+        if self._cgroup_parent is None:
             return None
-        self._last_group += 1
-        group = self._groups.make(str(self._last_group))
-        group.limit(memory_bytes=order.memory_bytes, most_processes=self._most_processes)
-        return group
+        self._last_cgroup += 1
+        cgroup = self._cgroup_parent.create(str(self._last_cgroup))
+        cgroup.limit(memory_bytes=spec.memory_bytes, max_processes=self._max_processes)
+        return cgroup
 
-    def _start_first(self, order: Order, spaces: Spaces, group: Group | None) -> forked_task.Job:
-        def work(connection: socket.socket) -> forked_task.Answer:
-            _introduce(connection, group)
-            spaces.enter()
-            folder = order.folder or "/"
-            memory = Binding(spaces.shared_memory, "/dev/shm", optional=True)  # noqa: S108 - a private one
-            enter_new_root(self._root, bindings=[memory, *order.bindings], folders=[folder])
-            self._limit(order, group)
-            order.carry_out(folder)
+    def _start_container(self, spec: ProcessSpec, namespaces: PodNamespaces, cgroup: Cgroup | None) -> forked_task.ForkedTask:
+        def work(connection: socket.socket) -> forked_task.TaskResult:
+            _send_pid(connection, cgroup)
+            namespaces.enter()
+            working_dir = spec.working_dir or "/"
+            shared_memory = BindMount(namespaces.shared_memory, "/dev/shm", optional=True)  # noqa: S108 - private to the pod
+            enter_new_root(self._root, mounts=[shared_memory, *spec.mounts], directories=[working_dir])
+            self._set_limits(spec, cgroup)
+            spec.exec(working_dir)
 
         unshare(CLONE_NEWPID)
-        return self._start_elsewhere(work)
+        return self._fork_and_return(work)
 
-    def _start_beside(self, order: Order, spaces: Spaces, container: Neighbour) -> forked_task.Job:
-        group = None if container.group is None else Group(container.group)
-        files, processes = _space(container.pid, "mnt"), _space(container.pid, "pid")
+    def _start_joined(self, spec: ProcessSpec, namespaces: PodNamespaces, target: JoinTarget) -> forked_task.ForkedTask:
+        cgroup = None if target.cgroup is None else Cgroup(target.cgroup)
+        mount_namespace, pid_namespace = _open_namespace(target.pid, "mnt"), _open_namespace(target.pid, "pid")
 
-        def work(connection: socket.socket) -> forked_task.Answer:
-            _introduce(connection, group)
-            spaces.enter()
-            setns(files, CLONE_NEWNS)
-            self._limit(order, group)
-            order.carry_out(order.folder or "/")
+        def work(connection: socket.socket) -> forked_task.TaskResult:
+            _send_pid(connection, cgroup)
+            namespaces.enter()
+            setns(mount_namespace, CLONE_NEWNS)
+            self._set_limits(spec, cgroup)
+            spec.exec(spec.working_dir or "/")
 
         try:
-            setns(processes, CLONE_NEWPID)
-            return self._start_elsewhere(work)
+            setns(pid_namespace, CLONE_NEWPID)
+            return self._fork_and_return(work)
         finally:
-            os.close(files)
-            os.close(processes)
+            os.close(mount_namespace)
+            os.close(pid_namespace)
 
-    def _limit(self, order: Order, group: Group | None) -> None:
-        rlimits.be_usual()
-        rlimits.limit_own_table(self._most_processes)
-        if order.memory_bytes is not None and group is None:
-            rlimits.limit_memory(order.memory_bytes)
+    def _set_limits(self, spec: ProcessSpec, cgroup: Cgroup | None) -> None:
+        rlimits.reset_child_limits()
+        rlimits.limit_pid_namespace(self._max_processes)
+        if spec.memory_bytes is not None and cgroup is None:
+            rlimits.limit_memory(spec.memory_bytes)
 
-    def _start_elsewhere(self, work: Callable[[socket.socket], forked_task.Answer]) -> forked_task.Job:
+    def _fork_and_return(self, work: Callable[[socket.socket], forked_task.TaskResult]) -> forked_task.ForkedTask:
+        """Fork, and let later children start in the launcher's own PID namespace again."""
         try:
-            return forked_task.start(work)
+            return forked_task.fork_task(work)
         finally:
-            setns(self._own_processes, CLONE_NEWPID)
+            setns(self._own_pid_namespace, CLONE_NEWPID)
 
 
-def _space(process: int | str, kind: str) -> int:
+def _open_namespace(process: int | str, kind: str) -> int:
     return os.open(f"/proc/{process}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _introduce(connection: socket.socket, group: Group | None) -> None:
-    # /proc is still the host's, so it tells the number there.
-    ipc.send(connection, {"pid": int(os.readlink("/proc/self")), "group": group.path if group else None})
-    if group is not None:
-        group.join()
+def _send_pid(connection: socket.socket, cgroup: Cgroup | None) -> None:
+    # /proc is still the host's, so the link has the PID on the host.
+    ipc.send(connection, {"pid": int(os.readlink("/proc/self")), "cgroup": cgroup.path if cgroup else None})
+    if cgroup is not None:
+        cgroup.join()
 
 
-def _remove(folder: str) -> None:
-    # Not by the module for it, which brings every kind of archive with it.
-    for path, folders, files in os.walk(folder, topdown=False):
+def _remove_tree(directory: str) -> None:
+    # shutil is not imported here, because it loads the modules of every archive format.
+    for path, directories, files in os.walk(directory, topdown=False):
         for name in files:
             os.unlink(os.path.join(path, name))
-        for name in folders:
+        for name in directories:
             os.rmdir(os.path.join(path, name))
-    os.rmdir(folder)
+    os.rmdir(directory)

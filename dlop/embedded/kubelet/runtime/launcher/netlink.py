@@ -1,4 +1,4 @@
-"""Just enough of the kernel's routing socket to give pods a network: links, addresses, routes."""
+"""The part of rtnetlink that pod networks need: links, addresses and routes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 _REQUEST, _ACKNOWLEDGE, _EXCLUSIVE, _CREATE = 0x1, 0x4, 0x200, 0x400
-_NEW_LINK, _DELETE_LINK, _NEW_ADDRESS, _NEW_ROUTE = 16, 17, 20, 24
+_NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE = 16, 20, 24
 _HEADER = struct.Struct("=IHHII")
 _LINK = struct.Struct("=BxHiII")
 _ADDRESS = struct.Struct("=BBBBI")
@@ -23,7 +23,7 @@ _MAIN_TABLE, _STATIC, _UNIVERSE, _UNICAST = 254, 4, 0, 1
 
 
 class Netlink:
-    """Changes the network of the namespace in which it was made."""
+    """A netlink socket of the network namespace in which it was created."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -37,50 +37,45 @@ class Netlink:
         self._socket.close()
 
     def add_bridge(self, name: str) -> None:
-        """Make a bridge, which is up."""
+        """Create a bridge and set it up."""
         info = _attribute(_LINK_INFO, _attribute(_INFO_KIND, b"bridge"))
-        self._ask(_NEW_LINK, _CREATE | _EXCLUSIVE, _link(up=True) + _name(name) + info)
+        self._request(_NEW_LINK, _CREATE | _EXCLUSIVE, _link(up=True) + _link_name(name) + info)
 
     def add_veth(self, name: str, *, master: int, peer: str, peer_namespace: int) -> None:
-        """Make a cable: one end here, on the bridge with the index `master`; the other in another namespace, given as an open file."""
-        end = _link() + _name(peer) + _attribute(_LINK_NAMESPACE, struct.pack("=I", peer_namespace))
-        info = _attribute(_INFO_KIND, b"veth") + _attribute(_INFO_DATA, _attribute(_VETH_PEER, end))
+        """Create a veth pair: `name` on the bridge with index `master`, and `peer` in the network namespace with this file descriptor."""
+        peer_link = _link() + _link_name(peer) + _attribute(_LINK_NAMESPACE, struct.pack("=I", peer_namespace))
+        info = _attribute(_INFO_KIND, b"veth") + _attribute(_INFO_DATA, _attribute(_VETH_PEER, peer_link))
         rest = _attribute(_LINK_MASTER, struct.pack("=I", master)) + _attribute(_LINK_INFO, info)
-        self._ask(_NEW_LINK, _CREATE | _EXCLUSIVE, _link(up=True) + _name(name) + rest)
+        self._request(_NEW_LINK, _CREATE | _EXCLUSIVE, _link(up=True) + _link_name(name) + rest)
 
     def set_up(self, name: str) -> None:
-        """Switch a link on."""
-        self._ask(_NEW_LINK, 0, _link(up=True) + _name(name))
+        """Bring a link up."""
+        self._request(_NEW_LINK, 0, _link(up=True) + _link_name(name))
 
-    def delete_link(self, name: str) -> None:
-        """Remove a link; of a cable, both ends."""
-        self._ask(_DELETE_LINK, 0, _link() + _name(name))
-
-    def add_address(self, index: int, *, address: str, prefix: int) -> None:
-        """Give a link an address."""
+    def add_address(self, index: int, *, address: str, prefix_length: int) -> None:
+        """Add an address to the link with this index."""
         number = socket.inet_aton(address)
-        body = _ADDRESS.pack(socket.AF_INET, prefix, 0, 0, index)
-        self._ask(_NEW_ADDRESS, _CREATE | _EXCLUSIVE, body + _attribute(_ADDRESS_LOCAL, number) + _attribute(_ADDRESS_PEER, number))
+        body = _ADDRESS.pack(socket.AF_INET, prefix_length, 0, 0, index)
+        self._request(_NEW_ADDRESS, _CREATE | _EXCLUSIVE, body + _attribute(_ADDRESS_LOCAL, number) + _attribute(_ADDRESS_PEER, number))
 
     def add_default_route(self, gateway: str) -> None:
-        """Send everything that has no better way to this address."""
         body = _ROUTE.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _STATIC, _UNIVERSE, _UNICAST, 0)
-        self._ask(_NEW_ROUTE, _CREATE | _EXCLUSIVE, body + _attribute(_ROUTE_GATEWAY, socket.inet_aton(gateway)))
+        self._request(_NEW_ROUTE, _CREATE | _EXCLUSIVE, body + _attribute(_ROUTE_GATEWAY, socket.inet_aton(gateway)))
 
-    def _ask(self, kind: int, flags: int, body: bytes) -> None:
+    def _request(self, kind: int, flags: int, body: bytes) -> None:
         self._sequence += 1
         length = _HEADER.size + len(body)
         self._socket.send(_HEADER.pack(length, kind, flags | _REQUEST | _ACKNOWLEDGE, self._sequence, 0) + body)
-        (negative,) = struct.unpack_from("=i", self._socket.recv(65536), _HEADER.size)
-        if negative:
-            raise OSError(-negative, f"network: {os.strerror(-negative)}")
+        (negative_errno,) = struct.unpack_from("=i", self._socket.recv(65536), _HEADER.size)
+        if negative_errno:
+            raise OSError(-negative_errno, f"network: {os.strerror(-negative_errno)}")
 
 
 def _link(*, up: bool = False) -> bytes:
     return _LINK.pack(socket.AF_UNSPEC, 0, 0, _UP if up else 0, _UP if up else 0)
 
 
-def _name(name: str) -> bytes:
+def _link_name(name: str) -> bytes:
     return _attribute(_LINK_NAME, name.encode() + b"\0")
 
 

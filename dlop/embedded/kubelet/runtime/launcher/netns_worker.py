@@ -1,7 +1,7 @@
-"""The one who makes the networks and host names of pods.
+"""Worker process that creates the network, UTS and IPC namespaces of pods.
 
-It is a process of its own, for one cannot always come back from a network namespace; and one for all pods, for to fork costs more
-than to make a network.
+It is a separate process because a process cannot always return from a network namespace. One process serves all pods, because a
+fork costs more than the creation of a namespace.
 """
 
 from __future__ import annotations
@@ -13,72 +13,72 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import forked_task, ipc
-from .network import Network, listen, make_bridge, make_host, make_pod
+from .network import PodNetwork, create_bridge, create_pod_namespaces, create_uts_ipc_namespaces, listen
 
 
-class Maker:
-    """Our end of it. Whoever waits for what it makes watches `socket`."""
+class NetnsWorker:
+    """The launcher's side of the worker. `socket` becomes readable when namespaces have been created."""
 
     def __init__(self, *, gateway: str | None, prefix_length: int) -> None:
-        """Start it. Without a gateway pods get no network of their own.
+        """Start the worker. Without a gateway, pods use the host's network.
 
         Raises:
             OSError: this machine does not allow such networks.
         """
-        self._job = forked_task.start(lambda connection: _work(connection, gateway, prefix_length))
-        self.socket = self._job.socket
-        self._inbox = ipc.Inbox(self.socket)
-        (ready,) = self._inbox.receive()
+        self._task = forked_task.fork_task(lambda connection: _work(connection, gateway, prefix_length))
+        self.socket = self._task.socket
+        self._reader = ipc.MessageReader(self.socket)
+        (ready,) = self._reader.receive()
         if "error" in ready.body:
             raise OSError(ready.body["errno"], ready.body["error"])
-        self._bridge = ready.files[0] if ready.files else None
+        self._bridge_netns = ready.fds[0] if ready.fds else None
 
-    def order(self, number: int, body: dict[str, Any]) -> None:
-        """Ask for a pod's namespaces."""
-        ipc.send(self.socket, {"id": number, "hostname": body["hostname"], "address": body["address"]})
+    def request_namespaces(self, sandbox: int, body: dict[str, Any]) -> None:
+        """Request the namespaces of a pod. `receive` returns the response."""
+        ipc.send(self.socket, {"id": sandbox, "hostname": body["hostname"], "address": body["address"]})
 
-    def listen(self, address: str) -> forked_task.Job:
-        """Have a socket made that listens in the network in which all pods meet.
+    def listen(self, address: str) -> forked_task.ForkedTask:
+        """Create a listening socket in the network namespace of the bridge.
 
         Raises:
-            OSError: that is the host's.
+            OSError: pods use the host's network.
         """
-        bridge = self._bridge
-        if bridge is None:
-            raise OSError(errno.ENETDOWN, "pods have no network of their own")
-        return forked_task.start(lambda _: ({}, [listen(bridge, address=address).detach()]))
+        bridge_netns = self._bridge_netns
+        if bridge_netns is None:
+            raise OSError(errno.ENETDOWN, "pods use the host network")
+        return forked_task.fork_task(lambda _: ({}, [listen(bridge_netns, address=address).detach()]))
 
-    def made(self) -> list[ipc.Message]:
-        """What it has made meanwhile: each with the `id` it was ordered under, and the namespaces as open files, or an `error`."""
-        messages = self._inbox.receive()
-        if self._inbox.ended:
-            raise EOFError("the maker of networks has ended")
+    def receive(self) -> list[ipc.Message]:
+        """Responses so far. Each has the `id` of its request and carries the open namespaces, or has an `error`."""
+        messages = self._reader.receive()
+        if self._reader.ended:
+            raise EOFError("the network namespace worker has exited")
         return messages
 
 
-def _work(connection: socket.socket, gateway: str | None, prefix_length: int) -> forked_task.Answer:
-    network = None if gateway is None else Network(make_bridge(gateway, prefix=prefix_length), gateway, prefix_length)
-    ipc.send(connection, {"ready": True}, files=[] if network is None else [network.bridge])
-    for order in _orders(connection):
-        body, files = _make(network, order)
-        ipc.send(connection, body, files=files)
-        for file in files:
-            os.close(file)
+def _work(connection: socket.socket, gateway: str | None, prefix_length: int) -> forked_task.TaskResult:
+    network = None if gateway is None else PodNetwork(create_bridge(gateway, prefix_length=prefix_length), gateway, prefix_length)
+    ipc.send(connection, {"ready": True}, fds=[] if network is None else [network.bridge_netns])
+    for request in _requests(connection):
+        body, fds = _create_namespaces(network, request)
+        ipc.send(connection, body, fds=fds)
+        for fd in fds:
+            os.close(fd)
     os._exit(0)
 
 
-def _orders(connection: socket.socket) -> Iterator[dict[str, Any]]:
-    inbox = ipc.Inbox(connection)
-    while not inbox.ended:
-        for message in inbox.receive():
+def _requests(connection: socket.socket) -> Iterator[dict[str, Any]]:
+    reader = ipc.MessageReader(connection)
+    while not reader.ended:
+        for message in reader.receive():
             yield message.body
 
 
-def _make(network: Network | None, order: dict[str, Any]) -> forked_task.Answer:
-    number, hostname, address = order["id"], order["hostname"], order["address"]
+def _create_namespaces(network: PodNetwork | None, request: dict[str, Any]) -> forked_task.TaskResult:
+    number, hostname, address = request["id"], request["hostname"], request["address"]
     try:
         if network is None or address is None:
-            return {"id": number}, make_host(hostname)
-        return {"id": number}, make_pod(network, number=number, hostname=hostname, address=address)
+            return {"id": number}, create_uts_ipc_namespaces(hostname)
+        return {"id": number}, create_pod_namespaces(network, number=number, hostname=hostname, address=address)
     except OSError as error:
         return {"id": number, "error": error.strerror, "errno": error.errno}, []

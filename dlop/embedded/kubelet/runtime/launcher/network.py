@@ -1,6 +1,6 @@
-"""The network of the pods: a bridge in a namespace of its own, and a cable from it to each pod.
+"""The pod network: a bridge in a network namespace of its own, and a veth pair from it to each pod.
 
-Nothing of the host's network is touched, nor seen.
+The host's network is neither changed nor visible.
 """
 
 from __future__ import annotations
@@ -16,54 +16,54 @@ _BRIDGE = "dlop0"
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
-    """The network of all pods. The bridge's namespace is an open file."""
+class PodNetwork:
+    """The network that connects all pods. `bridge_netns` is the open namespace of the bridge."""
 
-    bridge: int
+    bridge_netns: int
     gateway: str
     prefix_length: int
 
 
-def make_bridge(gateway: str, *, prefix: int) -> int:
-    """A network with a bridge, which has the gateway's address. Returns the namespace as an open file."""
+def create_bridge(gateway: str, *, prefix_length: int) -> int:
+    """Enter a new network namespace with a bridge that has the gateway's address. Returns the open namespace."""
     unshare(CLONE_NEWNET)
     with Netlink() as netlink:
         netlink.set_up("lo")
         netlink.add_bridge(_BRIDGE)
-        netlink.add_address(socket.if_nametoindex(_BRIDGE), address=gateway, prefix=prefix)
-    return _own("net")
+        netlink.add_address(socket.if_nametoindex(_BRIDGE), address=gateway, prefix_length=prefix_length)
+    return _open_own_namespace("net")
 
 
-def make_pod(network: Network, *, number: int, hostname: str, address: str) -> list[int]:
-    """A pod's network, host name and message queues. Returns the namespaces as open files.
+def create_pod_namespaces(network: PodNetwork, *, number: int, hostname: str, address: str) -> list[int]:
+    """Enter new network, UTS and IPC namespaces for a pod. Returns them as open files.
 
-    The cable goes with the pod's network: that is, when the last of its files is closed and the last of its processes has ended.
+    The veth pair goes away with the pod's network namespace, when its last file is closed and its last process has exited.
     """
-    setns(network.bridge, CLONE_NEWNET)
+    setns(network.bridge_netns, CLONE_NEWNET)
     master = socket.if_nametoindex(_BRIDGE)
     with Netlink() as outside:
         unshare(CLONE_NEWNET)
-        own = _own("net")
-        outside.add_veth(f"pod{number}", master=master, peer="eth0", peer_namespace=own)
+        pod_netns = _open_own_namespace("net")
+        outside.add_veth(f"pod{number}", master=master, peer="eth0", peer_namespace=pod_netns)
     with Netlink() as inside:
         inside.set_up("lo")
-        inside.add_address(socket.if_nametoindex("eth0"), address=address, prefix=network.prefix_length)
+        inside.add_address(socket.if_nametoindex("eth0"), address=address, prefix_length=network.prefix_length)
         inside.set_up("eth0")
         inside.add_default_route(network.gateway)
-    return [own, *make_host(hostname)]
+    return [pod_netns, *create_uts_ipc_namespaces(hostname)]
 
 
-def make_host(hostname: str) -> list[int]:
-    """A host name and message queues of one's own. Returns the namespaces as open files."""
+def create_uts_ipc_namespaces(hostname: str) -> list[int]:
+    """Enter new UTS and IPC namespaces. Returns them as open files."""
     unshare(CLONE_NEWUTS | CLONE_NEWIPC)
     socket.sethostname(hostname)
-    return [_own("uts"), _own("ipc")]
+    return [_open_own_namespace("uts"), _open_own_namespace("ipc")]
 
 
-def connect(network: int | None, *, addresses: list[str], port: int, timeout_seconds: float) -> socket.socket:
-    """A connection to the first of the addresses that takes it, from inside a network."""
-    if network is not None:
-        setns(network, CLONE_NEWNET)
+def connect(netns: int | None, *, addresses: list[str], port: int, timeout_seconds: float) -> socket.socket:
+    """Connect to the first address that accepts, from inside a network namespace. None is the current namespace."""
+    if netns is not None:
+        setns(netns, CLONE_NEWNET)
     for address in addresses[:-1]:
         try:
             return socket.create_connection((address, port), timeout_seconds)
@@ -72,11 +72,11 @@ def connect(network: int | None, *, addresses: list[str], port: int, timeout_sec
     return socket.create_connection((addresses[-1], port), timeout_seconds)
 
 
-def listen(network: int, *, address: str) -> socket.socket:
-    """A socket that listens on a free port of an address, inside a network."""
-    setns(network, CLONE_NEWNET)
+def listen(netns: int, *, address: str) -> socket.socket:
+    """Listen on a free port of an address inside a network namespace."""
+    setns(netns, CLONE_NEWNET)
     return socket.create_server((address, 0))
 
 
-def _own(kind: str) -> int:
+def _open_own_namespace(kind: str) -> int:
     return os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Pods as plain processes, where namespaces are not allowed."""
+"""Pods as plain processes, for machines that do not allow namespaces."""
 
 from __future__ import annotations
 
@@ -8,75 +8,72 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import forked_task, network, rlimits
-from .process_spec import Order
-from .subreaper import mind
+from .process_spec import ProcessSpec
+from .subreaper import run_subreaper
 
 _CONNECT_SECONDS = 10.0
 _KILLED = 9
-_MOST_PROCESSES = 4096
+_MAX_PROCESSES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Minded:
-    """A process whose minder is our child."""
+class Subreaper:
+    """A process whose parent is a subreaper, which is the launcher's child."""
 
-    job: forked_task.Job
+    task: forked_task.ForkedTask
     lifeline: socket.socket
 
     def signal(self, number: int) -> None:
-        """Have the minder send it a signal."""
         self.lifeline.send(bytes([number]))
 
-    def ended(self, status: int) -> dict[str, Any]:
-        """How it ended, as its minder has said. Of one whose minder was killed, only that is known."""
+    def exit_report(self, status: int) -> dict[str, Any]:
+        """The exit status as reported by the subreaper, or SIGKILL if the subreaper itself was killed."""
         try:
-            told = self.lifeline.recv(4)
+            data = self.lifeline.recv(4)
         except ConnectionResetError:
-            told = b""
+            data = b""
         self.lifeline.close()
-        return {"status": int.from_bytes(told, "big") if told else _KILLED}
+        return {"status": int.from_bytes(data, "big") if data else _KILLED}
 
 
 class PlainHost:
-    """Starts processes with a minder each."""
+    """Starts each process below a subreaper."""
 
-    maker = None
+    netns_worker = None
 
-    def sandbox(self, number: int, body: dict[str, Any]) -> bool:
-        """There is nothing to make."""
+    def create_sandbox(self, sandbox: int, body: dict[str, Any]) -> bool:
+        """Always complete, because a sandbox has no resources here."""
         return True
 
-    def sandbox_made(self, number: int, files: list[int]) -> None:
-        """Never called, for nothing is made."""
+    def add_namespaces(self, sandbox: int, fds: list[int]) -> None:
+        """Never called."""
 
-    def start(self, sandbox: int, order: Order) -> Minded:
-        """Start a process. It makes no difference beside which."""
+    def start(self, sandbox: int, spec: ProcessSpec) -> Subreaper:
+        """Start a process. `spec.join` has no effect, because nothing is isolated."""
         ours, theirs = socket.socketpair()
 
-        def become() -> None:
-            rlimits.be_usual()
-            rlimits.limit_shared_table(_MOST_PROCESSES)
-            if order.memory_bytes is not None:
-                rlimits.limit_memory(order.memory_bytes)
-            order.carry_out(order.folder or "/")
+        def exec_process() -> None:
+            rlimits.reset_child_limits()
+            rlimits.limit_user_processes(_MAX_PROCESSES)
+            if spec.memory_bytes is not None:
+                rlimits.limit_memory(spec.memory_bytes)
+            spec.exec(spec.working_dir or "/")
 
-        def work(connection: socket.socket) -> forked_task.Answer:
+        def work(connection: socket.socket) -> forked_task.TaskResult:
             ours.close()
-            mind(theirs, connection, become)
+            run_subreaper(theirs, connection, exec_process)
             os._exit(0)
 
-        job = forked_task.start(work)
+        task = forked_task.fork_task(work)
         theirs.close()
-        return Minded(job, ours)
+        return Subreaper(task, ours)
 
-    def connect(self, sandbox: int, body: dict[str, Any]) -> forked_task.Job:
-        """Make a connection."""
-
-        def work(_: socket.socket) -> forked_task.Answer:
+    def connect(self, sandbox: int, body: dict[str, Any]) -> forked_task.ForkedTask:
+        def work(_: socket.socket) -> forked_task.TaskResult:
             connection = network.connect(None, addresses=body["addresses"], port=body["port"], timeout_seconds=_CONNECT_SECONDS)
             return {}, [connection.detach()]
 
-        return forked_task.start(work)
+        return forked_task.fork_task(work)
 
     def close(self, sandbox: int) -> None:
-        """There is nothing to give back."""
+        """Nothing to release."""

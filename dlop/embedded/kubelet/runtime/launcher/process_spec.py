@@ -1,4 +1,4 @@
-"""What a process to start is, for both kinds of hosts."""
+"""The process to start, as received from the runtime."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from . import exec_program
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
-    """Something of the host under another path. An optional one is left out where the host has nothing there."""
+class BindMount:
+    """An optional mount is skipped if its source does not exist."""
 
     source: str
     target: str
@@ -19,43 +19,41 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A container that another process is started in: its number on the host, and its control group."""
+class JoinTarget:
+    """A container that another process joins: its PID on the host and the path of its cgroup."""
 
     pid: int
-    group: str | None
+    cgroup: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """A process to start."""
-
+class ProcessSpec:
     argv: list[str]
     environment: dict[str, str]
-    folder: str | None
-    bindings: list[Binding]
+    working_dir: str | None
+    mounts: list[BindMount]
     streams: list[int | None]
     terminal: bool
     memory_bytes: int | None
-    beside: Neighbour | None
+    join: JoinTarget | None
 
     @classmethod
-    def of(cls, body: dict[str, Any], files: list[int], *, beside: Neighbour | None) -> Order:
-        """As it was said. `streams` says which of the standard streams the files are."""
-        given = iter(files)
+    def from_request(cls, body: dict[str, Any], fds: list[int], *, join: JoinTarget | None) -> ProcessSpec:
+        """`body["streams"]` has a flag for each standard stream that `fds` contains."""
+        remaining = iter(fds)
         return cls(
             argv=body["argv"],
             environment=body["environment"],
-            folder=body["folder"],
-            bindings=[Binding(**binding) for binding in body["bindings"]],
-            streams=[next(given) if present else None for present in body["streams"]],
+            working_dir=body["working_dir"],
+            mounts=[BindMount(**mount) for mount in body["mounts"]],
+            streams=[next(remaining) if present else None for present in body["streams"]],
             terminal=body["terminal"],
             memory_bytes=body["memory_bytes"],
-            beside=beside,
+            join=join,
         )
 
-    def carry_out(self, folder: str) -> NoReturn:
-        """Become the program."""
-        exec_program.take_streams(self.streams, terminal=self.terminal)
-        exec_program.enter_folder(folder)
-        exec_program.become(self.argv, self.environment)
+    def exec(self, working_dir: str) -> NoReturn:
+        """Replace the current process."""
+        exec_program.set_standard_streams(self.streams, terminal=self.terminal)
+        exec_program.change_directory(working_dir)
+        exec_program.exec_program(self.argv, self.environment)

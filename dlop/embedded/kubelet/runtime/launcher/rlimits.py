@@ -1,11 +1,11 @@
-"""Keeping one container from taking the whole machine, as far as the machine lets us.
+"""Resource limits of containers, within what the machine allows.
 
-Memory: the control group's limit where we may make control groups; there the kernel also tells that it killed for it. Else a limit
-on the data of each process, at which an allocation fails: twice the container's, for untouched memory and the stacks of threads
-count there, and no job that works on a cluster should fail here.
+Memory: the cgroup's limit where the launcher may create cgroups, which also reports OOM kills. Otherwise RLIMIT_DATA of each process,
+set to twice the container's limit, because it also counts untouched memory and thread stacks, and a job that runs on a cluster must
+not fail here.
 
-Processes: a fork bomb ends at a few thousand, by the control group, by the size of the container's own process table (Linux 6.14),
-or by the user's limit, which does not bind root.
+Processes: a fork bomb stops at a few thousand processes, by the cgroup, by pid_max of the container's PID namespace (Linux 6.14), or by
+RLIMIT_NPROC, which does not apply to root.
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ from contextlib import suppress
 
 _DATA_PER_LIMIT = 2
 _CONTAINERS_PER_LIMIT = 4
-_FIRST_TO_GO = "500"
+_OOM_SCORE_ADJ = "500"
 
 
 _open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-def allow_open_files() -> None:
-    """Have as many open files as we may: there are some for each pod. What we start gets the usual number."""
-    _, most = _open_files
+def raise_open_file_limit() -> None:
+    """Raise the soft limit to the hard limit, because each pod needs a few descriptors. Children get the original limit back."""
+    _, hard_limit = _open_files
     with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
-def be_usual() -> None:
-    """Be like other programs: no more open files than they have, and no longer to be spared."""
+def reset_child_limits() -> None:
+    """Restore the open file limit that the launcher was started with, and let the OOM killer prefer this process."""
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, _open_files)
-    # When the machine runs out of memory, a pod is to go before the program that watches it.
-    _write("/proc/self/oom_score_adj", _FIRST_TO_GO)
+    # When the machine runs out of memory, pods must be killed before the node that runs them.
+    _write("/proc/self/oom_score_adj", _OOM_SCORE_ADJ)
 
 
 def limit_memory(limit_bytes: int) -> None:
-    """Limit the data of this process and of each that it starts."""
+    """Limit the data segment of this process and of each process that it starts."""
     _lower(resource.RLIMIT_DATA, limit_bytes * _DATA_PER_LIMIT)
 
 
-def limit_own_table(most: int) -> None:
-    """Limit the processes of a container that has its own process table."""
-    kernel = _kernel()
-    if kernel >= (6, 14):
-        # Before, this would have been the whole machine's.
-        _write("/proc/sys/kernel/pid_max", str(most))
-    if kernel >= (5, 14):
-        # Before, this counted everything that the user runs, and a busy desktop would be above it. Now it is all our containers.
-        _lower(resource.RLIMIT_NPROC, _CONTAINERS_PER_LIMIT * most)
+def limit_pid_namespace(max_processes: int) -> None:
+    """Limit the processes of a container that has its own PID namespace."""
+    version = _kernel_version()
+    if version >= (6, 14):
+        # On older kernels this sysctl applies to the whole machine.
+        _write("/proc/sys/kernel/pid_max", str(max_processes))
+    if version >= (5, 14):
+        # Older kernels count all processes of the user, and a busy desktop may exceed the limit. Newer ones count per user namespace.
+        _lower(resource.RLIMIT_NPROC, _CONTAINERS_PER_LIMIT * max_processes)
 
 
-def limit_shared_table(more: int) -> None:
-    """Let the user have so many processes more than the machine has now, and no others."""
+def limit_user_processes(additional: int) -> None:
+    """Let the user have this many processes in addition to those that the machine has now."""
     with suppress(OSError), open("/proc/loadavg") as file:
-        _lower(resource.RLIMIT_NPROC, int(file.read().split()[3].split("/")[1]) + more)
+        _lower(resource.RLIMIT_NPROC, int(file.read().split()[3].split("/")[1]) + additional)
 
 
 def _lower(kind: int, value: int) -> None:
@@ -65,7 +65,7 @@ def _lower(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def _kernel() -> tuple[int, int]:
+def _kernel_version() -> tuple[int, int]:
     major, minor = os.uname().release.split(".")[:2]
     return int(major), int("".join(digit for digit in minor if digit.isdigit()))
 

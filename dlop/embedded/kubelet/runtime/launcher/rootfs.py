@@ -1,8 +1,8 @@
-"""What a container sees as its files: the host's, with a few things of its own.
+"""The root file system of a container: the host's files, with the pod's mounts.
 
-The root is a private tmpfs which shows the host's top-level entries, so that a mount point can be made there and nothing of the
-host is changed. `/tmp`, `/proc` and `/dev/shm` are the pod's own. Where a mount point is missing below a folder of the host, that
-folder is mirrored: replaced by a private one that shows the same entries, in which the mount point can be made.
+The root is a private tmpfs that bind-mounts the host's top-level entries, so that mount points can be created without changing the
+host. `/tmp`, `/proc` and `/dev/shm` belong to the pod. If a mount point is missing below a host directory, that directory is mirrored:
+replaced by a private one with the same entries, in which the mount point can be created.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from .exec_program import RefusedError, reason
-from .process_spec import Binding
+from .exec_program import ExecError, lowercase_strerror
+from .process_spec import BindMount
 from .syscalls import (
     CLONE_NEWNS,
     MS_BIND,
@@ -35,8 +35,8 @@ from .syscalls import (
 
 _OLD_ROOT = "/.host"
 _STAGE = "/.stage"
-_NOT_SHOWN = frozenset({"tmp", "proc", _OLD_ROOT[1:], _STAGE[1:]})
-_KEPT_FLAGS = (
+_PRIVATE_ENTRIES = frozenset({"tmp", "proc", _OLD_ROOT[1:], _STAGE[1:]})
+_PRESERVED_FLAGS = (
     (os.ST_NOSUID, MS_NOSUID),
     (os.ST_NODEV, MS_NODEV),
     (os.ST_NOEXEC, MS_NOEXEC),
@@ -46,116 +46,118 @@ _KEPT_FLAGS = (
 )
 
 
-def enter_new_root(place: str, *, bindings: list[Binding], folders: list[str]) -> None:
-    """Get a mount namespace with a root of one's own. `place` is an empty folder; `folders` are made if they are missing."""
+def enter_new_root(new_root: str, *, mounts: list[BindMount], directories: list[str]) -> None:
+    """Enter a new mount namespace with a root of its own. `new_root` is an empty directory; missing `directories` are created."""
     unshare(CLONE_NEWNS)
-    mount("tmpfs", place, kind="tmpfs", options="mode=755")
-    _show_host(place)
-    os.makedirs(place + _OLD_ROOT, mode=0o700)
-    sources = [_open(binding) for binding in bindings]
-    pivot_root(place, place + _OLD_ROOT)
+    mount("tmpfs", new_root, kind="tmpfs", options="mode=755")
+    _bind_host_entries(new_root)
+    os.makedirs(new_root + _OLD_ROOT, mode=0o700)
+    sources = [_open_source(bind_mount) for bind_mount in mounts]
+    pivot_root(new_root, new_root + _OLD_ROOT)
     os.chdir("/")
     root = _Root()
-    for binding, source in zip(bindings, sources, strict=True):
+    for bind_mount, source in zip(mounts, sources, strict=True):
         if source is not None:
-            _bind(root, source, binding)
-    for folder in folders:
-        root.make(folder, is_folder=True)
+            _bind(root, source, bind_mount)
+    for directory in directories:
+        root.make(directory, is_directory=True)
     unmount(_OLD_ROOT)
     os.rmdir(_OLD_ROOT)
 
 
-def _show_host(place: str) -> None:
+def _bind_host_entries(root: str) -> None:
     for name in os.listdir("/"):
-        if name not in _NOT_SHOWN:
-            # A mount that answers nobody, such as a lost network drive, must not keep pods from running.
+        if name not in _PRIVATE_ENTRIES:
+            # A broken mount, such as a stale network drive, must not prevent pods from running.
             with suppress(OSError):
-                _show("/" + name, f"{place}/{name}")
-    os.mkdir(place + "/tmp", mode=0o1777)  # noqa: S108 - a private one
-    os.mkdir(place + "/proc")
+                _bind_entry("/" + name, f"{root}/{name}")
+    os.mkdir(root + "/tmp", mode=0o1777)  # noqa: S108 - private to the pod
+    os.mkdir(root + "/proc")
     try:
-        mount("proc", place + "/proc", kind="proc", flags=MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        mount("proc", root + "/proc", kind="proc", flags=MS_NOSUID | MS_NODEV | MS_NOEXEC)
     except PermissionError:
-        # Inside some containers a new one is refused. The host's works, though it shows more.
-        mount("/proc", place + "/proc", flags=MS_BIND | MS_REC)
+        # Some container runtimes forbid a new procfs. Fall back to the host's, which shows more processes.
+        mount("/proc", root + "/proc", flags=MS_BIND | MS_REC)
 
 
-def _show(source: str, target: str) -> None:
+def _bind_entry(source: str, target: str) -> None:
     mode = os.lstat(source).st_mode
     if stat.S_ISLNK(mode):
         os.symlink(os.readlink(source), target)
         return
-    _make_empty(target, is_folder=stat.S_ISDIR(mode))
+    _create_empty(target, is_directory=stat.S_ISDIR(mode))
     mount(source, target, flags=MS_BIND | MS_REC)
 
 
-def _make_empty(path: str, *, is_folder: bool) -> None:
-    if is_folder:
+def _create_empty(path: str, *, is_directory: bool) -> None:
+    if is_directory:
         os.mkdir(path)
     else:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
 
 
-def _bind(root: _Root, source: int, binding: Binding) -> None:
+def _bind(root: _Root, source: int, bind_mount: BindMount) -> None:
     try:
-        root.bind(source, binding)
+        root.bind(source, bind_mount)
     except OSError as error:
-        raise RefusedError(f'error mounting "{binding.source}" to rootfs at "{binding.target}": {reason(error)}') from None
+        raise ExecError(f'error mounting "{bind_mount.source}" to rootfs at "{bind_mount.target}": {lowercase_strerror(error)}') from None
     finally:
         os.close(source)
 
 
-def _open(binding: Binding) -> int | None:
-    # By an open file, for the same path means something else once the root is another.
+def _open_source(bind_mount: BindMount) -> int | None:
+    # Keep the source open, because its path is no longer valid after pivot_root.
     try:
-        return os.open(binding.source, os.O_PATH | os.O_CLOEXEC)
+        return os.open(bind_mount.source, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
-        if binding.optional:
+        if bind_mount.optional:
             return None
-        raise RefusedError(f'failed to stat "{binding.source}": {reason(error)}') from None
+        raise ExecError(f'failed to stat "{bind_mount.source}": {lowercase_strerror(error)}') from None
 
 
 class _Root:
-    """The root, seen from inside, while it is being made."""
+    """The new root, seen from inside, while it is set up."""
 
     def __init__(self) -> None:
-        self._ours = {"/": True} | {f"/{name}": name in _NOT_SHOWN for name in os.listdir("/")}
+        self._private = {"/": True} | {f"/{name}": name in _PRIVATE_ENTRIES for name in os.listdir("/")}
 
-    def bind(self, source: int, binding: Binding) -> None:
-        is_folder = stat.S_ISDIR(os.fstat(source).st_mode)
-        target = self.make(binding.target, is_folder=is_folder)
-        mount(_by_file(source), target, flags=MS_BIND | MS_REC)
-        self._ours[target] = True
-        if binding.read_only:
-            mount("", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | _flags_of(target))
+    def bind(self, source: int, bind_mount: BindMount) -> None:
+        is_directory = stat.S_ISDIR(os.fstat(source).st_mode)
+        target = self.make(bind_mount.target, is_directory=is_directory)
+        mount(_fd_path(source), target, flags=MS_BIND | MS_REC)
+        self._private[target] = True
+        if bind_mount.read_only:
+            mount("", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | _preserved_flags(target))
 
-    def make(self, path: str, *, is_folder: bool) -> str:
-        """Make a path if it is missing, and return it without symbolic links."""
+    def make(self, path: str, *, is_directory: bool) -> str:
+        """Create a path if it is missing. Returns it with symbolic links resolved."""
         path = os.path.realpath(path)
         missing = []
         while not os.path.lexists(path):
             path, name = os.path.split(path)
             missing.append(name)
         while missing:
-            if not self._is_ours(path):
+            if not self._belongs_to_container(path):
                 self._mirror(path)
             path = os.path.join(path, missing.pop())
-            _make_empty(path, is_folder=is_folder or bool(missing))
+            # Another container of the pod may create it at the same time, in a directory that they share.
+            with suppress(FileExistsError):
+                _create_empty(path, is_directory=is_directory or bool(missing))
         return path
 
-    def _is_ours(self, path: str) -> bool:
-        while path not in self._ours:
+    def _belongs_to_container(self, path: str) -> bool:
+        while path not in self._private:
             path = os.path.dirname(path)
-        return self._ours[path]
+        return self._private[path]
 
-    def _mirror(self, folder: str) -> None:
-        with _opened(folder) as original, _stage():
-            os.chmod(_STAGE, stat.S_IMODE(os.stat(folder).st_mode) | stat.S_IRWXU)
-            for name in os.listdir(folder):
-                _show(f"{_by_file(original)}/{name}", f"{_STAGE}/{name}")
-            mount(_STAGE, folder, flags=MS_MOVE)
-            self._ours |= {f"{folder}/{name}": False for name in os.listdir(folder) if f"{folder}/{name}" not in self._ours}
-            self._ours[folder] = True
+    def _mirror(self, directory: str) -> None:
+        with _open_path(directory) as original, _stage():
+            os.chmod(_STAGE, stat.S_IMODE(os.stat(directory).st_mode) | stat.S_IRWXU)
+            for name in os.listdir(directory):
+                _bind_entry(f"{_fd_path(original)}/{name}", f"{_STAGE}/{name}")
+            mount(_STAGE, directory, flags=MS_MOVE)
+            self._private |= {f"{directory}/{name}": False for name in os.listdir(directory) if f"{directory}/{name}" not in self._private}
+            self._private[directory] = True
 
 
 @contextmanager
@@ -167,17 +169,17 @@ def _stage() -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[int]:
-    file = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    yield file
-    os.close(file)
+def _open_path(path: str) -> Iterator[int]:
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    yield fd
+    os.close(fd)
 
 
-def _by_file(file: int) -> str:
-    return f"/proc/self/fd/{file}"
+def _fd_path(fd: int) -> str:
+    return f"/proc/self/fd/{fd}"
 
 
-def _flags_of(path: str) -> int:
-    # A user may not take away what the system's owner has set on a mount, and a remount that leaves it out would.
-    present = os.statvfs(path).f_flag
-    return sum(flag for status, flag in _KEPT_FLAGS if present & status)
+def _preserved_flags(path: str) -> int:
+    # An unprivileged remount must repeat the flags that are locked on the mount.
+    flags = os.statvfs(path).f_flag
+    return sum(flag for status, flag in _PRESERVED_FLAGS if flags & status)

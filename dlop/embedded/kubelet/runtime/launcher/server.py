@@ -1,8 +1,8 @@
-"""The launcher's loop: orders come in over one socket, and what became of them goes out over it.
+"""The launcher's main loop: requests arrive over one socket, and responses and exits go back over it.
 
-An order is `{"order": <what>, "id": <number>, ...}`; its answer is `{"id": <number>, ...}`, with an `error` if it failed. The end
-of a process is `{"ended": <process>, "status": <as wait(2) tells it>}`. A process is called by the number of the order that started
-it. Nothing here waits for a child: many pods can be started at a time.
+A request is `{"method": <name>, "id": <number>, ...}`. Its response is `{"id": <number>, ...}`, with an `error` if it failed. The exit
+of a process is reported as `{"exited": <process>, "status": <wait(2) status>}`. The ID of a process is the ID of the request that
+started it. Nothing here waits for a child, so many pods can start at the same time.
 """
 
 from __future__ import annotations
@@ -17,187 +17,172 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from . import ipc
-from .forked_task import Job
-from .netns_worker import Maker
-from .process_spec import Neighbour, Order
-from .subreaper import ignore
+from .forked_task import ForkedTask
+from .netns_worker import NetnsWorker
+from .process_spec import JoinTarget, ProcessSpec
+from .subreaper import ignore_signal
 
 
-class Started(Protocol):
-    """A process, seen from here."""
+class StartedProcess(Protocol):
+    @property
+    def task(self) -> ForkedTask: ...
+
+    def signal(self, number: int) -> None: ...
+
+    def exit_report(self, status: int) -> dict[str, Any]:
+        """The exit of the process, given the wait status of its task."""
+        ...
+
+
+class LauncherHost(Protocol):
+    """The operations that differ between namespaces and plain processes."""
 
     @property
-    def job(self) -> Job:
-        """Our child."""
+    def netns_worker(self) -> NetnsWorker | None: ...
+
+    def create_sandbox(self, sandbox: int, body: dict[str, Any]) -> bool:
+        """Create a sandbox. Returns False if that completes later, by `add_namespaces`."""
         ...
 
-    def signal(self, number: int) -> None:
-        """Send the process a signal."""
+    def add_namespaces(self, sandbox: int, fds: list[int]) -> None: ...
+
+    def start(self, sandbox: int, spec: ProcessSpec) -> StartedProcess: ...
+
+    def connect(self, sandbox: int, body: dict[str, Any]) -> ForkedTask:
+        """Connect to a port of a pod."""
         ...
 
-    def ended(self, status: int) -> dict[str, Any]:
-        """How the process ended, now that our child has, in this way."""
-        ...
-
-
-class Host(Protocol):
-    """What differs between namespaces and plain processes."""
-
-    @property
-    def maker(self) -> Maker | None:
-        """Who makes what a pod needs, if it needs anything."""
-        ...
-
-    def sandbox(self, number: int, body: dict[str, Any]) -> bool:
-        """Make a place for a pod, or have it made. Returns whether it is there already."""
-        ...
-
-    def sandbox_made(self, number: int, files: list[int]) -> None:
-        """The maker has made it."""
-        ...
-
-    def start(self, sandbox: int, order: Order) -> Started:
-        """Start a process."""
-        ...
-
-    def connect(self, sandbox: int, body: dict[str, Any]) -> Job:
-        """Make a connection to a port of a pod."""
-        ...
-
-    def close(self, sandbox: int) -> None:
-        """Give back what a pod had."""
-        ...
+    def close(self, sandbox: int) -> None: ...
 
 
 @dataclass(slots=True)
 class _Child:
-    """A child of ours: what it is for, and what it has said."""
+    """A forked child, and the messages received from it so far."""
 
     id: int
-    job: Job
-    inbox: ipc.Inbox
-    started: Started | None = None
-    said: dict[str, Any] = field(default_factory=dict)
-    files: list[int] = field(default_factory=list)
-    answered: bool = False
+    task: ForkedTask
+    reader: ipc.MessageReader
+    process: StartedProcess | None = None
+    result: dict[str, Any] = field(default_factory=dict)
+    fds: list[int] = field(default_factory=list)
+    is_done: bool = False
 
-    def listen(self) -> bool:
-        """Take in what it says. Returns whether that was all."""
-        for message in self.inbox.receive():
-            self.said |= message.body
-            self.files += message.files
-        return self.inbox.ended
+    def receive(self) -> bool:
+        """Read from the child. Returns whether it has sent everything."""
+        for message in self.reader.receive():
+            self.result |= message.body
+            self.fds += message.fds
+        return self.reader.ended
 
 
-class Server:
-    """Carries out orders until the other end of the socket is closed."""
+class LauncherServer:
+    """Handles requests until the other end of the socket is closed."""
 
-    def __init__(self, control: socket.socket, host: Host) -> None:
+    def __init__(self, control: socket.socket, host: LauncherHost) -> None:
         self._control = control
-        self._inbox = ipc.Inbox(control)
+        self._reader = ipc.MessageReader(control)
         self._host = host
         self._children: dict[int, _Child] = {}
         self._processes: dict[int, _Child] = {}
         self._selector = selectors.DefaultSelector()
-        self._orders = {
-            "sandbox": self._sandbox,
+        self._methods = {
+            "create_sandbox": self._create_sandbox,
             "start": self._start,
             "connect": self._connect,
-            "listen": self._listen_for_pods,
+            "listen": self._listen,
             "signal": self._signal,
-            "close": self._close,
+            "close_sandbox": self._close_sandbox,
         }
 
     def run(self) -> None:
-        """Work until there is nobody to work for."""
-        ended, wake = socket.socketpair()
-        ended.settimeout(0)
-        wake.settimeout(0)
-        signal.signal(signal.SIGCHLD, ignore)
-        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-        self._selector.register(ended, selectors.EVENT_READ, lambda: self._reap(ended))
-        self._selector.register(self._control, selectors.EVENT_READ, self._obey)
-        maker = self._host.maker
-        if maker is not None:
-            self._selector.register(maker.socket, selectors.EVENT_READ, lambda: self._sandboxes_made(maker))
-        while not self._inbox.ended:
+        sigchld, wakeup = socket.socketpair()
+        sigchld.settimeout(0)
+        wakeup.settimeout(0)
+        signal.signal(signal.SIGCHLD, ignore_signal)
+        signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
+        self._selector.register(sigchld, selectors.EVENT_READ, lambda: self._reap(sigchld))
+        self._selector.register(self._control, selectors.EVENT_READ, self._handle_requests)
+        worker = self._host.netns_worker
+        if worker is not None:
+            self._selector.register(worker.socket, selectors.EVENT_READ, lambda: self._add_namespaces(worker))
+        while not self._reader.ended:
             for key, _ in self._selector.select():
                 key.data()
 
-    def _obey(self) -> None:
+    def _handle_requests(self) -> None:
         with suppress(ConnectionResetError):
-            for message in self._inbox.receive():
+            for message in self._reader.receive():
                 try:
-                    self._orders[message.body["order"]](message.body, message.files)
+                    self._methods[message.body["method"]](message.body, message.fds)
                 except OSError as error:
-                    self._answer(message.body["id"], {"error": error.strerror or str(error), "errno": error.errno, "exit_code": 128})
+                    self._respond(message.body["id"], {"error": error.strerror or str(error), "errno": error.errno, "exit_code": 128})
                 finally:
-                    for file in message.files:
-                        os.close(file)
+                    for fd in message.fds:
+                        os.close(fd)
 
-    def _sandbox(self, body: dict[str, Any], _files: list[int]) -> None:
-        if self._host.sandbox(body["id"], body):
-            self._answer(body["id"], {})
+    def _create_sandbox(self, body: dict[str, Any], _fds: list[int]) -> None:
+        if self._host.create_sandbox(body["id"], body):
+            self._respond(body["id"], {})
 
-    def _sandboxes_made(self, maker: Maker) -> None:
-        for message in maker.made():
+    def _add_namespaces(self, worker: NetnsWorker) -> None:
+        for message in worker.receive():
             if "error" not in message.body:
-                self._host.sandbox_made(message.body["id"], message.files)
+                self._host.add_namespaces(message.body["id"], message.fds)
             self._send(message.body)
 
-    def _start(self, body: dict[str, Any], files: list[int]) -> None:
-        beside = self._processes.get(body["beside"]) if body["beside"] is not None else None
-        if body["beside"] is not None and beside is None:
-            self._answer(body["id"], {"error": "container is not running", "exit_code": 128})
+    def _start(self, body: dict[str, Any], fds: list[int]) -> None:
+        container = self._processes.get(body["join"]) if body["join"] is not None else None
+        if body["join"] is not None and container is None:
+            self._respond(body["id"], {"error": "container is not running", "exit_code": 128})
             return
-        neighbour = Neighbour(beside.said["pid"], beside.said.get("group")) if beside else None
-        started = self._host.start(body["sandbox"], Order.of(body, files, beside=neighbour))
-        self._expect(_Child(body["id"], started.job, ipc.Inbox(started.job.socket), started=started))
+        target = JoinTarget(container.result["pid"], container.result.get("cgroup")) if container else None
+        process = self._host.start(body["sandbox"], ProcessSpec.from_request(body, fds, join=target))
+        self._add_child(_Child(body["id"], process.task, ipc.MessageReader(process.task.socket), process=process))
 
-    def _connect(self, body: dict[str, Any], _files: list[int]) -> None:
-        job = self._host.connect(body["sandbox"], body)
-        self._expect(_Child(body["id"], job, ipc.Inbox(job.socket)))
+    def _connect(self, body: dict[str, Any], _fds: list[int]) -> None:
+        task = self._host.connect(body["sandbox"], body)
+        self._add_child(_Child(body["id"], task, ipc.MessageReader(task.socket)))
 
-    def _listen_for_pods(self, body: dict[str, Any], _files: list[int]) -> None:
-        maker = self._host.maker
-        if maker is None:
-            raise OSError(errno.ENETDOWN, "pods have no network of their own")
-        job = maker.listen(body["address"])
-        self._expect(_Child(body["id"], job, ipc.Inbox(job.socket)))
+    def _listen(self, body: dict[str, Any], _fds: list[int]) -> None:
+        worker = self._host.netns_worker
+        if worker is None:
+            raise OSError(errno.ENETDOWN, "pods use the host network")
+        task = worker.listen(body["address"])
+        self._add_child(_Child(body["id"], task, ipc.MessageReader(task.socket)))
 
-    def _signal(self, body: dict[str, Any], _files: list[int]) -> None:
+    def _signal(self, body: dict[str, Any], _fds: list[int]) -> None:
         child = self._processes.get(body["process"])
-        if child is not None and child.started is not None:
+        if child is not None and child.process is not None:
             with suppress(OSError):
-                child.started.signal(body["number"])
+                child.process.signal(body["signal"])
 
-    def _close(self, body: dict[str, Any], _files: list[int]) -> None:
+    def _close_sandbox(self, body: dict[str, Any], _fds: list[int]) -> None:
         self._host.close(body["sandbox"])
-        self._answer(body["id"], {})
+        self._respond(body["id"], {})
 
-    def _expect(self, child: _Child) -> None:
-        self._children[child.job.pid] = child
-        self._selector.register(child.job.socket, selectors.EVENT_READ, lambda: self._listen(child))
+    def _add_child(self, child: _Child) -> None:
+        self._children[child.task.pid] = child
+        self._selector.register(child.task.socket, selectors.EVENT_READ, lambda: self._receive_from(child))
 
-    def _listen(self, child: _Child) -> None:
-        # Perhaps it was reaped, and so heard to the end, a moment ago.
-        if not child.answered and child.listen():
+    def _receive_from(self, child: _Child) -> None:
+        # The child may have been reaped, and therefore read to the end, in the same round of the selector.
+        if not child.is_done and child.receive():
             self._finish(child)
 
     def _finish(self, child: _Child) -> None:
-        """It will say nothing more: the order is carried out, or never will be."""
-        child.answered = True
-        self._selector.unregister(child.job.socket)
-        child.job.socket.close()
-        failed = "error" in child.said
-        if child.started is not None and not failed:
+        """Send the response, because the child sends no more messages."""
+        child.is_done = True
+        self._selector.unregister(child.task.socket)
+        child.task.socket.close()
+        failed = "error" in child.result
+        if child.process is not None and not failed:
             self._processes[child.id] = child
-        self._answer(child.id, child.said, files=child.files)
-        for file in child.files:
-            os.close(file)
+        self._respond(child.id, child.result, fds=child.fds)
+        for fd in child.fds:
+            os.close(fd)
 
-    def _reap(self, ended: socket.socket) -> None:
-        ended.recv(4096)
+    def _reap(self, sigchld: socket.socket) -> None:
+        sigchld.recv(4096)
         with suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -205,21 +190,21 @@ class Server:
                     break
                 child = self._children.pop(pid, None)
                 if child is not None:
-                    self._ended(child, status)
+                    self._handle_exit(child, status)
 
-    def _ended(self, child: _Child, status: int) -> None:
-        while not child.answered:
-            self._listen(child)
-        if child.started is None:
+    def _handle_exit(self, child: _Child, status: int) -> None:
+        while not child.is_done:
+            self._receive_from(child)
+        if child.process is None:
             return
-        result = child.started.ended(status)
+        report = child.process.exit_report(status)
         if self._processes.pop(child.id, None) is not None:
-            self._send({"ended": child.id} | result)
+            self._send({"exited": child.id} | report)
 
-    def _answer(self, number: int, body: dict[str, Any], *, files: list[int] | None = None) -> None:
-        self._send({"id": number} | body, files=files)
+    def _respond(self, request: int, body: dict[str, Any], *, fds: list[int] | None = None) -> None:
+        self._send({"id": request} | body, fds=fds)
 
-    def _send(self, body: dict[str, Any], *, files: list[int] | None = None) -> None:
-        # Nobody hears the last words to one who has gone; the loop ends by itself then.
+    def _send(self, body: dict[str, Any], *, fds: list[int] | None = None) -> None:
+        # The runtime may already be gone. The main loop sees the end of the stream and exits.
         with suppress(BrokenPipeError, ConnectionResetError):
-            ipc.send(self._control, body, files=files or ())
+            ipc.send(self._control, body, fds=fds or ())

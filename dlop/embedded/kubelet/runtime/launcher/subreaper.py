@@ -1,8 +1,8 @@
-"""A plain process with someone who minds it: the first process of a process table that does not exist.
+"""Parent of a plain process, in place of the init process of a PID namespace.
 
-The minder is a child of the launcher and the parent of the process. It adopts what the process leaves behind, so it can kill all of
-it when the process ends. When the launcher ends, its end of the lifeline is closed, and the minder kills everything and follows.
-On macOS there is no adopting: there the process group is what is killed.
+The subreaper is a child of the launcher and the parent of the process. It adopts orphaned descendants, so it can kill all of them when
+the process exits. When the launcher exits, the lifeline is closed, and the subreaper kills everything and exits. macOS has no
+subreapers; there the process group is killed.
 """
 
 from __future__ import annotations
@@ -17,103 +17,99 @@ from contextlib import suppress
 from types import FrameType
 
 from . import ipc
-from .syscalls import adopt_orphans, die_with_parent
+from .syscalls import set_child_subreaper, set_parent_death_signal
 
-_MOST_FILES = 1 << 20
+_MAX_FILES = 1 << 20
 _ON_LINUX = sys.platform == "linux"
 
 
-def mind(lifeline: socket.socket, job: socket.socket, become: Callable[[], object]) -> None:
-    """Fork a child that becomes the process, and stay with it to the end, which is told over the lifeline."""
-    ended, wake = socket.socketpair()
-    wake.settimeout(0)
-    signal.signal(signal.SIGCHLD, ignore)
-    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+def run_subreaper(lifeline: socket.socket, task: socket.socket, exec_process: Callable[[], object]) -> None:
+    """Fork a child that calls `exec_process`, wait for its exit and send the wait status over the lifeline.
+
+    The PID of the child is sent over `task`.
+    """
+    sigchld, wakeup = socket.socketpair()
+    wakeup.settimeout(0)
+    signal.signal(signal.SIGCHLD, ignore_signal)
+    signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
     if _ON_LINUX:
-        adopt_orphans()
+        set_child_subreaper()
     child = os.fork()
     if not child:
         if _ON_LINUX:
-            die_with_parent(signal.SIGKILL)
-        ipc.send(job, {"pid": os.getpid()})
-        become()
-    _keep_only(lifeline, ended, wake)
-    status = _Watch(child, lifeline, ended).until_end()
-    _kill_left(child)
+            set_parent_death_signal(signal.SIGKILL)
+        ipc.send(task, {"pid": os.getpid()})
+        exec_process()
+    _close_other_files(lifeline, sigchld, wakeup)
+    status = _wait(child, lifeline, sigchld)
+    _kill_descendants(child)
     with suppress(OSError):
         lifeline.sendall(status.to_bytes(4, "big"))
 
 
-def ignore(_number: int, _frame: FrameType | None) -> None:
-    """A signal that only has to wake us up."""
+def ignore_signal(_number: int, _frame: FrameType | None) -> None:
+    """Signal handler for a signal that only has to write to the wakeup descriptor."""
 
 
-def _keep_only(*sockets: socket.socket) -> None:
-    # Whoever reads the process's output waits for the last copy to be closed, and so does whoever waits for it to be started.
-    nothing = os.open(os.devnull, os.O_RDWR)
+def _close_other_files(*sockets: socket.socket) -> None:
+    # Readers of the process's output, and of the task's socket, wait until the last copy of a descriptor is closed.
+    devnull = os.open(os.devnull, os.O_RDWR)
     for number in range(2):
-        os.dup2(nothing, number)
+        os.dup2(devnull, number)
     kept = sorted(item.fileno() for item in sockets)
-    for low, high in zip([2, *kept], [*kept, min(os.sysconf("SC_OPEN_MAX"), _MOST_FILES)], strict=True):
+    for low, high in zip([2, *kept], [*kept, min(os.sysconf("SC_OPEN_MAX"), _MAX_FILES)], strict=True):
         os.closerange(low + 1, high)
 
 
-class _Watch:
-    """Waits for the end of the process, passing on signals meanwhile."""
+def _wait(child: int, lifeline: socket.socket, sigchld: socket.socket) -> int:
+    """Wait for the exit of the child and forward signals to it. Returns the wait status."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(lifeline, selectors.EVENT_READ)
+        selector.register(sigchld, selectors.EVENT_READ)
+        while True:
+            ready = {key.fileobj for key, _ in selector.select()}
+            if sigchld in ready:
+                sigchld.recv(4096)
+            status = _reap(child)
+            if status is not None:
+                return status
+            if lifeline in ready:
+                _forward_signal(child, lifeline.recv(1))
 
-    def __init__(self, child: int, lifeline: socket.socket, ended: socket.socket) -> None:
-        self._child = child
-        self._lifeline = lifeline
-        self._ended = ended
 
-    def until_end(self) -> int:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._lifeline, selectors.EVENT_READ)
-            selector.register(self._ended, selectors.EVENT_READ)
-            while True:
-                ready = {key.fileobj for key, _ in selector.select()}
-                if self._ended in ready:
-                    self._ended.recv(4096)
-                status = _reap(self._child)
-                if status is not None:
-                    return status
-                if self._lifeline in ready:
-                    self._pass_on(self._lifeline.recv(1))
-
-    def _pass_on(self, data: bytes) -> None:
-        if not data:
-            _kill_left(self._child)
-            os._exit(0)
-        number = data[0]
-        with suppress(ProcessLookupError):
-            if number == signal.SIGKILL:
-                os.killpg(self._child, number)
-            os.kill(self._child, number)
+def _forward_signal(child: int, data: bytes) -> None:
+    if not data:
+        _kill_descendants(child)
+        os._exit(0)
+    number = data[0]
+    with suppress(ProcessLookupError):
+        if number == signal.SIGKILL:
+            os.killpg(child, number)
+        os.kill(child, number)
 
 
 def _reap(child: int) -> int | None:
-    """How the child ended, if it did. What it left behind and has ended is reaped on the way."""
-    found = None
+    """Reap everything that has exited. Returns the wait status of the child, or None if it still runs."""
+    child_status = None
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == child:
-                found = status
+                child_status = status
             elif not pid:
                 break
-    return found
+    return child_status
 
 
-def _kill_left(child: int) -> None:
-    """Kill the process and everything that came of it."""
+def _kill_descendants(child: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
     with suppress(ChildProcessError):
-        while left := _children():
-            for pid in left:
+        while remaining := _children():
+            for pid in remaining:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            # Each one that ends leaves its own children to us.
+            # The children of a process that exits become children of the subreaper.
             os.waitpid(-1, 0)
 
 

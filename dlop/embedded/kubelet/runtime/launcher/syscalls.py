@@ -1,4 +1,4 @@
-"""The few calls of Linux that Python 3.11 does not have."""
+"""Linux system calls that Python 3.11 does not have."""
 
 from __future__ import annotations
 
@@ -32,47 +32,47 @@ _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _check(what: str, result: int) -> None:
+def _check(call: str, result: int) -> None:
     if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        errno = ctypes.get_errno()
+        raise OSError(errno, f"{call}: {os.strerror(errno)}")
 
 
 def unshare(flags: int) -> None:
-    """Leave some namespaces for new ones. With CLONE_NEWPID it is the children who do."""
+    """Enter new namespaces. CLONE_NEWPID takes effect for children only."""
     _check("unshare", _libc.unshare(ctypes.c_int(flags)))
 
 
 def setns(descriptor: int, kind: int) -> None:
-    """Enter a namespace. With CLONE_NEWPID it is the children who do."""
+    """Enter a namespace. CLONE_NEWPID takes effect for children only."""
     _check("setns", _libc.setns(ctypes.c_int(descriptor), ctypes.c_int(kind)))
 
 
 def mount(source: str, target: str, *, kind: str | None = None, flags: int = 0, options: str | None = None) -> None:
-    """Make a mount, or bind, move or change one."""
-    result = _libc.mount(os.fsencode(source), os.fsencode(target), _bytes(kind), ctypes.c_ulong(flags), _bytes(options))
+    """Create, bind, move or remount a mount."""
+    result = _libc.mount(os.fsencode(source), os.fsencode(target), _encode(kind), ctypes.c_ulong(flags), _encode(options))
     _check(f"mount {target}", result)
 
 
 def unmount(target: str) -> None:
-    """Take a mount with everything below it out of sight. It ends with its last user."""
+    """Detach a mount lazily, with everything below it."""
     _check(f"unmount {target}", _libc.umount2(os.fsencode(target), ctypes.c_int(MNT_DETACH)))
 
 
 def pivot_root(new_root: str, old_root: str) -> None:
-    """Make `new_root` the root; the former one is found at `old_root`, below it."""
+    """Make `new_root` the root directory. The previous root is then at `old_root`, which must be below the new one."""
     _check("pivot_root", _libc.pivot_root(os.fsencode(new_root), os.fsencode(old_root)))
 
 
-def die_with_parent(number: int) -> None:
-    """Get this signal when the parent ends."""
-    _check("prctl", _libc.prctl(ctypes.c_int(_PR_SET_PDEATHSIG), ctypes.c_ulong(number), 0, 0, 0))
+def set_parent_death_signal(signal_number: int) -> None:
+    """Receive this signal when the parent exits."""
+    _check("prctl", _libc.prctl(ctypes.c_int(_PR_SET_PDEATHSIG), ctypes.c_ulong(signal_number), 0, 0, 0))
 
 
-def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends."""
+def set_child_subreaper() -> None:
+    """Become the parent of descendants whose own parent exits."""
     _check("prctl", _libc.prctl(ctypes.c_int(_PR_SET_CHILD_SUBREAPER), ctypes.c_ulong(1), 0, 0, 0))
 
 
-def _bytes(text: str | None) -> bytes | None:
+def _encode(text: str | None) -> bytes | None:
     return None if text is None else text.encode()

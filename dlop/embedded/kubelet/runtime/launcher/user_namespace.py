@@ -1,4 +1,4 @@
-"""Becoming the holder of namespaces: a user namespace in which we may make the others, and a process table that ends with us."""
+"""Enters the user, mount and PID namespaces that the launcher holds, and explains why a machine does not allow them."""
 
 from __future__ import annotations
 
@@ -8,103 +8,105 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from .syscalls import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC, die_with_parent, mount, unmount, unshare
+from .syscalls import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC, mount, set_parent_death_signal, unmount, unshare
 
 
 def enter_user_namespace() -> None:
-    """Get the right to make namespaces. Whoever we are outside is root inside; real root stays everybody that it could be."""
+    """Enter a user namespace, in which the launcher may create other namespaces.
+
+    The current user becomes root inside. Real root keeps all user and group IDs, if it may map them.
+    """
     user, group = os.geteuid(), os.getegid()
-    helper = _start_helper() if user == 0 else None
+    id_mapper = _start_id_mapper() if user == 0 else None
     unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
-    if helper is None or not helper.map_everybody():
-        # The kernel's condition for anyone but root.
-        _write("self/setgroups", "deny")
-        _write("self/uid_map", f"0 {user} 1")
-        _write("self/gid_map", f"0 {group} 1")
+    if id_mapper is None or not id_mapper.map_all_ids():
+        # The kernel requires this of unprivileged users before they write gid_map.
+        _write_proc("self/setgroups", "deny")
+        _write_proc("self/uid_map", f"0 {user} 1")
+        _write_proc("self/gid_map", f"0 {group} 1")
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
 
 
-class _Helper:
-    """A child that stays outside, where root has the right to say who is who inside."""
+class _IdMapper:
+    """A child outside of the user namespace, where root may write the ID maps of the parent."""
 
-    def __init__(self, pid: int, go: int) -> None:
+    def __init__(self, pid: int, start: int) -> None:
         self._pid = pid
-        self._go = go
+        self._start = start
 
-    def map_everybody(self) -> bool:
-        """Let it do so. Returns whether it could: root of a container may not be allowed to."""
-        os.close(self._go)
+    def map_all_ids(self) -> bool:
+        """Returns False if that is not permitted, as for root in some containers."""
+        os.close(self._start)
         _, status = os.waitpid(self._pid, 0)
         return status == 0
 
 
-def _start_helper() -> _Helper:
-    wait, go = os.pipe()
+def _start_id_mapper() -> _IdMapper:
+    wait, start = os.pipe()
     target = os.getpid()
     child = os.fork()
     if child:
         os.close(wait)
-        return _Helper(child, go)
-    os.close(go)
+        return _IdMapper(child, start)
+    os.close(start)
     os.read(wait, 1)
     try:
         for name in ("uid_map", "gid_map"):
-            _write(f"{target}/{name}", _same_as_here(name))
+            _write_proc(f"{target}/{name}", _identity_map(name))
     except OSError:
         os._exit(1)
     os._exit(0)
 
 
-def _same_as_here(name: str) -> str:
+def _identity_map(name: str) -> str:
     with open(f"/proc/self/{name}") as file:
         ranges = [line.split() for line in file]
     return "\n".join(f"{inside} {inside} {count}" for inside, _, count in ranges) + "\n"
 
 
-def _write(name: str, text: str) -> None:
+def _write_proc(name: str, text: str) -> None:
     with open(f"/proc/{name}", "w") as file:
         file.write(text)
 
 
-def continue_as_first_process(clean_up: Callable[[], None]) -> None:
-    """Go on as the first process of the new process table: what is in it dies with us, by the kernel.
+def become_init(clean_up: Callable[[], None]) -> None:
+    """Fork, and continue in the child as the init process of the new PID namespace. The kernel kills the namespace with it.
 
-    The caller stays outside, waits, and cleans up.
+    The parent stays outside, waits for the child, cleans up and exits.
     """
     child = os.fork()
     if not child:
-        signal.signal(signal.SIGTERM, lambda *_: _end(clean_up))
-        die_with_parent(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, lambda *_: _exit(clean_up))
+        set_parent_death_signal(signal.SIGTERM)
         return
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
-    die_with_parent(signal.SIGTERM)
+    set_parent_death_signal(signal.SIGTERM)
     os.waitpid(child, 0)
     clean_up()
     sys.exit()
 
 
-def _end(clean_up: Callable[[], None]) -> None:
+def _exit(clean_up: Callable[[], None]) -> None:
     clean_up()
     os._exit(1)
 
 
-class PrivateFolder:
-    """A folder that only we and our children see: a tmpfs over an empty folder of the host, which goes when we do."""
+class PrivateTmpfs:
+    """A tmpfs that only the launcher and its children see, mounted on an empty directory of the host."""
 
     def __init__(self) -> None:
-        self.path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"dlop-runtime-{os.urandom(8).hex()}")  # noqa: S108 - its name is not to be guessed
+        self.path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"dlop-runtime-{os.urandom(8).hex()}")  # noqa: S108 - a random name
         os.mkdir(self.path, mode=0o700)
         mount("tmpfs", self.path, kind="tmpfs", options="mode=755")
 
     def remove(self) -> None:
-        """Leave nothing behind."""
         with suppress(OSError):
             unmount(self.path)
         with suppress(OSError):
             os.rmdir(self.path)
 
 
-_SWITCHES = (
+_BLOCKING_SYSCTLS = (
     ("user/max_user_namespaces", "0"),
     ("user/max_net_namespaces", "0"),
     ("kernel/unprivileged_userns_clone", "0"),
@@ -112,10 +114,10 @@ _SWITCHES = (
 )
 
 
-def why_not(error: OSError) -> str:
-    """Why namespaces are refused: the system's word for it, and the setting that is likely behind it."""
-    for name, forbidding in _SWITCHES:
+def explain_namespace_error(error: OSError) -> str:
+    """The error of the system, with the sysctl that probably causes it."""
+    for name, blocking_value in _BLOCKING_SYSCTLS:
         with suppress(OSError), open(f"/proc/sys/{name}") as file:
-            if file.read().strip() == forbidding:
-                return f"{error.strerror}; {name.replace('/', '.')} is {forbidding}"
+            if file.read().strip() == blocking_value:
+                return f"{error.strerror}; {name.replace('/', '.')} is {blocking_value}"
     return error.strerror or str(error)

@@ -1,8 +1,8 @@
-"""A scriptable HTTP/1.1 server on a raw socket, which can also do what no decent server does.
+"""Scripted HTTP/1.1 server on a raw socket, for protocol faults that a real server would not produce.
 
-A script is a list of handlers: the first request is given to the first one, and so on; the last one serves all the rest.
+A script is a list of handlers, one per request. The last one serves all further requests.
 
-    async with wire(answer(json={"kind": "Pod"}), cut()) as server:
+    async with scripted_server(respond(json={"kind": "Pod"}), cut()) as server:
         transport = server.transport()
 """
 
@@ -19,21 +19,31 @@ from typing import Any
 
 import msgspec
 
-from dlop.kube.client import Client, Limits
-from dlop.kube.config.cluster import Access, ClusterConfig, Credentials, FixedCredentials
+from dlop.kube.client import Client, ClientLimits
+from dlop.kube.config.cluster import ClusterConfig, Credentials, RequestAuth
 from dlop.kube.http.transport import HttpTransport
+
+
+@dataclass(frozen=True, slots=True)
+class StaticCredentials:
+    """Credentials that never change."""
+
+    auth: RequestAuth
+
+    async def read(self, *, rejected: bool) -> RequestAuth:
+        return self.auth
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request as it arrived, and the connection to answer it on."""
+    """One request, and the connection to send the response on."""
 
     method: str
     target: str
     headers: Mapping[str, str]
     body: bytes
     connection_number: int
-    """Counted from 1: two exchanges with the same number came over the same connection."""
+    """Number of the connection, counted from 1."""
     writer: asyncio.StreamWriter = field(repr=False)
 
     @property
@@ -51,15 +61,15 @@ class Exchange:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def answer(self, *, status: int = 200, json: Any = None, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
-        """A whole, proper answer."""
+    async def respond(self, *, status: int = 200, json: Any = None, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
+        """Send a complete response."""
         if json is not None:
             body = msgspec.json.encode(json)
         extra = {"content-type": "application/json" if json is not None else "text/plain", **(headers or {})}
         await self.send(_head(status, {"content-length": str(len(body)), **extra}) + body)
 
-    async def begin(self, *, chunked: bool = True, headers: Mapping[str, str] | None = None) -> None:
-        """The head of a stream: chunked, or one that ends where the connection does."""
+    async def start_stream(self, *, chunked: bool = True, headers: Mapping[str, str] | None = None) -> None:
+        """Send the head of a stream, either chunked or delimited by the end of the connection."""
         framing = {"transfer-encoding": "chunked"} if chunked else {"connection": "close"}
         await self.send(_head(200, {"content-type": "application/json", **framing, **(headers or {})}))
 
@@ -67,15 +77,15 @@ class Exchange:
         await self.send(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def event(self, kind: str, obj: Any) -> None:
-        """One watch event as one chunk."""
+        """Send a watch event as one chunk."""
         await self.chunk(event_line(kind, obj))
 
-    async def end(self) -> None:
-        """The proper end of a chunked stream."""
+    async def end_stream(self) -> None:
+        """Send the last chunk of a chunked stream."""
         await self.send(b"0\r\n\r\n")
 
     def cut(self) -> None:
-        """Close the connection in the middle of whatever it is doing."""
+        """Close the connection immediately."""
         self.writer.close()
 
     def reset(self) -> None:
@@ -85,22 +95,22 @@ class Exchange:
         self.writer.transport.abort()
 
     async def stall(self) -> None:
-        """Stay connected and silent, until the test ends."""
+        """Keep the connection open and send nothing until the test ends."""
         await asyncio.Event().wait()
 
 
 Handler = Callable[[Exchange], Awaitable[None]]
 
 
-class WireServer:
-    """The running server, and what has reached it."""
+class ScriptedServer:
+    """The running server and the requests it has received."""
 
     def __init__(self, script: tuple[Handler, ...], *, tls: ssl.SSLContext | None) -> None:
         self.exchanges: list[Exchange] = []
         self.connections = 0
         self.open_connections = 0
         self.closed_by_client = asyncio.Event()
-        """Set when a client closes a connection, however that happens."""
+        """Set when a client closes a connection."""
         self.url = ""
         self._script = script
         self._tls = tls
@@ -113,20 +123,18 @@ class WireServer:
         return [(exchange.method, exchange.path) for exchange in self.exchanges]
 
     async def received(self, count: int = 1) -> None:
-        """Wait until so many requests have arrived."""
+        """Wait until `count` requests have arrived."""
         while len(self.exchanges) < count:
             self._arrival.clear()
             await self._arrival.wait()
 
     def transport(self, *, credentials: Credentials | None = None) -> HttpTransport:
-        """A transport to this server."""
-        given = credentials or FixedCredentials(Access())
-        return HttpTransport(ClusterConfig(server=self.url, credentials=given, origin="the test"))
+        credentials = credentials or StaticCredentials(RequestAuth())
+        return HttpTransport(ClusterConfig(server=self.url, credentials=credentials, origin="the test"))
 
     @contextlib.asynccontextmanager
     async def client(self, *, timeout_seconds: float = 5.0, credentials: Credentials | None = None, **limits: Any) -> AsyncIterator[Client]:
-        """A client of this server."""
-        client = Client(self.transport(credentials=credentials), limits=Limits(timeout_seconds=timeout_seconds, **limits))
+        client = Client(self.transport(credentials=credentials), limits=ClientLimits(timeout_seconds=timeout_seconds, **limits))
         try:
             yield client
         finally:
@@ -168,25 +176,25 @@ class WireServer:
             with contextlib.suppress(OSError, ssl.SSLError):
                 await writer.wait_closed()
 
-    async def _until_closed(self, answering: Awaitable[None], reader: asyncio.StreamReader) -> None:
-        """Answer, but no longer than the client stays: it sends nothing more before it has its answer."""
-        answer = asyncio.ensure_future(answering)
-        gone = asyncio.ensure_future(_end_of(reader))
+    async def _until_closed(self, handling: Awaitable[None], reader: asyncio.StreamReader) -> None:
+        """Run a handler until it finishes or the client closes the connection."""
+        handler = asyncio.ensure_future(handling)
+        closed = asyncio.ensure_future(_wait_for_eof(reader))
         try:
-            await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done():
-                raise ConnectionResetError("the client is gone")
-            answer.result()
+            await asyncio.wait((handler, closed), return_when=asyncio.FIRST_COMPLETED)
+            if not handler.done():
+                raise ConnectionResetError("the client has closed the connection")
+            handler.result()
         finally:
-            for task in (answer, gone):
+            for task in (handler, closed):
                 task.cancel()
-            await asyncio.gather(answer, gone, return_exceptions=True)
+            await asyncio.gather(handler, closed, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
-async def wire(*script: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[WireServer]:
-    """A server that follows the script, on a free port of the loopback."""
-    server = WireServer(script, tls=tls)
+async def scripted_server(*script: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[ScriptedServer]:
+    """A server that follows the script, on a free loopback port."""
+    server = ScriptedServer(script, tls=tls)
     listening = await server.start()
     try:
         yield server
@@ -196,35 +204,35 @@ async def wire(*script: Handler, tls: ssl.SSLContext | None = None) -> AsyncIter
         await listening.wait_closed()
 
 
-# --- handlers that many scripts use ------------------------------------------------------------------------------------
+# --- common handlers ---------------------------------------------------------------------------------------------------
 
 
-def answer(*, status: int = 200, json: Any = None, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Handler:
-    """Answer at once."""
-    return lambda exchange: exchange.answer(status=status, json=json, body=body, headers=headers)
+def respond(*, status: int = 200, json: Any = None, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Handler:
+    """Respond immediately."""
+    return lambda exchange: exchange.respond(status=status, json=json, body=body, headers=headers)
 
 
 def status(code: int, reason: str = "", *, message: str = "", headers: Mapping[str, str] | None = None) -> Handler:
-    """Answer with a Status object, as an API server does."""
-    return answer(status=code, json=status_object(code, reason, message=message), headers=headers)
+    """Respond with a Status object."""
+    return respond(status=code, json=status_object(code, reason, message=message), headers=headers)
 
 
-def watch_stream(*lines: bytes, then: Callable[[Exchange], Awaitable[None] | None] = Exchange.end, chunked: bool = True) -> Handler:
-    """Send these pieces as a stream, one chunk each, and end as `then` says: `Exchange.end`, `.stall`, `.cut` or `.reset`."""
+def watch_stream(*lines: bytes, then: Callable[[Exchange], Awaitable[None] | None] = Exchange.end_stream, chunked: bool = True) -> Handler:
+    """Send a stream, one chunk per line. `then` is `Exchange.end_stream`, `.stall`, `.cut` or `.reset`."""
 
     async def handle(exchange: Exchange) -> None:
-        await exchange.begin(chunked=chunked)
+        await exchange.start_stream(chunked=chunked)
         for line in lines:
             await (exchange.chunk(line) if chunked else exchange.send(line))
-        done = then(exchange)
-        if done is not None:
-            await done
+        ending = then(exchange)
+        if ending is not None:
+            await ending
 
     return handle
 
 
 def stall() -> Handler:
-    """Accept the request and never answer."""
+    """Read the request and never respond."""
     return Exchange.stall
 
 
@@ -247,12 +255,11 @@ def reset() -> Handler:
 
 
 def event_line(kind: str, obj: Any) -> bytes:
-    """A watch event as it goes over the wire."""
+    """An encoded watch event."""
     return msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
 
 
 def status_object(code: int, reason: str = "", *, message: str = "") -> dict[str, Any]:
-    """A Failure Status."""
     return {
         "apiVersion": "v1",
         "kind": "Status",
@@ -264,11 +271,11 @@ def status_object(code: int, reason: str = "", *, message: str = "") -> dict[str
     }
 
 
-# --- the wire itself ---------------------------------------------------------------------------------------------------
+# --- HTTP --------------------------------------------------------------------------------------------------------------
 
 
 def _head(status_code: int, headers: Mapping[str, str]) -> bytes:
-    lines = [f"HTTP/1.1 {status_code} Said", *(f"{name}: {value}" for name, value in headers.items())]
+    lines = [f"HTTP/1.1 {status_code} Test", *(f"{name}: {value}" for name, value in headers.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
@@ -281,7 +288,7 @@ async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
     return Exchange(method, target, headers, body, number, writer)
 
 
-async def _end_of(reader: asyncio.StreamReader) -> None:
-    """Wait until the client closes its side, without taking bytes that belong to its next request."""
+async def _wait_for_eof(reader: asyncio.StreamReader) -> None:
+    """Wait until the client closes the connection, without consuming data."""
     while not reader.at_eof() and reader.exception() is None:
         await reader._wait_for_data("end")  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""A tiny API server for pods, in memory, that misbehaves on request: the truth that an informer is measured by.
+"""Fake API server: serves pods from memory, with lists, watches and injected faults.
 
-It is a `Transport`, so a real `Client` talks to it. Every stream follows the one history of changes; `cut`, `silence` and
-`lag_behind` change what streams do, and `faults` holds what becomes of the next requests, one each.
+It is a `Transport`, so a real `Client` uses it. All streams follow one history of changes. `cut`, `silence` and
+`lag_behind` change the behaviour of streams; `faults` holds one fault per upcoming request.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ LABEL = "job"
 
 
 class Fault(Enum):
-    """What becomes of a request."""
+    """How one request is answered."""
 
-    NONE = "it is served"
-    REFUSED = "no connection"
+    NONE = "served normally"
+    REFUSED = "connection refused"
     TOO_MANY = "429 with Retry-After"
     ERROR = "500 in plain text"
     GONE = "410"
     FORBIDDEN = "403"
-    ENDED = "an answer of no bytes at all"
-    SILENT = "an open connection on which nothing ever comes"
-    GARBAGE = "a line that is no JSON"
+    ENDED = "an empty response"
+    SILENT = "an open connection without any data"
+    GARBAGE = "a line that is not JSON"
     TORN = "half a line"
 
 
 class Cut(Enum):
     """How a running stream ends."""
 
-    CLEAN = "as it should"
+    CLEAN = "with a complete response"
     TORN = "inside a line"
     BROKEN = "with a connection error"
     GONE = "with an ERROR event: 410"
@@ -54,17 +54,17 @@ class Cut(Enum):
 
 
 class _Stream:
-    """One open watch: how far it has come, and what is to become of it."""
+    """One open watch."""
 
     def __init__(self, position: int) -> None:
         self.position = position
         self.ending: Cut | None = None
         self.silent = False
-        self.poke = asyncio.Event()
+        self.wake = asyncio.Event()
 
 
-class ToyServer:
-    """One resource, one history."""
+class FakeApiServer:
+    """Serves one resource."""
 
     def __init__(self, *, streams_lists: bool = True, page_size: int = 3) -> None:
         self.objects: dict[str, JsonObject] = {}
@@ -73,7 +73,7 @@ class ToyServer:
         self.history: list[tuple[int, str, JsonObject]] = []
         self.faults: deque[Fault] = deque()
         self.requests: list[tuple[float, str]] = []
-        """When each request came, and what it asked for: `list`, `stream` (a streamed list) or `watch`."""
+        """Loop time and type of each request: `list`, `stream` (a streaming list) or `watch`."""
         self.queries: list[dict[str, str]] = []
         self.streams_lists = streams_lists
         self._page_size = page_size
@@ -81,10 +81,10 @@ class ToyServer:
         self._visible: int | None = None
         self._streams: set[_Stream] = set()
 
-    # --- changing the truth ------------------------------------------------------------------------------------------
+    # --- changing objects --------------------------------------------------------------------------------------------
 
     def put(self, name: str, *, job: str = "a", **fields: Any) -> JsonObject:
-        """Create the pod, or change it."""
+        """Create or update the pod."""
         old = self.objects.get(name)
         if old is None:
             self._uids += 1
@@ -94,7 +94,7 @@ class ToyServer:
         return self._commit("MODIFIED" if old else "ADDED", {"metadata": metadata, **fields})
 
     def delete(self, name: str) -> None:
-        """Delete the pod, if it is there."""
+        """Delete the pod, if it exists."""
         old = self.objects.get(name)
         if old is not None:
             self._commit("DELETED", old)
@@ -105,70 +105,69 @@ class ToyServer:
         body = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
         self.objects[body["metadata"]["name"]] = body
         self.history.append((self.version, kind, body))
-        self._poke_all()
+        self._wake_all()
         return body
 
     @property
     def kinds(self) -> list[str]:
-        """What each request asked for."""
+        """The type of each request."""
         return [kind for _, kind in self.requests]
 
     @property
     def open_streams(self) -> int:
-        """How many watches are open."""
         return len(self._streams)
 
-    # --- misbehaving -------------------------------------------------------------------------------------------------
+    # --- faults ------------------------------------------------------------------------------------------------------
 
     def compact(self) -> None:
-        """Forget the history."""
+        """Make older resource versions unavailable."""
         self.floor = self.version
 
     def cut(self, how: Cut) -> None:
         """End every open stream."""
         for stream in self._streams:
             stream.ending = how
-        self._poke_all()
+        self._wake_all()
 
     def silence(self) -> None:
-        """Let every open stream hang, as a half-open connection does."""
+        """Send nothing more on open streams, as on a half-open connection."""
         for stream in self._streams:
             stream.silent = True
-        self._poke_all()
+        self._wake_all()
 
     def lag_behind(self) -> None:
-        """Show nothing of what happens from now on, as a second server that has lost its etcd does."""
+        """Hide later changes, as an API server that has lost its connection to etcd does."""
         self._visible = self.version
-        self._poke_all()
+        self._wake_all()
 
     def catch_up(self) -> None:
-        """Show everything again."""
+        """Stop lagging behind."""
         self._visible = None
-        self._poke_all()
+        self._wake_all()
 
     def recover(self) -> None:
-        """Behave from now on."""
+        """Remove all faults."""
         self.faults.clear()
         self.catch_up()
 
-    def _poke_all(self) -> None:
+    def _wake_all(self) -> None:
         for stream in self._streams:
-            stream.poke.set()
+            stream.wake.set()
 
     # --- serving -----------------------------------------------------------------------------------------------------
 
     async def send(self, request: Request, *, timeout_seconds: float) -> Response:
         """Serve a page of a list."""
-        query = self._arrived(request)
+        query = self._record_request(request)
         fault = self._next_fault()
         if fault is Fault.REFUSED:
             raise TransportError("connection refused")
         if fault is Fault.SILENT:
             await asyncio.sleep(timeout_seconds)
-            raise TransportError("no answer in time")
-        refusal = _refusal(fault) or self._refused_version(query.get("resourceVersion"), listing=True)
-        if refusal is not None:
-            return refusal
+            raise TransportError("no response in time")
+        error = _fault_response(fault) or self._version_error(query.get("resourceVersion"), listing=True)
+        if error is not None:
+            return error
         if fault in (Fault.GARBAGE, Fault.TORN, Fault.ENDED):
             return Response(200, {}, {Fault.GARBAGE: b"<html>", Fault.TORN: b'{"metadata":', Fault.ENDED: b""}[fault])
         return self._page(query)
@@ -176,27 +175,26 @@ class ToyServer:
     @asynccontextmanager
     async def stream(self, request: Request, *, idle_timeout_seconds: float) -> AsyncIterator[StreamResponse]:
         """Serve a watch."""
-        query = self._arrived(request)
+        query = self._record_request(request)
         fault = self._next_fault()
         if fault is Fault.REFUSED:
             raise TransportError("connection refused")
         listing = "sendInitialEvents" in query
-        refusal = _refusal(fault) or self._refused_version(query.get("resourceVersion"), listing=listing)
+        error = _fault_response(fault) or self._version_error(query.get("resourceVersion"), listing=listing)
         if listing and not self.streams_lists:
-            refusal = _status(422, "Invalid", "sendInitialEvents is forbidden for watch")
-        if refusal is not None:
-            yield StreamResponse(refusal.status, refusal.headers, _once(refusal.body))
+            error = _status(422, "Invalid", "sendInitialEvents is forbidden for watch")
+        if error is not None:
+            yield StreamResponse(error.status, error.headers, _single_chunk(error.body))
         else:
             yield StreamResponse(200, {}, self._lines(query, fault, float(query["timeoutSeconds"]), idle_timeout_seconds))
 
     async def refresh_credentials(self) -> str:
-        """There are none."""
         return "the test"
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        pass
 
-    def _arrived(self, request: Request) -> dict[str, str]:
+    def _record_request(self, request: Request) -> dict[str, str]:
         query = dict(request.query)
         kind = "stream" if "sendInitialEvents" in query else "watch" if "watch" in query else "list"
         self.requests.append((asyncio.get_running_loop().time(), kind))
@@ -206,20 +204,20 @@ class ToyServer:
     def _next_fault(self) -> Fault:
         return self.faults.popleft() if self.faults else Fault.NONE
 
-    def _refused_version(self, version: str | None, *, listing: bool) -> Response | None:
-        if version is None or (listing and int(version) <= self._shown):
+    def _version_error(self, version: str | None, *, listing: bool) -> Response | None:
+        if version is None or (listing and int(version) <= self._visible_version):
             return None
         if listing:
             return _status(504, "Timeout", "Too large resource version", cause="ResourceVersionTooLarge")
         return _status(410, "Expired", "too old resource version") if int(version) < self.floor else None
 
     @property
-    def _shown(self) -> int:
+    def _visible_version(self) -> int:
         return self.version if self._visible is None else self._visible
 
     def _state(self, query: dict[str, str]) -> tuple[int, list[JsonObject]]:
-        """A read that names a version may be served from what this server shows; one that does not is always fresh."""
-        version = self._shown if "resourceVersion" in query else self.version
+        """The version and objects of a read. A read with a resourceVersion may be stale; one without is consistent."""
+        version = self._visible_version if "resourceVersion" in query else self.version
         state: dict[str, JsonObject] = {}
         for at, kind, body in self.history:
             if at <= version:
@@ -264,23 +262,23 @@ class ToyServer:
         ends = asyncio.get_running_loop().time() + timeout_seconds
         while not stream.silent and (left := ends - asyncio.get_running_loop().time()) > 0:
             for at, kind, body in self.history:
-                if stream.position < at <= self._shown:
+                if stream.position < at <= self._visible_version:
                     stream.position = at
                     yield _line(kind, body)
             if stream.ending is not None:
                 async for line in _ending(stream.ending):
                     yield line
                 return
-            stream.poke.clear()
+            stream.wake.clear()
             try:
-                async with asyncio.timeout(min(left, BOOKMARK_SECONDS)):  # wait_for of Python 3.11 can swallow a cancellation
-                    await stream.poke.wait()
+                async with asyncio.timeout(min(left, BOOKMARK_SECONDS)):  # wait_for in Python 3.11 can swallow a cancellation
+                    await stream.wake.wait()
             except TimeoutError:
-                stream.position = max(stream.position, self._shown)
+                stream.position = max(stream.position, self._visible_version)
                 yield _line("BOOKMARK", _bookmark(stream.position))
         if stream.silent:
             await asyncio.sleep(idle_timeout_seconds)
-            raise TransportError("nothing came for too long")
+            raise TransportError("idle timeout")
 
 
 async def _ending(how: Cut) -> AsyncIterator[bytes]:
@@ -295,7 +293,7 @@ async def _ending(how: Cut) -> AsyncIterator[bytes]:
             yield _line("ERROR", msgspec.json.decode(_status(500, "InternalError", "etcd has no leader").body))
 
 
-async def _once(body: bytes) -> AsyncIterator[bytes]:
+async def _single_chunk(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
@@ -313,7 +311,7 @@ def _status(code: int, reason: str, message: str, *, cause: str = "") -> Respons
     return Response(code, {}, msgspec.json.encode(body))
 
 
-def _refusal(fault: Fault) -> Response | None:
+def _fault_response(fault: Fault) -> Response | None:
     if fault is Fault.TOO_MANY:
         return Response(429, {"retry-after": "2"}, b"slow down")
     if fault is Fault.ERROR:
@@ -323,12 +321,12 @@ def _refusal(fault: Fault) -> Response | None:
     return _status(410, "Expired", "too old resource version") if fault is Fault.GONE else None
 
 
-# --- informers of it ---------------------------------------------------------------------------------------------------
+# --- informers --------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def following(server: ToyServer, *, synced: bool = True, **options: Any) -> AsyncIterator[Informer[Pod]]:
-    """An informer at work."""
+async def running_informer(server: FakeApiServer, *, synced: bool = True, **options: Any) -> AsyncIterator[Informer[Pod]]:
+    """An informer that runs while the context is open."""
     informer: Informer[Pod] = Informer(Client(server), PODS, Pod, rng=Random(1), **options)
     task = asyncio.create_task(informer.run())
     if synced:
@@ -341,11 +339,11 @@ async def following(server: ToyServer, *, synced: bool = True, **options: Any) -
         assert task.cancelled()
 
 
-async def settle() -> None:
-    """Let everything happen that is ready to happen."""
+async def run_ready_callbacks() -> None:
+    """Let the event loop run everything that is ready."""
     for _ in range(50):
         await asyncio.sleep(0)
 
 
 def names(informer: Informer[Pod]) -> list[str]:
-    return sorted(found.metadata.name for found in informer.cache)
+    return sorted(pod.metadata.name for pod in informer.cache)

@@ -1,4 +1,4 @@
-"""A node that has only the kubelet's API: its containers are logs, and what is run in them are plain processes."""
+"""A node with only the kubelet's server: its containers are log files, and exec commands are plain processes."""
 
 from __future__ import annotations
 
@@ -17,30 +17,28 @@ from pathlib import Path
 from typing import Self
 
 from dlop.embedded.kubelet.logs import ContainerLog, ContainerLogs
-from dlop.embedded.kubelet.runtime.base import Exit, LaunchError
+from dlop.embedded.kubelet.runtime.base import ExitStatus, LaunchError
 from dlop.embedded.kubelet.server.api import DECLARED_FEATURES, HOST
-from dlop.embedded.kubelet.server.backend import Command, ContainerName, NoSuchPodError, NotAvailableError
-from dlop.embedded.kubelet.server.log_source import Run, log_source
+from dlop.embedded.kubelet.server.backend import ContainerRef, ContainerUnavailableError, ExecCommand, PodNotFoundError
+from dlop.embedded.kubelet.server.log_source import LogRun, log_source
 from dlop.kube.client import Client
 from dlop.kube.resources import NODES, PODS
 from dlop.kube.types import JsonObject
 
-PATIENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 @dataclass
-class PlainProcess:
-    """A process of this machine."""
-
+class HostProcess:
     process: asyncio.subprocess.Process
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
-    async def wait(self) -> Exit:
+    async def wait(self) -> ExitStatus:
         code = await self.process.wait()
-        return Exit(code) if code >= 0 else Exit(128 - code, signal=-code)
+        return ExitStatus(code) if code >= 0 else ExitStatus(128 - code, signal=-code)
 
     def signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -49,26 +47,26 @@ class PlainProcess:
 
 @dataclass
 class FakePods:
-    """The pods of such a node. `statuses` are what their status says; `started` are the commands that were run."""
+    """Implements `PodBackend`. `started` are the processes of exec commands."""
 
-    folder: Path
-    logs: dict[ContainerName, ContainerLogs] = field(default_factory=dict)
+    directory: Path
+    logs: dict[ContainerRef, ContainerLogs] = field(default_factory=dict)
     statuses: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
-    started: list[PlainProcess] = field(default_factory=list)
+    started: list[HostProcess] = field(default_factory=list)
 
-    def begin(self, name: ContainerName, run: int = 0) -> ContainerLog:
-        """Let a container run, for the first time or again."""
-        logs = self.logs.setdefault(name, ContainerLogs(self.folder / name.namespace / name.pod / name.container))
-        return logs.begin(run)
+    def start_container(self, container: ContainerRef, run: int = 0) -> ContainerLog:
+        """Start a run of a container."""
+        logs = self.logs.setdefault(container, ContainerLogs(self.directory / container.namespace / container.pod / container.container))
+        return logs.start_run(run)
 
-    def log(self, name: ContainerName, *, previous: bool) -> ContainerLog:
-        run = log_source(name.pod, self._status(name.namespace, name.pod), name.container, previous=previous)
-        logs = self.logs[name]
-        found = logs.current if run is Run.LATEST else logs.previous
-        assert found is not None
-        return found
+    def log(self, container: ContainerRef, *, previous: bool) -> ContainerLog:
+        run = log_source(container.pod, self._status(container.namespace, container.pod), container.container, previous=previous)
+        logs = self.logs[container]
+        log = logs.current if run is LogRun.LATEST else logs.previous
+        assert log is not None
+        return log
 
-    async def execute(self, name: ContainerName, command: Command) -> PlainProcess:
+    async def execute(self, container: ContainerRef, command: ExecCommand) -> HostProcess:
         try:
             process = await asyncio.create_subprocess_exec(
                 *command.argv,
@@ -76,44 +74,43 @@ class FakePods:
                 stdout=command.stdout if command.stdout is not None else asyncio.subprocess.DEVNULL,
                 stderr=command.stderr if command.stderr is not None else asyncio.subprocess.DEVNULL,
                 start_new_session=True,
-                preexec_fn=_take_terminal if command.terminal else None,
-                env={"PATH": os.environ["PATH"], "CONTAINER": name.container},
+                preexec_fn=_set_controlling_terminal if command.terminal else None,
+                env={"PATH": os.environ["PATH"], "CONTAINER": container.container},
             )
         except FileNotFoundError:
             raise LaunchError(f'exec: "{command.argv[0]}": executable file not found in $PATH', exit_code=127) from None
-        self.started.append(PlainProcess(process))
+        self.started.append(HostProcess(process))
         return self.started[-1]
 
     async def connect(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         self._status(namespace, pod)
         return await asyncio.open_connection(HOST, port)
 
-    def check(self, namespace: str, pod: str, container: str | None) -> None:
+    def check_running(self, namespace: str, pod: str, container: str | None) -> None:
         self._status(namespace, pod)
-        name = None if container is None else ContainerName(namespace, pod, container)
-        if name is not None and name not in self.logs:
-            raise NotAvailableError(f'container not found ("{container}")')
+        if container is not None and ContainerRef(namespace, pod, container) not in self.logs:
+            raise ContainerUnavailableError(f'container not found ("{container}")')
 
     def _status(self, namespace: str, pod: str) -> JsonObject:
-        found = self.statuses.get((namespace, pod))
-        if found is None:
-            raise NoSuchPodError(f'pod "{pod}" does not exist')
-        return found
+        status = self.statuses.get((namespace, pod))
+        if status is None:
+            raise PodNotFoundError(f'pod "{pod}" does not exist')
+        return status
 
-    def end(self) -> None:
+    def close(self) -> None:
         for logs in self.logs.values():
-            logs.end()
+            logs.close()
         for process in self.started:
             process.signal(signal.SIGKILL)
 
 
-def _take_terminal() -> None:
+def _set_controlling_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 @dataclass
-class World:
-    """A server with one node of ours, and a kubectl for it."""
+class KubeletEnv:
+    """An API server with one such node, and a kubectl for it."""
 
     client: Client
     kubeconfig: Path
@@ -121,22 +118,23 @@ class World:
     pods: FakePods
     node: str
     namespace: str
-    folder: Path
+    directory: Path
 
-    async def pod(self, name: str, *containers: str, run: int | None = 0) -> list[ContainerLog]:
-        """A pod on the node, with running containers; with `run` None they wait to be started."""
-        await self.bare_pod(name, *containers)
-        logs = [] if run is None else [self.pods.begin(ContainerName(self.namespace, name, each), run) for each in containers]
-        states = [_running(each) if run is not None else _waiting(each, "ContainerCreating") for each in containers]
-        await self.tell(name, states)
+    async def create_pod(self, name: str, *containers: str, run: int | None = 0) -> list[ContainerLog]:
+        """Create a pod on the node with running containers, or with waiting ones if `run` is None."""
+        await self.create_bare_pod(name, *containers)
+        references = [ContainerRef(self.namespace, name, container) for container in containers]
+        logs = [] if run is None else [self.pods.start_container(reference, run) for reference in references]
+        statuses = [_running(name) if run is not None else _waiting(name, "ContainerCreating") for name in containers]
+        await self.write_status(name, statuses)
         return logs
 
-    async def bare_pod(self, name: str, *containers: str, node: str | None = None) -> None:
-        """A pod of which nothing is known yet."""
+    async def create_bare_pod(self, name: str, *containers: str, node: str | None = None) -> None:
+        """Create a pod without a status. An empty `node` leaves it unscheduled."""
         spec: JsonObject = {
             "nodeName": self.node if node is None else node,
             "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": each, "image": "any"} for each in containers],
+            "containers": [{"name": container, "image": "any"} for container in containers],
         }
         if node == "":
             del spec["nodeName"]
@@ -144,29 +142,31 @@ class World:
             PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}, namespace=self.namespace
         )
 
-    async def tell(self, name: str, containers: list[JsonObject], *, phase: str = "Running") -> None:
+    async def write_status(self, name: str, containers: list[JsonObject], *, phase: str = "Running") -> None:
         """Write a pod's status, as its kubelet does."""
         status: JsonObject = {"phase": phase, "containerStatuses": containers}
         self.pods.statuses[self.namespace, name] = status
         await self.client.patch(PODS, name, {"status": status}, namespace=self.namespace, subresource="status")
 
     async def restart(self, name: str, container: str) -> ContainerLog:
-        """Let a container end and run again."""
-        log = self.pods.begin(ContainerName(self.namespace, name, container), 1)
+        """Terminate a container and start it again."""
+        log = self.pods.start_container(ContainerRef(self.namespace, name, container), 1)
         ended = {"exitCode": 1, "containerID": "dlop://before", "startedAt": None, "finishedAt": None}
-        await self.tell(name, [{**_running(container), "lastState": {"terminated": ended}, "restartCount": 1}])
+        await self.write_status(name, [{**_running(container), "lastState": {"terminated": ended}, "restartCount": 1}])
         return log
 
     @asynccontextmanager
-    async def running(self, *words: str, stdin: int | None = None, stdout: int | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
-        """A kubectl that goes on until the block ends."""
+    async def start_kubectl(
+        self, *arguments: str, stdin: int | None = None, stdout: int | None = None
+    ) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Run kubectl until the block ends."""
         pipe = asyncio.subprocess.PIPE
         flags = ("--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace)
-        environment = {"HOME": str(self.folder), "KUBECACHEDIR": str(self.folder / "cache"), "TERM": "xterm"}
+        environment = {"HOME": str(self.directory), "KUBECACHEDIR": str(self.directory / "cache"), "TERM": "xterm"}
         process = await asyncio.create_subprocess_exec(
             str(self.kubectl_program),
             *flags,
-            *words,
+            *arguments,
             stdin=pipe if stdin is None else stdin,
             stdout=pipe if stdout is None else stdout,
             stderr=pipe,
@@ -179,27 +179,27 @@ class World:
                 process.kill()
             await process.communicate()
 
-    async def kubectl(self, *words: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
-        """Run kubectl to its end: exit code, output, complaints."""
-        async with self.running(*words) as process, asyncio.timeout(PATIENCE_SECONDS):
+    async def kubectl(self, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+        """Run kubectl and wait for its exit. Returns the exit code, stdout and stderr."""
+        async with self.start_kubectl(*arguments) as process, asyncio.timeout(TIMEOUT_SECONDS):
             out, err = await process.communicate(stdin)
             return await process.wait(), out, err
 
-    async def says(self, *words: str, stdin: bytes = b"") -> bytes:
+    async def kubectl_output(self, *arguments: str, stdin: bytes = b"") -> bytes:
         """The output of a kubectl that must succeed."""
-        code, out, err = await self.kubectl(*words, stdin=stdin)
-        assert code == 0, f"kubectl {' '.join(words)}: {err.decode()}"
+        code, out, err = await self.kubectl(*arguments, stdin=stdin)
+        assert code == 0, f"kubectl {' '.join(arguments)}: {err.decode()}"
         return out
 
-    async def complains(self, *words: str) -> str:
-        """The complaint of a kubectl that must fail."""
-        code, out, err = await self.kubectl(*words)
-        assert code != 0, f"kubectl {' '.join(words)} succeeded: {out.decode()}"
+    async def kubectl_error(self, *arguments: str) -> str:
+        """The error message of a kubectl that must fail."""
+        code, out, err = await self.kubectl(*arguments)
+        assert code != 0, f"kubectl {' '.join(arguments)} succeeded: {out.decode()}"
         return err.decode().strip()
 
 
-async def register(client: Client, name: str, port: int) -> None:
-    """Create the node, and say where its kubelet is."""
+async def register_node(client: Client, name: str, port: int) -> None:
+    """Create the Node object with the address of its kubelet."""
     await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     status: JsonObject = {
         "addresses": [{"type": "InternalIP", "address": HOST}, {"type": "Hostname", "address": name}],
@@ -221,8 +221,8 @@ def _status(container: str) -> JsonObject:
     return {"name": container, "image": "any", "imageID": "", "ready": False, "restartCount": 0}
 
 
-class Echo:
-    """A server in a pod that says back, in capitals, what it is told until the end."""
+class EchoServer:
+    """A server that returns what it receives in upper case."""
 
     def __init__(self) -> None:
         self._server: asyncio.Server | None = None
@@ -247,52 +247,51 @@ class Echo:
 
 
 class Terminal:
-    """A user's terminal: what is typed at it, and what its screen shows."""
+    """A user's terminal. `type` sends input, and `screen` is the output."""
 
     def __init__(self, *, rows: int, columns: int) -> None:
-        self._near, self.far = os.openpty()
-        fcntl.ioctl(self.far, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._master, self.slave = os.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.screen = asyncio.StreamReader()
         self._transport: asyncio.ReadTransport | None = None
 
     async def __aenter__(self) -> Self:
-        loop, shown = asyncio.get_running_loop(), os.fdopen(os.dup(self._near), "rb", 0)
-        self._transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self.screen), shown)
+        loop, output_file = asyncio.get_running_loop(), os.fdopen(os.dup(self._master), "rb", 0)
+        self._transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self.screen), output_file)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         assert self._transport is not None
         self._transport.close()
-        os.close(self._near)
-        os.close(self.far)
+        os.close(self._master)
+        os.close(self.slave)
 
     def type(self, text: bytes) -> None:
-        """Type something."""
-        os.write(self._near, text)
+        os.write(self._master, text)
 
 
-async def read_until(stream: asyncio.StreamReader, wanted: bytes) -> bytes:
-    """What comes up to and with some words."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        return await stream.readuntil(wanted)
+async def read_until(stream: asyncio.StreamReader, expected: bytes) -> bytes:
+    """Read up to and including `expected`."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        return await stream.readuntil(expected)
 
 
 async def forwarded_port(kubectl: asyncio.subprocess.Process) -> int:
-    """The port of this machine on which a `kubectl port-forward` listens."""
+    """The local port of a `kubectl port-forward`."""
     assert kubectl.stdout is not None
     line = await read_until(kubectl.stdout, b"\n")
-    found = re.match(rb"Forwarding from 127\.0\.0\.1:(\d+) -> ", line)
-    assert found is not None, line
-    return int(found[1])
+    match = re.match(rb"Forwarding from 127\.0\.0\.1:(\d+) -> ", line)
+    assert match is not None, line
+    return int(match[1])
 
 
-async def ask(port: int, text: bytes) -> bytes:
-    """What a server answers to something that is said to its end."""
+async def send_and_receive(port: int, text: bytes) -> bytes:
+    """Send data to a local server, close the sending side and return the response."""
     reader, writer = await asyncio.open_connection(HOST, port)
     writer.write(text)
     writer.write_eof()
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        answer = await reader.read(-1)
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        response = await reader.read(-1)
     writer.close()
     await writer.wait_closed()
-    return answer
+    return response
