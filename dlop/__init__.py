@@ -1,4 +1,4 @@
-"""dlop runs distributed deep-learning jobs on Kubernetes. A new framework is one class: extend `DLJob`."""
+"""dlop runs distributed deep-learning jobs on Kubernetes. To add a framework, extend `DLJob`."""
 
 from dlop.api.child_objects import Create
 from dlop.api.fields import ManifestField

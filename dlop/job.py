@@ -1,11 +1,10 @@
-"""DLJob: one job of one framework in one pass, and the class that a new framework extends.
+"""DLJob: the class that a new framework extends.
 
-Four names make a framework: `job_type`, `replica_types`, `container_properties` and `get_environment_variables`. All the
-rest has a default that a subclass may override: one method each for names, labels, ports, defaults, validation, success,
-start order, further objects, and the dialects of spec and status.
+A framework declares `job_type`, `replica_types`, `container_properties` and `get_environment_variables`. Everything else
+has a default that a subclass may override: names, labels, ports, defaults, validation, success, start order, child objects,
+and the formats of spec and status.
 
-An instance is made of the custom resource as it is stored, answers what the engine asks (`dlop.api.phase.Job`), and is
-thrown away after the pass. It never raises for what a user wrote, save `SpecError` from `spec`.
+An instance wraps the stored custom resource for one reconcile pass.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from dlop.api.defaults import default_columns, default_scale_paths, default_spec
 from dlop.api.fields import ManifestField
 from dlop.api.gang import Gang
 from dlop.api.job_resource import StoredJob
-from dlop.api.names import dns_label, label_value, selector
+from dlop.api.names import dns_label, format_selector, label_value
 from dlop.api.parsing import read_roles, read_run_policy, service_port
 from dlop.api.phase import JobResult, Outcome, Phase
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
@@ -32,9 +31,9 @@ from dlop.kube.objects import CustomObject
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
 from dlop.policies.conditions import (
-    end_in_conditions,
-    phase_in_conditions,
-    with_block,
+    finish_time_from_conditions,
+    phase_from_conditions,
+    with_blocked_condition,
     write_conditions,
     write_replica_statuses,
     write_times,
@@ -52,308 +51,311 @@ if TYPE_CHECKING:
 class DLJob(StoredJob, ABC):
     """A distributed deep-learning job. Extend it to add a framework.
 
-    What a subclass declares is checked when it is made. One that only gathers what several kinds share, and is no kind
-    itself, says so by naming `ABC` among its bases.
+    The declaration of a subclass is validated when the class is defined. A base class for several kinds lists `ABC` among its
+    bases and is not validated.
     """
 
     job_type: ClassVar[JobType]
     """The custom resource."""
     replica_types: ClassVar[tuple[ReplicaType, ...]]
-    """The roles, in the order in which they are created."""
+    """The roles, in the order of creation."""
     container_properties: ClassVar[ContainerProperties]
-    """The container that takes part in the job."""
+    """The training container."""
 
     replica_specs_field: ClassVar[str] = "replicaSpecs"
-    """Where in the spec the roles are."""
+    """The field of the spec that contains the roles."""
     restart_scope: ClassVar[RestartScope] = RestartScope.REPLICA
-    """What is restarted when one replica has to be, where the manifest does not say."""
+    """The default of `runPolicy.restartScope`."""
     clean_pod_policy: ClassVar[CleanPodPolicy] = CleanPodPolicy.RUNNING
-    """Which pods of a finished job are deleted, where the manifest does not say."""
+    """The default of `runPolicy.cleanPodPolicy`."""
     manager_names: ClassVar[tuple[str, ...]] = (MANAGER,)
-    """Under which names in `runPolicy.managedBy` this operator goes."""
+    """Values of `runPolicy.managedBy` that mean this operator."""
     adds_container_port: ClassVar[bool] = True
-    """Whether the port of the framework is added to the ports of the container."""
-    informs_all_containers: ClassVar[bool] = False
-    """Whether every container of a pod gets the environment of the framework, or only the one that takes part in the job."""
-    environment_wins: ClassVar[bool] = False
-    """Whether the environment of the framework prevails where the user has set the same variable."""
+    """Whether the port of the framework is added to the training container."""
+    sets_env_in_all_containers: ClassVar[bool] = False
+    """Whether all containers of a pod get the environment of the framework, not only the training container."""
+    overrides_user_env: ClassVar[bool] = False
+    """Whether the environment of the framework overrides variables that the user has set."""
     framework_label: ClassVar[str] = ""
-    """Under which name the counters of Kubeflow's operator (`training_operator_jobs_*`) count its jobs; empty: they do not."""
+    """The `framework` label of the Kubeflow-compatible metrics (`training_operator_jobs_*`); empty excludes the kind from them."""
     spec_model: ClassVar[type[BaseModel] | None] = default_spec_model()
-    """What a spec looks like, for the CRD; by default made of the replica types. One of the kind's own is also checked here."""
+    """The pydantic model of the spec, for the CRD. Generated from the replica types by default; the operator checks a custom one, too."""
     name_pattern: ClassVar[str] = ""
-    """A regular expression for the names that jobs may have, in the CRD; empty: any that the API takes."""
+    """A regular expression for `metadata.name`, for the CRD; empty allows all valid names."""
     printer_columns: ClassVar[tuple[Column, ...]] = default_columns()
-    """What `kubectl get` shows."""
+    """The columns of `kubectl get`."""
     scale_paths: ClassVar[ScalePaths | None] = default_scale_paths()
-    """Where `kubectl scale` looks; by default kinds with a single role can be scaled."""
+    """The paths of the scale subresource; by default only kinds with a single role have one."""
     suspend_path: ClassVar[tuple[str, ...] | None] = ("runPolicy", "suspend")
-    """Where in the spec a job is suspended; None when the spec has no room for that."""
-    other_resources: ClassVar[tuple[Resource, ...]] = ()
-    """What kinds of objects `other_objects` makes: they are watched like pods and services."""
-    passing_resources: ClassVar[tuple[Resource, ...]] = ()
-    """Those of these kinds whose objects go when the job is suspended, has come to its end, or asks for them no more."""
+    """The path of the suspend field in the spec; None if jobs cannot be suspended."""
+    child_resources: ClassVar[tuple[Resource, ...]] = ()
+    """The resources of `child_objects`. The operator watches them like pods and services."""
+    ephemeral_resources: ClassVar[tuple[Resource, ...]] = ()
+    """The child resources whose objects are deleted when the job is suspended, has finished, or no longer needs them."""
     extra_rules: ClassVar[tuple[JsonObject, ...]] = ()
-    """RBAC rules that the operator needs for this kind beyond pods, services and events."""
-    optional_rights: ClassVar[PermissionSet | None] = None
-    """Further ones that not everybody wants to give. Without them, jobs that need them say so, and everything else goes on."""
+    """RBAC rules that the operator needs for this kind in addition to pods, services and events."""
+    optional_permissions: ClassVar[PermissionSet | None] = None
+    """RBAC rules that are granted only on request. Without them, jobs that need them are blocked with a reason."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if ABC not in cls.__bases__:
             check_declaration(cls)
 
-    def __init__(self, found: CustomObject, *, options: Options | None = None) -> None:
-        super().__init__(found, options=options)
-        # Every replica asks for the addresses of all; a large job has many replicas.
+    def __init__(self, stored: CustomObject, *, options: Options | None = None) -> None:
+        super().__init__(stored, options=options)
+        # Cached because rendering each of N replicas needs the addresses of all N.
         self._addresses: dict[str, list[str]] = {}
 
-    # What a framework must say.
+    # Overrides: required.
 
     @abstractmethod
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        """What a replica must know to find the others. Variables that the user has set are left alone."""
+        """Environment variables with which a replica finds its peers. Variables that the user has set are kept."""
 
     def get_pod_fields(self, replica: Replica) -> Mapping[str, str]:
-        """Variables that only the pod itself can tell, and where in the pod: `{"POD_IP": "status.podIP"}`.
+        """Variables that are set from fields of the pod: `{"POD_IP": "status.podIP"}`.
 
-        They come before the others, which may refer to them as `$(POD_IP)`.
+        They precede the other variables, which may reference them as `$(POD_IP)`.
         """
         return {}
 
-    # What a framework may say otherwise: the spec.
+    # Overrides: the spec.
 
-    def understood(self, spec: Any) -> Any:
-        """The spec with what this kind takes in other words than its definition has: jobs that are older than it may have such.
+    def normalize_legacy(self, spec: Any) -> Any:
+        """Convert legacy values to the current format, for jobs that are older than the CRD.
 
-        It must look at nothing else, for what is made of it is kept as long as the spec stays the same.
+        The result must depend on the spec only, because it is cached.
         """
         return spec
 
     def read_spec(self, spec: ManifestField) -> JobSpec:
-        """The spec in the dialect of this kind. What is wrong is noted in the fields; nothing is raised.
+        """Parse the spec. Report problems with `ManifestField.error`; do not raise.
 
-        It must look at nothing else, for what it says is kept as long as the spec stays the same.
+        The result must depend on the spec only, because it is cached.
         """
-        spec.mapping()
+        spec.object()
         roles = spec.get(self.replica_specs_field)
         policy = spec.get("runPolicy")
-        policy.mapping()
+        policy.object()
         return JobSpec(
             roles=read_roles(roles, self.replica_types, self.container_properties),
             run_policy=read_run_policy(policy, restart_scope=self.restart_scope, clean_pod_policy=self.clean_pod_policy),
         )
 
-    def fill_in(self, spec: JobSpec) -> JobSpec:
-        """The spec with whatever depends on more than one field filled in. Nothing of it is written back."""
+    def apply_defaults(self, spec: JobSpec) -> JobSpec:
+        """Fill in defaults that depend on several fields. They are not written back to the API server."""
         return spec
 
     def validate(self, spec: JobSpec) -> Iterable[Problem]:
-        """What is wrong with a spec beyond its shape."""
+        """Problems of a spec that parsing does not detect."""
         return ()
 
     def replicas_path(self, role: str) -> tuple[str | int, ...] | None:
-        """Where in the spec the number of replicas of a role stands, for who wants to scale it; None: the job has no such role."""
+        """The path of the number of replicas of a role in the spec; None if the job does not have the role."""
         roles = ManifestField("spec", self.raw_spec).get(self.replica_specs_field)
-        spelled = next((name for name, _ in roles.entries() if name.lower() == role.lower()), None)
-        return None if spelled is None else (self.replica_specs_field, spelled, "replicas")
+        key = next((name for name, _ in roles.entries() if name.lower() == role.lower()), None)
+        return None if key is None else (self.replica_specs_field, key, "replicas")
 
-    # What a framework may say otherwise: names, labels, ports.
+    # Overrides: names, labels, ports.
 
     def replica_name(self, role: RoleSpec, index: int) -> str:
-        """The name of a replica's pod: the same every time, and fit for a service too."""
+        """The name of a replica's pod. It must be deterministic."""
         return dns_label(self.metadata.name, f"-{role.name.lower()}-{index}")
 
     def service_name(self, role: RoleSpec, index: int) -> str | None:
-        """The name of a replica's service, under which the other replicas find it; None when it needs none."""
+        """The name of a replica's service; None if the replica has no service."""
         return self.replica_name(role, index)
 
     def role_labels(self, role: RoleSpec) -> Mapping[str, str]:
-        """The labels that tell the replicas of a role from all other pods."""
+        """Labels that select the pods of a role."""
         return {JOB_NAME_LABEL: label_value(self.metadata.name), REPLICA_TYPE_LABEL: role.name.lower()}
 
     def labels(self, role: RoleSpec, index: int) -> Mapping[str, str]:
-        """The labels that tell one replica from all other pods."""
+        """Labels that select the pod of one replica."""
         return {**self.role_labels(role), REPLICA_INDEX_LABEL: str(index)}
 
     def pod_labels(self, role: RoleSpec, index: int) -> Mapping[str, str]:
-        """Labels of a pod besides those."""
+        """Additional labels of a pod."""
         return {}
 
     def service_labels(self, role: RoleSpec, index: int) -> Mapping[str, str]:
-        """The labels of a service."""
+        """Labels of a service."""
         return self.labels(role, index)
 
     def port(self, role: RoleSpec) -> int | None:
-        """What the replicas of a role listen on."""
+        """The port that the replicas of a role listen on; None if they do not listen."""
         return role.port if role.port is not None else self.container_properties.port
 
     def service_ports(self, role: RoleSpec, container: JsonObject) -> list[JsonObject]:
-        """The ports of a replica's service: all ports of the training container that have a name."""
+        """The ports of a replica's service; by default all named ports of the training container."""
         named = {port["name"]: port for port in container.get("ports") or [] if port.get("name")}
         return [service_port(port) for port in named.values()]
 
-    # What a framework may say otherwise: the way of the job.
+    # Overrides: lifecycle.
 
     def may_start(self, role: RoleSpec, progress: Progress) -> bool:
-        """Whether the pods of a role may be created now. By default all roles start at once."""
+        """Whether the pods of a role may be created now. By default, all roles start together."""
         return True
 
     def pod_restart_policy(self, role: RoleSpec, index: int) -> str:
-        """What the node is to do when a container of the pod ends. What the operator decides, the node must not."""
+        """The `restartPolicy` of the pod. It is Never if the operator decides about restarts instead of the kubelet."""
         if role.restart_policy is RestartPolicy.EXIT_CODE or self.spec.run_policy.restart_scope is not RestartScope.REPLICA:
             return RestartPolicy.NEVER
         return role.restart_policy
 
     def is_final_failure(self, role: RoleSpec, index: int, failure: LastFailure) -> bool | None:
-        """Whether a replica that failed is not tried again; None: as its restart policy says."""
+        """Whether a failed replica is not restarted; None applies the restart policy of the role."""
         return None
 
     def fixed_roles(self) -> tuple[str, ...]:
-        """The roles of whose replicas every replica is told how many there are. When these are scaled, the job is started again."""
+        """Roles whose size is part of every replica's environment; scaling one restarts the job."""
         return ()
 
-    def deciding_roles(self) -> tuple[str, ...]:
-        """The roles that have to be done for the job to be done: those that `decide`, or all when the job has none of them."""
+    def required_roles(self) -> tuple[str, ...]:
+        """The roles that must succeed for the job to succeed: those with `required_for_success`, or all if the job has none of them."""
         present = tuple(role.name for role in self.spec.roles)
-        decide = {role.name for role in self.replica_types if role.decides}
-        return tuple(name for name in present if name in decide) or present
+        required = {role.name for role in self.replica_types if role.required_for_success}
+        return tuple(name for name in present if name in required) or present
 
     def is_running(self, progress: Progress) -> bool:
-        """Whether the job as a whole counts as running: as soon as a replica of a role that decides does."""
-        roles = (progress.role(name) for name in self.deciding_roles())
+        """Whether the job is running; by default, as soon as one replica of the required roles is."""
+        roles = (progress.role(name) for name in self.required_roles())
         return any(role is not None and role.count(ReplicaState.RUNNING) > 0 for role in roles)
 
-    def judge(self, progress: Progress) -> JobResult | None:
-        """Whether the job has come to its end: failed with any replica that is given up, done when all that decide are."""
-        failed = next((each for role in progress.roles for each in role.replicas if each.state is ReplicaState.FAILED), None)
+    def evaluate(self, progress: Progress) -> JobResult | None:
+        """Whether the job has finished; None if not.
+
+        By default it fails with the first failed replica, and succeeds when all required roles have succeeded.
+        """
+        failed = next((replica for role in progress.roles for replica in role.replicas if replica.state is ReplicaState.FAILED), None)
         if failed is not None:
             return JobResult(succeeded=False, reason=Reason.FAILED, message=self.describe_failure(failed))
-        roles = [progress.role(name) for name in self.deciding_roles()]
+        roles = [progress.role(name) for name in self.required_roles()]
         if all(role is None or role.all(ReplicaState.SUCCEEDED) for role in roles):
             message = f"{self.job_type.kind} {self.metadata.name} is successfully completed."
             return JobResult(succeeded=True, reason=Reason.SUCCEEDED, message=message)
         return None
 
-    def other_objects(self) -> tuple[Create, ...]:
-        """Whatever else the job needs before its pods; `owned` makes the metadata."""
+    def child_objects(self) -> tuple[Create, ...]:
+        """Further objects that the job needs, created before its pods. Use `child_metadata` for their metadata."""
         return ()
 
-    def changing_objects(self, progress: Progress) -> tuple[Create, ...]:
-        """Those of them that are kept up with the job, as they are to be now: a list of the pods that run, for example."""
+    def updated_children(self, progress: Progress) -> tuple[Create, ...]:
+        """The child objects that are updated while the job runs, in their desired state; for example a list of the running pods."""
         return ()
 
     def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
-        """The last word on a pod. It may be changed in place at the top; what lies deeper may be the user's template."""
+        """Modify a rendered pod before it is created. Copy nested objects before changing them; they may belong to the cached template."""
         return pod
 
-    # What a framework may say otherwise: the status.
+    # Overrides: the status.
 
-    def phase_in(self, status: JsonObject) -> Phase | None:
-        """The phase that a stored status tells."""
-        return phase_in_conditions(status)
+    def read_phase(self, status: JsonObject) -> Phase | None:
+        """The phase in a stored status; None if it has none."""
+        return phase_from_conditions(status)
 
-    def finished_in(self, status: JsonObject) -> Any:
-        """When a job came to its end, as a stored status tells it. Another operator may have forgotten to write the time."""
-        return status.get("completionTime") or end_in_conditions(status)
+    def read_finish_time(self, status: JsonObject) -> Any:
+        """The finish time in a stored status, which another operator may have written without `completionTime`."""
+        return status.get("completionTime") or finish_time_from_conditions(status)
 
-    def write_block(self, blocked: Blocked, *, now: float) -> JsonObject:
-        """The stored status, and what is in the way of a job of which nothing else can be told: its spec cannot be read."""
-        return {**self.stored_status, "conditions": with_block(self.stored_status, blocked, now=now)}
+    def write_blocked(self, blocked: Blocked, *, now: float) -> JsonObject:
+        """The stored status with the condition Blocked, for a running job whose spec has become invalid."""
+        return {**self.stored_status, "conditions": with_blocked_condition(self.stored_status, blocked, now=now)}
 
     def write_status(self, outcome: Outcome) -> JsonObject:
-        """The status in the dialect of the kind."""
+        """The status in the format of the kind."""
         stored = self.stored_status
         return {
             "conditions": write_conditions(outcome, stored=stored, kind=self.job_type.kind, name=self.metadata.name),
-            "replicaStatuses": write_replica_statuses(outcome, selector=lambda role: selector(self.role_labels(role.spec))),
+            "replicaStatuses": write_replica_statuses(outcome, selector=lambda role: format_selector(self.role_labels(role.spec))),
             **write_times(outcome),
         }
 
-    # What a framework finds here.
+    # Helpers.
 
     def replicas(self, role: str) -> int:
-        """How many replicas of a role the job asks for; 0 when it does not have the role."""
-        found = self.spec.role(role)
-        return 0 if found is None else found.replicas
+        """The desired number of replicas of a role; 0 if the job does not have the role."""
+        role_spec = self.spec.role(role)
+        return 0 if role_spec is None else role_spec.replicas
 
     def host(self, role: str, index: int = 0) -> str:
-        """The host name of a replica: its service, which every pod of the namespace can look up by its bare name.
+        """The host name of a replica: the name of its service, or of its pod if it has no service.
 
-        It is spelled out when the operator was told the domain of the cluster. Without a service it is the pod's own name.
+        It is fully qualified if the operator knows the cluster domain. Empty if the job does not have the role.
         """
-        found = self.spec.role(role)
-        if found is None:
+        role_spec = self.spec.role(role)
+        if role_spec is None:
             return ""
-        service, domain = self.service_name(found, index), self.options.cluster_domain
+        service, domain = self.service_name(role_spec, index), self.options.cluster_domain
         if service is None:
-            return self.replica_name(found, index)
+            return self.replica_name(role_spec, index)
         return f"{service}.{self.metadata.namespace}.svc.{domain}" if domain else service
 
     def addresses(self, role: str) -> list[str]:
-        """`host:port` of each replica of a role, in order; empty when the job does not have the role."""
+        """`host:port` of all replicas of a role, ordered by index; empty if the job does not have the role."""
         if role not in self._addresses:
             self._addresses[role] = self._addresses_of(role)
         return list(self._addresses[role])
 
     @property
     def gang(self) -> Gang | None:
-        """The group as which a scheduler places the pods; None: each pod by itself."""
+        """The gang of the job's pods; None if gang scheduling is disabled."""
         scheduler = self.options.gang_scheduler_name
         return Gang(scheduler, label_value(self.metadata.name)) if scheduler else None
 
-    def owned(self, name: str) -> JsonObject:
-        """The metadata of a further object that belongs to the job and goes with it."""
+    def child_metadata(self, name: str) -> JsonObject:
+        """Metadata of a child object: name, namespace and owner reference."""
         return {"name": name, "namespace": self.metadata.namespace, "ownerReferences": [self.owner_reference()]}
 
     def owner_reference(self) -> JsonObject:
-        """What objects carry that belong to the job."""
+        """The controller owner reference of the job's children."""
         owner = {"apiVersion": self.job_type.api_version, "kind": self.job_type.kind, "name": self.metadata.name, "uid": self.metadata.uid}
         return {**owner, "controller": True, "blockOwnerDeletion": True}
 
     def describe_failure(self, replica: ReplicaProgress) -> str:
-        """A sentence on how a replica failed: which pod, where, with which exit code."""
+        """A message that says how a replica failed: pod, node and exit code."""
         failure = replica.failure or LastFailure(role=replica.role, index=replica.index)
         return f"{self.job_type.kind} {self.metadata.name} has failed: {describe_failure(failure)}"
 
-    # What the engine and the operator ask.
+    # Internal: used by the planner and the controller.
 
     def reconcile(self, snapshot: Snapshot, now: float) -> Plan:
-        """What is to be done about the job. Pure: nothing is asked of a clock or a server."""
-        # Imported here: most users of this module declare a kind and never plan.
+        """Plan one reconcile pass. Pure: `now` is in seconds since the epoch."""
+        # Imported lazily, because most importers only declare a kind.
         from dlop.reconcile.planner import plan  # noqa: PLC0415
 
         return plan(self, snapshot, now=now)
 
     @cached_property
     def size(self) -> str:
-        """How many replicas there are, as far as each of them is told."""
+        """The sizes of the fixed roles, such as `Master=1,Worker=3`; empty if there are none."""
         fixed = self.fixed_roles()
         return ",".join(f"{role.name}={role.replicas}" for role in self.spec.roles if role.name in fixed)
 
     @property
     def rbac_hint(self) -> str:
-        """How the operator comes by the rights that it needs for this kind."""
-        return rbac_hint("" if self.optional_rights is None else self.optional_rights.name)
+        """How to grant the operator the permissions for this kind."""
+        return rbac_hint("" if self.optional_permissions is None else self.optional_permissions.name)
 
     def make_pod(self, role: RoleSpec, index: int, *, attempt: int) -> JsonObject:
-        """The pod of a replica, complete."""
+        """The rendered pod of a replica."""
         return Replica(self, role, index, attempt=attempt).pod()
 
     def make_service(self, role: RoleSpec, index: int) -> JsonObject | None:
-        """The service of a replica, complete; None when it needs none."""
+        """The rendered service of a replica; None if it has none."""
         return None if self.service_name(role, index) is None else Replica(self, role, index).service()
 
     def all_replicas(self, progress: Progress | None = None) -> Iterator[Replica]:
-        """All replicas, role by role, with what is known of them."""
+        """All desired replicas in the order of the roles, with their observed state if `progress` is given."""
         for role in self.spec.roles:
             for index in range(role.replicas):
                 yield Replica(self, role, index, observed=progress.replica(role.name, index) if progress is not None else None)
 
     def _addresses_of(self, role: str) -> list[str]:
-        found = self.spec.role(role)
-        if found is None:
+        role_spec = self.spec.role(role)
+        if role_spec is None:
             return []
-        port = self.port(found)
-        hosts = [self.host(role, index) for index in range(found.replicas)]
+        port = self.port(role_spec)
+        hosts = [self.host(role, index) for index in range(role_spec.replicas)]
         return hosts if port is None else [f"{host}:{port}" for host in hosts]

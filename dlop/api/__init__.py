@@ -1,1 +1,1 @@
-"""What users write: pydantic models of the custom resources, and the CRDs that are made of them."""
+"""Shared values: what a manifest asks for, the state of a job, and the CRDs generated from the pydantic models of the specs."""

@@ -10,15 +10,15 @@ from dlop.kube.types import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """An object to create. Its body is complete."""
+    """An object to create, with its complete body."""
 
     resource: Resource
     body: JsonObject
-    is_shareable: bool = False
-    """Whether somebody else's object of this name will do as well: it is then used, and left as it is."""
+    allow_existing: bool = False
+    """Whether an existing object of this name that another owner created is used as it is. Otherwise it is a name conflict."""
 
     @property
     def name(self) -> str:
-        """The name of the object."""
+        """`metadata.name` of the body."""
         name: str = self.body["metadata"]["name"]
         return name

@@ -1,39 +1,39 @@
-"""Every name, label, annotation and reason that the cluster sees."""
+"""Names, labels, annotations and reasons that are visible in the cluster."""
 
 from __future__ import annotations
 
 MANAGER = "dlop"
-"""The name under which dlop manages jobs, makes events and holds leases."""
+"""The value of `managedBy`, and the component name in events and leases."""
 
 ATTEMPT_LABEL = "dlop.dev/attempt"
-"""On pods: the attempt of the job, or of the role, that the pod belongs to."""
+"""On pods: the attempt of the job or of the role that created the pod."""
 JOB_UID_LABEL = "dlop.dev/job-uid"
-"""On pods and services: the job that they belong to, also when somebody has taken their owner reference away."""
+"""On pods and services: the UID of their job. It identifies the job even if the owner reference was removed."""
 JOB_NAME_LABEL = "dlop.dev/job-name"
 REPLICA_TYPE_LABEL = "dlop.dev/replica-type"
 REPLICA_INDEX_LABEL = "dlop.dev/replica-index"
 
-RENDERED_ANNOTATION = "dlop.dev/rendered"
-"""On pods: the generation of the job that the pod was made from, and a hash of what it is made of."""
+TEMPLATE_HASH_ANNOTATION = "dlop.dev/rendered"
+"""On pods and other children: the generation of the job that the object was rendered from, and a hash of its contents."""
 SIZE_ANNOTATION = "dlop.dev/size"
-"""On pods that are told how many replicas there are: how many of each role these were."""
+"""On pods whose environment contains the world size: the number of replicas of each role at the time."""
 
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
-"""On pods: the PodGroup by which schedulers of the scheduler-plugins family know what belongs together."""
+"""On pods: their PodGroup, for scheduler-plugins and compatible schedulers."""
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
-"""On pods: the PodGroup by which volcano knows the same."""
+"""On pods: their PodGroup, for Volcano."""
 TASK_ANNOTATION = "volcano.sh/task-spec"
-"""On pods: their role, for volcano."""
+"""On pods: their role, for Volcano."""
 
-GANG_RIGHTS = "gang"
-"""The name of the rights that the operator needs for PodGroups."""
+GANG_PERMISSIONS = "gang"
+"""Name of the permission set that the operator needs for PodGroups."""
 
 
 def rbac_hint(name: str) -> str:
-    """What to do where the operator lacks rights; `name` is that of those that it is given only when asked for, if it is about these."""
+    """How to grant the operator missing permissions. `name` is a permission set; empty means the default permissions."""
     if not name:
-        return "give it the rights that `dlop manifests` prints"
-    return f"add `--with {name}` to the `dlop deploy` line that was used, or `kubectl apply -f manifests/kubeflow/rights.yaml`"
+        return "grant it the permissions that `dlop manifests` prints"
+    return f"add `--with {name}` to the `dlop deploy` line that was used, or `kubectl apply -f manifests/kubeflow/permissions.yaml`"
 
 
 class Reason:

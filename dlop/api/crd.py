@@ -1,7 +1,7 @@
-"""A class of jobs as a CustomResourceDefinition: small, structural, applied with plain `kubectl apply`.
+"""Generates CustomResourceDefinitions from job classes. They are structural, and small enough for plain `kubectl apply`.
 
-The schema of the spec comes from the class's `spec_model`; a kind without one (None) takes whatever is written. The status
-is kept as it is: only the operator writes it. Classes that share a group and a plural are versions of one definition.
+The schema of the spec comes from `spec_model`; None accepts any spec. The schema of the status preserves unknown fields,
+because only the operator writes it. Classes with the same group and plural are versions of one CRD.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
-from dlop.api.ratcheting import lenient
-from dlop.api.schema import ANYTHING, OPEN_OBJECT, SchemaError, structural
+from dlop.api.ratcheting import with_ratcheting
+from dlop.api.schema import ANYTHING, OPEN_OBJECT, SchemaError, structural_schema
+from dlop.api.types import JobType
 from dlop.kube.types import JsonObject
 
 SIZE_LIMIT_BYTES = 100_000
-"""Above 262,144 bytes the annotation of a plain `kubectl apply` is refused; this leaves room, and keeps the server's schemas small."""
+"""The last-applied annotation of `kubectl apply` is limited to 262,144 bytes. This leaves room and keeps the server's schemas small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of `kubectl get`. A priority above 0 shows it in the wide view only."""
+    """A column of `kubectl get`. Columns with a priority above 0 are shown with `-o wide` only."""
 
     name: str
     path: str
-    """A JSONPath from the object's top, with its leading dot."""
+    """JSONPath from the root of the object, with a leading dot."""
     type: str = "string"
     priority: int = 0
     description: str = ""
@@ -34,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Where `kubectl scale` and autoscalers find the numbers of a kind that can be scaled."""
+    """JSON paths of the scale subresource, with a leading dot."""
 
     spec_replicas: str
     status_replicas: str
@@ -47,88 +48,39 @@ LAST_FAILURE = Column("Last Failure", ".status.dlop.lastFailure.reason", priorit
 DEFAULT_COLUMNS = (STATE_BY_CONDITIONS, AGE, LAST_FAILURE)
 
 
-class TypeNames(Protocol):
-    """What a kind is called. `dlop.JobType` is one."""
+class CRDKind(Protocol):
+    """The attributes of a job class that its CRD is generated from. `dlop.DLJob` documents them."""
 
     @property
-    def group(self) -> str:
-        """The API group."""
-        ...
+    def job_type(self) -> JobType: ...
 
     @property
-    def version(self) -> str:
-        """The version in the group."""
-        ...
+    def spec_model(self) -> type[BaseModel] | None: ...
 
     @property
-    def kind(self) -> str:
-        """The kind that objects carry."""
-        ...
+    def name_pattern(self) -> str: ...
 
     @property
-    def plural(self) -> str:
-        """The name in paths."""
-        ...
+    def printer_columns(self) -> Sequence[Column]: ...
 
     @property
-    def singular(self) -> str:
-        """The name for one of them."""
-        ...
-
-    @property
-    def short_names(self) -> Sequence[str]:
-        """Shorter names for kubectl."""
-        ...
-
-    @property
-    def categories(self) -> Sequence[str]:
-        """Groups of kinds that kubectl lists together."""
-        ...
+    def scale_paths(self) -> ScalePaths | None: ...
 
 
-class Kind(Protocol):
-    """What has to be known of a class of jobs. `dlop.DLJob` is one."""
-
-    @property
-    def job_type(self) -> TypeNames:
-        """What it is called."""
-        ...
-
-    @property
-    def spec_model(self) -> type[BaseModel] | None:
-        """What a spec looks like; None: anything."""
-        ...
-
-    @property
-    def name_pattern(self) -> str:
-        """A regular expression for names; empty: any."""
-        ...
-
-    @property
-    def printer_columns(self) -> Sequence[Column]:
-        """What `kubectl get` shows."""
-        ...
-
-    @property
-    def scale_paths(self) -> ScalePaths | None:
-        """Where the scale subresource looks; None: the kind has none."""
-        ...
-
-
-def definitions(kinds: Iterable[Kind]) -> list[JsonObject]:
-    """The definitions of these kinds, in the order in which their groups and plurals come first.
+def build_crds(kinds: Iterable[CRDKind]) -> list[JsonObject]:
+    """One CRD for each group and plural, in the order of first occurrence. The first kind of each is the storage version.
 
     Raises:
-        SchemaError: the spec model of one says something that a definition cannot say.
+        SchemaError: a spec model cannot be expressed as a structural schema.
     """
-    versions: dict[tuple[str, str], list[Kind]] = {}
+    versions: dict[tuple[str, str], list[CRDKind]] = {}
     for kind in kinds:
         versions.setdefault((kind.job_type.group, kind.job_type.plural), []).append(kind)
-    return [definition(*found) for found in versions.values()]
+    return [build_crd(*group) for group in versions.values()]
 
 
-def definition(stored: Kind, *others: Kind) -> JsonObject:
-    """The definition of one kind, stored in the first version and served in all."""
+def build_crd(stored: CRDKind, *others: CRDKind) -> JsonObject:
+    """One CRD. `stored` is the storage version; all versions are served."""
     names = stored.job_type
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -146,16 +98,21 @@ def definition(stored: Kind, *others: Kind) -> JsonObject:
     }
 
 
-def _names(names: TypeNames) -> JsonObject:
-    found: JsonObject = {"kind": names.kind, "listKind": f"{names.kind}List", "plural": names.plural, "singular": names.singular}
-    if names.short_names:
-        found["shortNames"] = list(names.short_names)
-    if names.categories:
-        found["categories"] = list(names.categories)
-    return found
+def _names(job_type: JobType) -> JsonObject:
+    names: JsonObject = {
+        "kind": job_type.kind,
+        "listKind": f"{job_type.kind}List",
+        "plural": job_type.plural,
+        "singular": job_type.singular,
+    }
+    if job_type.short_names:
+        names["shortNames"] = list(job_type.short_names)
+    if job_type.categories:
+        names["categories"] = list(job_type.categories)
+    return names
 
 
-def _version(kind: Kind, *, stored: bool) -> JsonObject:
+def _version(kind: CRDKind, *, stored: bool) -> JsonObject:
     subresources: JsonObject = {"status": {}}
     if kind.scale_paths is not None:
         subresources["scale"] = _scale(kind.scale_paths)
@@ -169,7 +126,7 @@ def _version(kind: Kind, *, stored: bool) -> JsonObject:
     }
 
 
-def _schema(kind: Kind) -> JsonObject:
+def _schema(kind: CRDKind) -> JsonObject:
     schema: JsonObject = {
         "type": "object",
         "description": _first_paragraph(kind),
@@ -182,34 +139,34 @@ def _schema(kind: Kind) -> JsonObject:
             "status": {**OPEN_OBJECT, "description": "Written by the operator."},
         },
     }
-    return lenient(schema)
+    return with_ratcheting(schema)
 
 
-def _metadata(kind: Kind) -> JsonObject:
-    named = {"properties": {"name": {"type": "string", "pattern": kind.name_pattern}}} if kind.name_pattern else {}
-    return {"type": "object", **named}
+def _metadata(kind: CRDKind) -> JsonObject:
+    properties = {"properties": {"name": {"type": "string", "pattern": kind.name_pattern}}} if kind.name_pattern else {}
+    return {"type": "object", **properties}
 
 
-def _spec(kind: Kind) -> JsonObject:
+def _spec(kind: CRDKind) -> JsonObject:
     if kind.spec_model is None:
         return dict(ANYTHING)
     try:
-        return structural(kind.spec_model)
+        return structural_schema(kind.spec_model)
     except SchemaError as error:
-        raise SchemaError(f"the spec_model of {kind.job_type.kind} does not fit into a definition: {error}") from error
+        raise SchemaError(f"the spec_model of {kind.job_type.kind} cannot be converted to a CRD schema: {error}") from error
 
 
-def _first_paragraph(kind: Kind) -> str:
+def _first_paragraph(kind: CRDKind) -> str:
     text = (kind.__doc__ or "").strip().partition("\n\n")[0]
     return " ".join(text.split()) or f"A {kind.job_type.kind}."
 
 
 def _column(column: Column) -> JsonObject:
-    found: JsonObject = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    required: JsonObject = {"name": column.name, "type": column.type, "jsonPath": column.path}
     optional: Mapping[str, object] = {"priority": column.priority, "description": column.description}
-    return found | {name: value for name, value in optional.items() if value}
+    return required | {name: value for name, value in optional.items() if value}
 
 
 def _scale(paths: ScalePaths) -> JsonObject:
-    found: JsonObject = {"specReplicasPath": paths.spec_replicas, "statusReplicasPath": paths.status_replicas}
-    return found if paths.selector is None else {**found, "labelSelectorPath": paths.selector}
+    scale: JsonObject = {"specReplicasPath": paths.spec_replicas, "statusReplicasPath": paths.status_replicas}
+    return scale if paths.selector is None else {**scale, "labelSelectorPath": paths.selector}

@@ -1,6 +1,6 @@
-"""What a kind has without saying so: the model of its spec, its columns, its scale subresource.
+"""Defaults of class attributes of `DLJob` that are computed from the class: spec model, printer columns, scale subresource.
 
-They are made when somebody asks. So a class that only declares a job costs nothing of pydantic, and `import dlop` stays fast.
+They are computed on first access. A class that only declares a job does not import pydantic, so `import dlop` stays fast.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from dlop.api.spec import Problem
 
 
-class _OfClass:
+class _ClassProperty:
     """An attribute of a class that is computed from the class."""
 
     def __init__(self, compute: Callable[[Any], Any]) -> None:
@@ -23,45 +23,45 @@ class _OfClass:
 
 
 def default_spec_model() -> Any:
-    """A model made of the kind's replica types."""
-    return _OfClass(_spec_model)
+    """A model generated from the replica types of the kind."""
+    return _ClassProperty(_spec_model)
 
 
 def default_columns() -> Any:
-    """State, age, and in the wide view the last failure."""
-    return _OfClass(lambda _: _columns())
+    """State and age, and the last failure with `-o wide`."""
+    return _ClassProperty(lambda _: _columns())
 
 
 def default_scale_paths() -> Any:
-    """A kind with one role, in the common dialect, can be scaled."""
-    return _OfClass(_scale_paths)
+    """The scale subresource of kinds with a single role and a generated spec model; None for all others."""
+    return _ClassProperty(_scale_paths)
 
 
-def problems_by_model(kind: type[Any], spec: Any) -> Iterable[Problem]:
-    """What the kind's own model finds wrong with a spec. The generated one knows nothing that reading has not seen."""
+def validate_with_model(kind: type[Any], spec: Any) -> Iterable[Problem]:
+    """Problems that the kind's own model reports. A generated model is skipped, because parsing has already checked the same."""
     if _has_generated_model(kind) or kind.spec_model is None:
         return ()
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from dlop.api.spec_models import problems_of  # noqa: PLC0415
+    from dlop.api.spec_models import problems_from  # noqa: PLC0415
 
     try:
         kind.spec_model.model_validate(spec)
     except ValidationError as error:
-        return problems_of(error)
+        return problems_from(error)
     return ()
 
 
 def _has_generated_model(kind: type[Any]) -> bool:
-    found = next((vars(base)["spec_model"] for base in kind.__mro__ if "spec_model" in vars(base)), None)
-    return isinstance(found, _OfClass)
+    attribute = next((vars(base)["spec_model"] for base in kind.__mro__ if "spec_model" in vars(base)), None)
+    return isinstance(attribute, _ClassProperty)
 
 
 @functools.cache
 def _spec_model(kind: Any) -> Any:
-    from dlop.api.role_schema import spec_model  # noqa: PLC0415
+    from dlop.api.role_schema import build_spec_model  # noqa: PLC0415
 
-    return spec_model(kind.job_type.kind, kind.replica_types, field=kind.replica_specs_field)
+    return build_spec_model(kind.job_type.kind, kind.replica_types, field=kind.replica_specs_field)
 
 
 def _columns() -> Any:

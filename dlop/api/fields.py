@@ -1,7 +1,7 @@
-"""Reading a manifest without ever raising: every value knows where it stands, and what is wrong is noted with its path.
+"""Reads manifests without raising. Every value knows its path, and problems are collected with the path of the field.
 
-A user can write anything into a spec. Reading goes on after a problem, so that all of them are told at once; null and
-absent are the same, as they are to the API server.
+A spec may contain anything. Reading continues after a problem, so that all problems are reported together. A null field
+is treated as absent, as in the API server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class ManifestField:
-    """One value of a manifest, and the list that all problems of the manifest are noted in."""
+    """One value of a manifest with its path. All fields of a manifest share one list of problems.
+
+    The methods that return a value report a value of the wrong type as a problem and return the default.
+    """
 
     path: str
     value: Any
@@ -27,84 +30,84 @@ class ManifestField:
 
     @property
     def is_absent(self) -> bool:
-        """Whether the manifest does not say anything here."""
+        """Whether the field is missing or null."""
         return self.value is None
 
-    def wrong(self, message: str) -> None:
-        """Note that this value will not do."""
+    def error(self, message: str) -> None:
+        """Report a problem with this field. The message continues a sentence that starts with the path."""
         self.problems.append(Problem(self.path, message))
 
     def raise_problems(self) -> None:
-        """Raise SpecError if anything was found to be wrong, here or elsewhere in the manifest."""
+        """Raise SpecError if a problem was reported, for this field or any other field of the manifest."""
         if self.problems:
             raise SpecError(tuple(self.problems))
 
     def get(self, name: str) -> ManifestField:
-        """A field of this object."""
-        return ManifestField(f"{self.path}.{name}", self._mapping().get(name), self.problems)
+        """A field of this object. It is absent if this is not an object."""
+        return ManifestField(f"{self.path}.{name}", self._object().get(name), self.problems)
 
     def entries(self) -> Iterator[tuple[str, ManifestField]]:
-        """The names and values of this object."""
-        for name in self._mapping():
+        """The keys and values of this object. Reports nothing if it is not an object; see `object`."""
+        for name in self._object():
             yield str(name), self.get(name)
 
     def items(self) -> Iterator[ManifestField]:
-        """The values of this list."""
+        """The items of this list."""
         if isinstance(self.value, list):
             for index, value in enumerate(self.value):
                 yield ManifestField(f"{self.path}[{index}]", value, self.problems)
         elif not self.is_absent:
-            self.wrong(f"must be a list, not {_said(self.value)}")
+            self.error(f"must be a list, got {_describe(self.value)}")
 
-    def mapping(self) -> JsonObject:
-        """This object as plain data; empty when it is absent or something else."""
+    def object(self) -> JsonObject:
+        """This object as a dict; empty if it is absent."""
         if not self.is_absent and not isinstance(self.value, dict):
-            self.wrong(f"must be an object, not {_said(self.value)}")
-        return self._mapping()
+            self.error(f"must be an object, got {_describe(self.value)}")
+        return self._object()
 
-    def text(self, default: str = "") -> str:
-        """This text."""
+    def string(self, default: str = "") -> str:
+        """This string."""
         if isinstance(self.value, str):
             return self.value
         if not self.is_absent:
-            self.wrong(f"must be a text, not {_said(self.value)}")
+            self.error(f"must be a string, got {_describe(self.value)}")
         return default
 
-    def flag(self, *, default: bool = False) -> bool:
+    def boolean(self, *, default: bool = False) -> bool:
         """This boolean."""
         if isinstance(self.value, bool):
             return self.value
         if not self.is_absent:
-            self.wrong(f"must be true or false, not {_said(self.value)}")
+            self.error(f"must be true or false, got {_describe(self.value)}")
         return default
 
     def integer(self, default: int, *, minimum: int = 0, maximum: int | None = None) -> int:
-        """This whole number."""
-        found = self.optional_integer(minimum=minimum, maximum=maximum)
-        return default if found is None else found
+        """This integer. A value outside the range is reported as a problem."""
+        value = self.optional_integer(minimum=minimum, maximum=maximum)
+        return default if value is None else value
 
     def optional_integer(self, *, minimum: int = 0, maximum: int | None = None) -> int | None:
-        """This whole number, or None when it is absent."""
+        """This integer, or None if it is absent. A value outside the range is reported as a problem."""
         if self.is_absent:
             return None
         if not isinstance(self.value, int) or isinstance(self.value, bool):
-            self.wrong(f"must be a whole number, not {_said(self.value)}")
+            self.error(f"must be an integer, got {_describe(self.value)}")
             return None
         if self.value < minimum or (maximum is not None and self.value > maximum):
-            self.wrong(f"must be {_range(minimum, maximum)}, not {self.value}")
+            self.error(f"must be {_range(minimum, maximum)}, got {self.value}")
             return None
         return self.value
 
     def choice(self, choices: type[Choice], default: Choice) -> Choice:
-        """One of a few words."""
+        """This member of an enum. An empty string is treated as absent."""
         if self.is_absent or self.value == "":
             return default
         if isinstance(self.value, str) and self.value in list(choices):
             return choices(self.value)
-        self.wrong(f"must be one of {', '.join(choices)}, not {_said(self.value)}")
+        self.error(f"must be one of {', '.join(choices)}, got {_describe(self.value)}")
         return default
 
-    def _mapping(self) -> JsonObject:
+    def _object(self) -> JsonObject:
         return self.value if isinstance(self.value, dict) else {}
 
 
@@ -114,7 +117,7 @@ def _range(minimum: int, maximum: int | None) -> str:
     return f"exactly {minimum}" if minimum == maximum else f"from {minimum} to {maximum}"
 
 
-def _said(value: Any) -> str:
-    """A value as the user may have written it, cut short."""
+def _describe(value: Any) -> str:
+    """A value for an error message, truncated."""
     names: dict[type, str] = {dict: "an object", list: "a list"}
     return names.get(type(value)) or f"{value!r:.60}"

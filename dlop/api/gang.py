@@ -1,10 +1,10 @@
-"""Gang scheduling: a scheduler places all pods of a job at once, or none. It is told so by a PodGroup, and by marks on the pods.
+"""Gang scheduling: the scheduler places all pods of a job together or none, based on a PodGroup and metadata of the pods.
 
-    --gang-scheduler-name   the group is one of             pods are marked by    pods and services wait for the group
-    volcano                 scheduling.volcano.sh/v1beta1   annotations           until volcano lets it in
-    any other               scheduling.x-k8s.io/v1alpha1    a label               not at all
+    --gang-scheduler-name   API of the PodGroup             pods reference it by    pods and services are created
+    volcano                 scheduling.volcano.sh/v1beta1   annotations             when Volcano admits the group
+    any other               scheduling.x-k8s.io/v1alpha1    a label                 at once
 
-Pure: from what a job asks for to the group that it is to have.
+Pure functions from the spec of a job to its PodGroup.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from dlop.api.constants import GROUP_ANNOTATION, GROUP_LABEL, TASK_ANNOTATION
-from dlop.api.pod_resources import Requests, amounts, requests_of, times, total
+from dlop.api.pod_resources import Requests, parse_quantities, pod_requests, scale_requests, sum_requests
 from dlop.api.spec import JobSpec, RoleSpec, SchedulingPolicy
 from dlop.kube.objects import Pod
 from dlop.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS, Resource
@@ -23,77 +23,75 @@ from dlop.kube.types import JsonObject
 
 VOLCANO = "volcano"
 POD_GROUPS = (VOLCANO_POD_GROUPS, SCHEDULER_PLUGINS_POD_GROUPS)
-DEFAULT_CLASS = ""
-"""Under which name the priority is known that a pod has without a class."""
+DEFAULT_PRIORITY_CLASS = ""
+"""The key of the priority of pods without a priority class."""
 
 _DEFAULT_QUEUE = "default"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_NOT_LET_IN = ("", "Pending")
+_NOT_ADMITTED = ("", "Pending")
 _FIELDS = ("minMember", "minResources", "queue", "priorityClassName", "scheduleTimeoutSeconds")
-"""Of a group: those that are the job's to say. Whatever else is there is somebody else's."""
+"""The fields of a PodGroup spec that dlop manages. All others are left to their owners."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """The pods of one job, as its scheduler sees them."""
+    """The pods of one job as a scheduling unit."""
 
     scheduler: str
     name: str
-    """Of the group."""
+    """Name of the PodGroup."""
 
     @property
-    def place(self) -> tuple[Resource, str]:
-        """Where the group is."""
+    def ref(self) -> tuple[Resource, str]:
+        """Resource and name of the PodGroup."""
         return self.resource, self.name
 
     @property
-    def is_of_volcano(self) -> bool:
-        """Whether it is volcano that places them."""
+    def is_volcano(self) -> bool:
         return self.scheduler == VOLCANO
 
     @property
     def resource(self) -> Resource:
-        """What the group is an object of."""
-        return group_resource(self.scheduler)
+        return pod_group_resource(self.scheduler)
 
-    def is_let_in(self, phase: str) -> bool:
-        """Whether pods may be made while their group is in this phase."""
-        return not self.is_of_volcano or phase not in _NOT_LET_IN
+    def is_admitted(self, phase: str) -> bool:
+        """Whether pods may be created while the PodGroup is in this phase. Only Volcano admits groups."""
+        return not self.is_volcano or phase not in _NOT_ADMITTED
 
 
 @dataclass(frozen=True, slots=True)
 class GangMember:
-    """The pods of one role, as members of a group."""
+    """The pods of one role as members of a PodGroup."""
 
     role: RoleSpec
     count: int
-    """How many there are, or are still to come: what has finished and is gone does not come again."""
+    """Pods that exist or will be created. A finished replica whose pod is deleted does not count."""
     waits: bool = False
-    """Whether they come only when others run. Who waited for them to be placed together would wait for ever."""
+    """Whether the pods are created only after other roles run. The group must not wait for them."""
 
 
-def group_resource(scheduler: str) -> Resource:
-    """What a scheduler of this name calls a group."""
+def pod_group_resource(scheduler: str) -> Resource:
+    """The PodGroup resource that this scheduler uses."""
     return VOLCANO_POD_GROUPS if scheduler == VOLCANO else SCHEDULER_PLUGINS_POD_GROUPS
 
 
-# --- marks on pods -------------------------------------------------------------------------------------------------------
+# --- pods ----------------------------------------------------------------------------------------------------------------
 
 
 def with_pod_group(pod: JsonObject, gang: Gang, *, role: str) -> JsonObject:
-    """The pod as a member of its group. A scheduler that the user has named stays."""
+    """A copy of the pod as a member of its group. A `schedulerName` of the user is kept."""
     metadata, spec = pod["metadata"], pod["spec"]
     spec = spec if spec.get("schedulerName") else {**spec, "schedulerName": gang.scheduler}
-    if gang.is_of_volcano:
-        marks = {GROUP_ANNOTATION: gang.name, TASK_ANNOTATION: role.lower()}
-        metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **marks}}
+    if gang.is_volcano:
+        group_annotations = {GROUP_ANNOTATION: gang.name, TASK_ANNOTATION: role.lower()}
+        metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **group_annotations}}
     else:
         metadata = {**metadata, "labels": {**(metadata.get("labels") or {}), GROUP_LABEL: gang.name}}
     return {**pod, "metadata": metadata, "spec": spec}
 
 
-def group_of(pod: Pod) -> tuple[Resource, str] | None:
-    """The group that a pod is marked as a member of, whoever has marked it."""
+def pod_group_of(pod: Pod) -> tuple[Resource, str] | None:
+    """Resource and name of the PodGroup that a pod references; None if it references none."""
     metadata = pod.metadata
     if name := metadata.annotations.get(GROUP_ANNOTATION):
         return VOLCANO_POD_GROUPS, name
@@ -101,103 +99,100 @@ def group_of(pod: Pod) -> tuple[Resource, str] | None:
     return (SCHEDULER_PLUGINS_POD_GROUPS, name) if name else None
 
 
-def other_schedulers(gang: Gang, spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Roles whose templates name a scheduler that does not know of the group, with its name."""
+def scheduler_mismatches(gang: Gang, spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """Roles whose templates name another scheduler, with the name of that scheduler."""
     for role in spec.roles:
-        named = _pod_spec(role).get("schedulerName")
-        if isinstance(named, str) and named not in ("", gang.scheduler):
-            yield role.name, named
+        scheduler = _pod_spec(role).get("schedulerName")
+        if isinstance(scheduler, str) and scheduler not in ("", gang.scheduler):
+            yield role.name, scheduler
 
 
-# --- the group -----------------------------------------------------------------------------------------------------------
+# --- PodGroups -----------------------------------------------------------------------------------------------------------
 
 
-def group_spec(
+def pod_group_spec(
     gang: Gang,
     policy: SchedulingPolicy,
-    parts: Sequence[GangMember],
+    members: Sequence[GangMember],
     *,
     queue: str,
     priorities: Mapping[str, int],
     make_pod: Callable[[RoleSpec], JsonObject],
 ) -> JsonObject:
-    """What the group of a job is to say. `queue` is the one that it is in already, which stays; empty: none.
+    """The desired spec of the PodGroup.
 
-    `priorities` are the values of priority classes by name, `make_pod` gives the pod of a role, complete.
+    `queue` is the queue of the existing group, which is immutable; empty means that there is no group yet. `priorities` are the
+    values of priority classes by name. `make_pod` renders the pod of a role.
     """
-    members = min_members(policy, parts)
-    counted = parts if policy.min_available is None else _first(parts, members, priorities)
-    needed = (times(requests_of(make_pod(part.role)["spec"]), part.count) for part in counted if part.count)
-    found: JsonObject = {"minMember": members, "minResources": policy.min_resources or _written(total(needed))}
-    if gang.is_of_volcano:
-        found |= {"queue": queue or policy.queue or _DEFAULT_QUEUE, "priorityClassName": policy.priority_class}
+    count = min_members(policy, members)
+    counted = members if policy.min_available is None else _first_members(members, count, priorities)
+    requests = (scale_requests(pod_requests(make_pod(member.role)["spec"]), member.count) for member in counted if member.count)
+    spec: JsonObject = {"minMember": count, "minResources": policy.min_resources or _format_requests(sum_requests(requests))}
+    if gang.is_volcano:
+        spec |= {"queue": queue or policy.queue or _DEFAULT_QUEUE, "priorityClassName": policy.priority_class}
     else:
-        found |= {"scheduleTimeoutSeconds": policy.schedule_timeout_seconds}
-    return {name: value for name, value in found.items() if value}
+        spec |= {"scheduleTimeoutSeconds": policy.schedule_timeout_seconds}
+    return {name: value for name, value in spec.items() if value}
 
 
-def min_members(policy: SchedulingPolicy, parts: Sequence[GangMember]) -> int:
-    """How many pods have to be placed at once: never more than come at once, or the scheduler would wait for ever."""
-    asked = sum(part.role.replicas for part in parts)
-    at_once = sum(part.count for part in parts if not part.waits)
-    members = at_once if policy.min_available is None else policy.min_available
-    return members if at_once == asked else min(members, at_once)
+def min_members(policy: SchedulingPolicy, members: Sequence[GangMember]) -> int:
+    """`minMember` of the group. It never exceeds the number of pods created at once, or the scheduler would wait indefinitely."""
+    desired = sum(member.role.replicas for member in members)
+    at_once = sum(member.count for member in members if not member.waits)
+    count = at_once if policy.min_available is None else policy.min_available
+    return count if at_once == desired else min(count, at_once)
 
 
-def _first(parts: Sequence[GangMember], members: int, priorities: Mapping[str, int]) -> Iterator[GangMember]:
-    """So many pods: those of the most important roles, among equals in the order of the roles."""
-    for part in sorted(parts, key=lambda part: -_priority(part.role, priorities)):
-        count = 0 if part.waits else min(part.count, members)
-        members -= count
-        if count:
-            yield replace(part, count=count)
+def _first_members(members: Sequence[GangMember], count: int, priorities: Mapping[str, int]) -> Iterator[GangMember]:
+    """The `count` pods with the highest priority. Roles with equal priority are taken in the order of the spec."""
+    for member in sorted(members, key=lambda member: -_priority(member.role, priorities)):
+        pods = 0 if member.waits else min(member.count, count)
+        count -= pods
+        if pods:
+            yield replace(member, count=pods)
 
 
-def group_metadata(owned: JsonObject, *, annotations: Mapping[str, str]) -> JsonObject:
-    """The metadata of the group: the annotations of the job are for the scheduler too."""
-    # What kubectl notes of a manifest would be a lie on another object.
+def pod_group_metadata(metadata: JsonObject, *, annotations: Mapping[str, str]) -> JsonObject:
+    """The metadata of the PodGroup. The job's annotations are passed on, because schedulers may read them."""
+    # The last-applied annotation of the job does not describe the PodGroup.
     passed_on = {name: value for name, value in annotations.items() if name != _LAST_APPLIED}
-    return {**owned, "annotations": passed_on} if passed_on else owned
+    return {**metadata, "annotations": passed_on} if passed_on else metadata
 
 
-def group_body(gang: Gang, metadata: JsonObject, spec: JsonObject) -> JsonObject:
-    """The group, ready to be created."""
+def pod_group_body(gang: Gang, metadata: JsonObject, spec: JsonObject) -> JsonObject:
     return {"apiVersion": gang.resource.api_version, "kind": gang.resource.kind, "metadata": metadata, "spec": spec}
 
 
-def difference(found: JsonObject, wanted: JsonObject) -> JsonObject:
-    """What has to be written so that one spec of a group becomes the other: nothing, when they say the same.
-
-    As a merge patch, in which None takes a field away.
-    """
-    fields = ((name, found.get(name) or None, wanted.get(name)) for name in _FIELDS)
-    return {name: _patched(there, asked) for name, there, asked in fields if not _is_same(there, asked)}
+def pod_group_patch(current: JsonObject, desired: JsonObject) -> JsonObject:
+    """A merge patch from one PodGroup spec to another, for the fields that dlop manages; empty if they are equivalent."""
+    fields = ((name, current.get(name) or None, desired.get(name)) for name in _FIELDS)
+    return {name: _field_patch(old, new) for name, old, new in fields if not _is_equivalent(old, new)}
 
 
-def _is_same(there: Any, asked: Any) -> bool:
-    """Quantities are compared as numbers: whoever wrote them first may have spelled them in another way."""
-    if isinstance(there, dict) and isinstance(asked, dict):
-        return _values(there) == _values(asked)
-    return bool(there == asked)
+def _is_equivalent(old: Any, new: Any) -> bool:
+    """Quantities are compared by value, because they may be written differently (1000m and 1)."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return _values(old) == _values(new)
+    return bool(old == new)
 
 
-def _values(given: JsonObject) -> dict[str, Fraction]:
-    return {name: amount.value for name, amount in amounts(given).items()}
+def _values(quantities: JsonObject) -> dict[str, Fraction]:
+    return {name: quantity.value for name, quantity in parse_quantities(quantities).items()}
 
 
-def _patched(there: Any, asked: Any) -> Any:
-    if not isinstance(there, dict) or not isinstance(asked, dict):
-        return asked
-    return {**dict.fromkeys(there), **asked}
+def _field_patch(old: Any, new: Any) -> Any:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    return {**dict.fromkeys(old), **new}
 
 
-def _written(requests: Requests) -> JsonObject:
-    return {name: str(amount) for name, amount in requests.items()}
+def _format_requests(requests: Requests) -> JsonObject:
+    return {name: str(quantity) for name, quantity in requests.items()}
 
 
 def _priority(role: RoleSpec, priorities: Mapping[str, int]) -> int:
-    named = _pod_spec(role).get("priorityClassName")
-    return priorities.get(named if isinstance(named, str) else DEFAULT_CLASS, 0)
+    name = _pod_spec(role).get("priorityClassName")
+    return priorities.get(name if isinstance(name, str) else DEFAULT_PRIORITY_CLASS, 0)
 
 
 def _pod_spec(role: RoleSpec) -> JsonObject:

@@ -1,9 +1,7 @@
-"""A job as it is stored: the custom resource, its spec as its kind reads it, its status. What becomes of it is for `dlop.job`.
+"""A job as stored in the API server: metadata, parsed spec and status. `dlop.job` adds the behaviour.
 
-What was read out of specs, kept for the next pass: a job is looked at many times before its spec changes.
-
-The key is the spec itself, so nothing can be out of date. The least used readings are dropped; a job that is looked at
-again after a long time is read again.
+Parsed specs are cached across passes, because a job is reconciled many times before its spec changes. The spec itself is the
+cache key, so an entry is never stale.
 """
 
 from __future__ import annotations
@@ -17,19 +15,19 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from dlop.api.cached_property import cached_property
-from dlop.api.defaults import problems_by_model
+from dlop.api.defaults import validate_with_model
 from dlop.api.fields import ManifestField
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, SpecError
 from dlop.api.types import Options
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
 
-MOST_KEPT = 1024
+MAX_CACHED_SPECS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSpec:
-    """One spec: as plain data, as its kind understands it, and what is wrong with it. Shared: never to be changed."""
+    """A spec as plain data, as parsed by its kind, and its problems. Shared between passes; do not modify."""
 
     raw: Any
     spec: JobSpec
@@ -37,132 +35,131 @@ class ParsedSpec:
 
 
 class SpecCache:
-    """Readings by kind and spec."""
+    """LRU cache of parsed specs, by kind and serialized spec."""
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
-        self._most = most
-        self._kept: OrderedDict[tuple[type[Any], bytes], ParsedSpec] = OrderedDict()
+    def __init__(self, max_entries: int = MAX_CACHED_SPECS) -> None:
+        self._max_entries = max_entries
+        self._entries: OrderedDict[tuple[type[Any], bytes], ParsedSpec] = OrderedDict()
 
     def get(self, kind: type[Any], spec: bytes) -> ParsedSpec | None:
-        """The reading of a spec, if it is still known."""
-        found = self._kept.get((kind, spec))
-        if found is not None:
-            self._kept.move_to_end((kind, spec))
-        return found
+        entry = self._entries.get((kind, spec))
+        if entry is not None:
+            self._entries.move_to_end((kind, spec))
+        return entry
 
-    def keep(self, kind: type[Any], spec: bytes, reading: ParsedSpec) -> ParsedSpec:
-        """Keep a reading, and give it back."""
-        self._kept[kind, spec] = reading
-        if len(self._kept) > self._most:
-            self._kept.popitem(last=False)
-        return reading
+    def put(self, kind: type[Any], spec: bytes, parsed: ParsedSpec) -> ParsedSpec:
+        """Add an entry, and return it."""
+        self._entries[kind, spec] = parsed
+        if len(self._entries) > self._max_entries:
+            self._entries.popitem(last=False)
+        return parsed
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
 
-_readings = SpecCache()
+_cache = SpecCache()
 
 
 class StoredJob(ABC):
-    """What a custom resource says. Nothing that a user wrote raises anything, save `SpecError` from `spec`."""
+    """A stored custom resource. Reading it never raises for invalid input, except for `SpecError` from `spec`."""
 
-    # What the kind says: see `dlop.job`.
+    # Internal: declared by the kind, see `dlop.job`.
 
     manager_names: ClassVar[tuple[str, ...]]
 
-    def __init__(self, found: CustomObject, *, options: Options | None = None) -> None:
-        self._found = found
+    def __init__(self, stored: CustomObject, *, options: Options | None = None) -> None:
+        self._stored = stored
         self._spec: JobSpec | SpecError | None = None
         self._stored_status: JsonObject | None = None
         self.options = options or Options()
 
     @abstractmethod
-    def understood(self, spec: Any) -> Any:
-        """The spec with what this kind takes in other words than its definition has."""
+    def normalize_legacy(self, spec: Any) -> Any:
+        """See `DLJob.normalize_legacy`."""
 
     @abstractmethod
     def read_spec(self, spec: ManifestField) -> JobSpec:
-        """The spec in the dialect of this kind."""
+        """See `DLJob.read_spec`."""
 
     @abstractmethod
-    def fill_in(self, spec: JobSpec) -> JobSpec:
-        """The spec with whatever depends on more than one field filled in."""
+    def apply_defaults(self, spec: JobSpec) -> JobSpec:
+        """See `DLJob.apply_defaults`."""
 
     @abstractmethod
     def validate(self, spec: JobSpec) -> Iterable[Problem]:
-        """What is wrong with a spec beyond its shape."""
+        """See `DLJob.validate`."""
 
-    # What a framework finds here.
+    # Helpers.
 
     @property
     def metadata(self) -> ObjectMeta:
         """The metadata of the custom resource."""
-        return self._found.metadata
+        return self._stored.metadata
 
     @property
-    def managed_elsewhere(self) -> bool:
-        """Whether the manifest names somebody else as the one who reconciles the job."""
-        manager = ManifestField("spec", self.raw_spec).get("runPolicy").get("managedBy").text()
+    def managed_by_other(self) -> bool:
+        """Whether `managedBy` names another controller."""
+        manager = ManifestField("spec", self.raw_spec).get("runPolicy").get("managedBy").string()
         return bool(manager) and manager not in self.manager_names
 
     @property
     def spec(self) -> JobSpec:
-        """What the job asks for. Raises SpecError when that makes no sense."""
+        """The parsed spec. Raises SpecError if it is invalid."""
         if self._spec is None:
-            self._spec = self._read_spec()
+            self._spec = self._validated_spec()
         if isinstance(self._spec, SpecError):
             raise self._spec
         return self._spec
 
     @property
     def raw_spec(self) -> Any:
-        """The spec as the user wrote it, as plain data. Not to be changed."""
-        return self._reading.raw
+        """The spec from the manifest as plain data. Do not modify it."""
+        return self._parsed.raw
 
     @property
     def stored_status(self) -> JsonObject:
-        """The status as it is stored now."""
+        """The status as currently stored."""
         if self._stored_status is None:
-            found = msgspec.json.decode(self._found.status)
-            self._stored_status = found if isinstance(found, dict) else {}
+            status = msgspec.json.decode(self._stored.status)
+            self._stored_status = status if isinstance(status, dict) else {}
         return self._stored_status
 
-    # What the engine and the operator ask.
+    # Internal: used by the planner and the controller.
 
-    def as_far_as_legible(self) -> Self:
-        """The same job with a spec of what can be read of it, and defaults for the rest: for one that has come to its end.
+    def with_parsable_fields(self) -> Self:
+        """The same job with defaults for all invalid fields, for the cleanup of a finished job.
 
-        Where it cannot be read what is to become of its pods, they stay.
+        If the clean-pod policy cannot be read, the pods are kept.
         """
-        found = type(self)(self._found, options=self.options)
-        spec = self._legible_spec()
-        if any(_hides_what_becomes_of_pods(problem) for problem in self._reading.problems):
+        job = type(self)(self._stored, options=self.options)
+        spec = self._parsed_spec()
+        if any(_hides_clean_pod_policy(problem) for problem in self._parsed.problems):
             spec = replace(spec, run_policy=replace(spec.run_policy, clean_pod_policy=CleanPodPolicy.NONE))
-        found._spec = spec
-        return found
+        job._spec = spec
+        return job
 
-    def _read_spec(self) -> JobSpec | SpecError:
-        spec = self._legible_spec()
-        problems = self._reading.problems or tuple(self.validate(spec))
+    def _validated_spec(self) -> JobSpec | SpecError:
+        spec = self._parsed_spec()
+        problems = self._parsed.problems or tuple(self.validate(spec))
         return SpecError(problems) if problems else spec
 
-    def _legible_spec(self) -> JobSpec:
-        found = self._reading
-        policy = replace(found.spec.run_policy, node_lost_seconds=self.options.node_lost_seconds)
-        spec = replace(found.spec, run_policy=policy)
-        return spec if found.problems else self.fill_in(spec)
+    def _parsed_spec(self) -> JobSpec:
+        parsed = self._parsed
+        policy = replace(parsed.spec.run_policy, node_lost_seconds=self.options.node_lost_seconds)
+        spec = replace(parsed.spec, run_policy=policy)
+        return spec if parsed.problems else self.apply_defaults(spec)
 
     @cached_property
-    def _reading(self) -> ParsedSpec:
-        data = bytes(self._found.spec)
-        return _readings.get(type(self), data) or _readings.keep(type(self), data, self._read(msgspec.json.decode(data)))
+    def _parsed(self) -> ParsedSpec:
+        data = bytes(self._stored.spec)
+        return _cache.get(type(self), data) or _cache.put(type(self), data, self._parse(msgspec.json.decode(data)))
 
-    def _read(self, raw: Any) -> ParsedSpec:
-        field = ManifestField("spec", self.understood(raw))
+    def _parse(self, raw: Any) -> ParsedSpec:
+        field = ManifestField("spec", self.normalize_legacy(raw))
         spec = self.read_spec(field)
-        return ParsedSpec(raw, spec, tuple(field.problems) or tuple(problems_by_model(type(self), field.value)))
+        return ParsedSpec(raw, spec, tuple(field.problems) or tuple(validate_with_model(type(self), field.value)))
 
 
-def _hides_what_becomes_of_pods(problem: Problem) -> bool:
+def _hides_clean_pod_policy(problem: Problem) -> bool:
     return problem.path in ("spec", "spec.runPolicy") or problem.path.endswith(".cleanPodPolicy")

@@ -1,4 +1,4 @@
-"""What a pass has found out about a job, for its kind to put into its own words."""
+"""The result of a reconcile pass, from which every kind writes its own status format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dlop.api.record import Record
 
 
 class Phase(StrEnum):
-    """Where a job stands. Succeeded, Failed and Invalid are final; Invalid until the spec changes."""
+    """The phase of a job. Succeeded and Failed are permanent; Invalid lasts until the spec changes."""
 
     CREATED = "Created"
     RUNNING = "Running"
@@ -22,18 +22,18 @@ class Phase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more is run."""
+        """Whether no pods are started in this phase: Succeeded, Failed or Invalid."""
         return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.INVALID)
 
     @property
-    def is_end(self) -> bool:
-        """Whether the job has come to its end, which no change of the spec can undo."""
+    def is_finished(self) -> bool:
+        """Whether the job has finished. A change of the spec cannot undo this."""
         return self in (Phase.SUCCEEDED, Phase.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """The end of a job, as its kind judges it."""
+    """Whether and why a job has finished."""
 
     succeeded: bool
     reason: str
@@ -42,7 +42,7 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Everything that a status is made of."""
+    """Everything that a status is written from."""
 
     phase: Phase
     reason: str
@@ -52,10 +52,10 @@ class Outcome:
     now: float
     """Seconds since the epoch."""
     started_at: float | None
-    """When the job was first started, or resumed last."""
+    """When the job was started, or last resumed."""
     finished_at: float | None
 
     @property
     def blocked(self) -> str:
-        """Why nothing goes on, as a sentence that names the object: a refused create, a foreign object, a pod that cannot start."""
+        """Why the job cannot progress, for example a rejected create or a name conflict; empty if it can."""
         return self.record.blocked.message if self.record.blocked else ""

@@ -1,69 +1,74 @@
-"""What pods ask of their nodes, added up exactly. What is no quantity is left out here: the API server refuses the pod, and says why."""
+"""Exact resource requests of pods. Invalid quantities are ignored, because the API server rejects the pod and explains why."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from dlop.kube.quantity import Quantity, quantity
+from dlop.kube.quantity import Quantity, parse_quantity
 from dlop.kube.types import JsonObject
 
 Requests = dict[str, Quantity]
-"""How much of each resource."""
+"""Quantities by resource name."""
 
 
-def requests_of(spec: JsonObject) -> Requests:
-    """What a pod takes from its node: all that runs side by side, or more if an init container needs more at once."""
-    beside: Requests = {}
-    peak: Requests = {}
+def pod_requests(spec: JsonObject) -> Requests:
+    """The effective requests of a pod, as the scheduler computes them.
+
+    The sum over containers and sidecars, or the peak during initialization if that is higher, plus the overhead.
+    """
+    sidecars: Requests = {}
+    init_peak: Requests = {}
     for container in _list(spec.get("initContainers")):
         if container.get("restartPolicy") == "Always":
-            beside = total((beside, _asked(container)))  # from then on it runs beside all others
-            peak = _most(peak, beside)
+            sidecars = sum_requests((sidecars, _container_requests(container)))  # keeps running next to all later containers
+            init_peak = _maximum(init_peak, sidecars)
         else:
-            peak = _most(peak, total((beside, _asked(container))))
-    containers = total(_asked(container) for container in _list(spec.get("containers")))
-    # Where the pod as a whole asks for something, its containers have to share that; its limits count where nobody asks.
-    whole = _object(spec.get("resources"))
-    taken = amounts(whole.get("limits")) | _most(total((containers, beside)), peak) | amounts(whole.get("requests"))
-    return total((taken, amounts(spec.get("overhead"))))
+            init_peak = _maximum(init_peak, sum_requests((sidecars, _container_requests(container))))
+    containers = sum_requests(_container_requests(container) for container in _list(spec.get("containers")))
+    # Pod-level requests override the containers' requests. Pod-level limits apply only where neither requests a resource.
+    pod_level = _object(spec.get("resources"))
+    effective = (
+        parse_quantities(pod_level.get("limits"))
+        | _maximum(sum_requests((containers, sidecars)), init_peak)
+        | parse_quantities(pod_level.get("requests"))
+    )
+    return sum_requests((effective, parse_quantities(spec.get("overhead"))))
 
 
-def total(parts: Iterable[Requests]) -> Requests:
-    """All of them together."""
-    found: Requests = {}
+def sum_requests(parts: Iterable[Requests]) -> Requests:
+    total: Requests = {}
     for part in parts:
-        for name, amount in part.items():
-            found[name] = found[name] + amount if name in found else amount
-    return found
+        for name, quantity in part.items():
+            total[name] = total[name] + quantity if name in total else quantity
+    return total
 
 
-def times(requests: Requests, count: int) -> Requests:
-    """So many of the same."""
-    return {name: amount * count for name, amount in requests.items()}
+def scale_requests(requests: Requests, count: int) -> Requests:
+    return {name: quantity * count for name, quantity in requests.items()}
 
 
-def amounts(given: Any) -> Requests:
-    """Quantities by name, as far as they make sense."""
-    found = ((name, _amount(value)) for name, value in _object(given).items())
-    return {name: amount for name, amount in found if amount is not None}
+def parse_quantities(value: Any) -> Requests:
+    """Parses a map from resource names to quantities. Invalid quantities are left out."""
+    parsed = ((name, _parse(text)) for name, text in _object(value).items())
+    return {name: quantity for name, quantity in parsed if quantity is not None}
 
 
-def _asked(container: JsonObject) -> Requests:
-    """What the API server makes of requests and limits: a limit without a request is a request."""
+def _container_requests(container: JsonObject) -> Requests:
+    """The API server defaults a missing request to the limit."""
     resources = _object(container.get("resources"))
-    return amounts(resources.get("limits")) | amounts(resources.get("requests"))
+    return parse_quantities(resources.get("limits")) | parse_quantities(resources.get("requests"))
 
 
-def _most(one: Requests, other: Requests) -> Requests:
-    return one | {name: amount for name, amount in other.items() if name not in one or amount.value > one[name].value}
+def _maximum(one: Requests, other: Requests) -> Requests:
+    return one | {name: quantity for name, quantity in other.items() if name not in one or quantity.value > one[name].value}
 
 
-def _amount(value: Any) -> Quantity | None:
+def _parse(value: Any) -> Quantity | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
-        return quantity(str(value))
+        return parse_quantity(str(value))
     except ValueError:
         return None
 
@@ -73,4 +78,4 @@ def _object(value: Any) -> JsonObject:
 
 
 def _list(value: Any) -> list[JsonObject]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""How far a job has come: the state of each replica, role by role, after everything that happened is accounted for."""
+"""The state of every replica of a job in one pass."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from dlop.kube.objects import Pod
 
 
 class ReplicaState(StrEnum):
-    """Where one replica stands."""
+    """The state of one replica."""
 
     MISSING = "Missing"
-    """It has no pod (yet)."""
+    """It has no pod."""
     PENDING = "Pending"
-    """Its pod does not run yet."""
+    """Its pod is not running yet."""
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
-    """It has finished, in this pass or an earlier one; its pod may be gone."""
+    """It has succeeded, in this pass or an earlier one. Its pod may be deleted already."""
     FAILED = "Failed"
-    """Its pod has ended with an error, and the restart policy says that this is final."""
+    """Its pod has failed, and the restart policy does not restart it."""
     RESTARTING = "Restarting"
-    """Its pod has failed and is to be replaced."""
+    """Its pod has failed and will be replaced."""
     DISRUPTED = "Disrupted"
-    """Its pod was taken away by somebody or something else, and is to be replaced."""
+    """Its pod was evicted, preempted, deleted by another client or lost with its node, and will be replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaProgress:
-    """One replica."""
+    """The state of one replica and its pod."""
 
     role: str
     index: int
     state: ReplicaState
     pod: Pod | None = None
     failure: LastFailure | None = None
-    """How its pod failed or was disrupted, if it was."""
+    """How its pod failed or was disrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleProgress:
-    """All replicas of one role, in the order of their indexes."""
+    """All replicas of one role, ordered by index."""
 
     spec: RoleSpec
     replicas: tuple[ReplicaProgress, ...]
 
     def count(self, *states: ReplicaState) -> int:
-        """How many replicas are in one of these states."""
-        found = [replica.state for replica in self.replicas]
-        return sum(map(found.count, states))
+        """The number of replicas in these states."""
+        replica_states = [replica.state for replica in self.replicas]
+        return sum(map(replica_states.count, states))
 
     def all(self, state: ReplicaState) -> bool:
-        """Whether every replica is in this state. A role without replicas has nothing left to do."""
+        """Whether every replica is in this state. True for a role without replicas."""
         return all(replica.state is state for replica in self.replicas)
 
 
@@ -64,10 +64,10 @@ class Progress:
     roles: tuple[RoleProgress, ...]
 
     def role(self, name: str) -> RoleProgress | None:
-        """The role of that name, if the job has it."""
+        """The role of this name; None if the job does not have it."""
         return next((role for role in self.roles if role.spec.name == name), None)
 
     def replica(self, role: str, index: int) -> ReplicaProgress | None:
-        """One replica, if the job has it."""
-        found = self.role(role)
-        return found.replicas[index] if found is not None and 0 <= index < len(found.replicas) else None
+        """One replica; None if the job does not have it."""
+        progress = self.role(role)
+        return progress.replicas[index] if progress is not None and 0 <= index < len(progress.replicas) else None

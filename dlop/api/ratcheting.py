@@ -1,11 +1,12 @@
-"""Rules that do not punish what is stored already.
+"""Validation rules that do not break objects that are stored already.
 
-A job may have been stored before its definition had a rule: by another operator, or by an older dlop. The API server checks the rules
-of the whole object also when only the status is written, so such a job could never be told how it goes. (It lets pass what has
-not changed, but it cannot compare pod templates, which are described in part only.) Therefore each rule is said twice:
+A job may be older than a rule of its CRD: another operator or an older dlop may have created it. The API server evaluates
+the rules of the whole object even if only the status is written, so the status of such a job could not be updated. Ratcheting
+in the API server does not help, because it cannot compare pod templates, which the schema describes only partially.
+Therefore each rule is written twice:
 
-    of the whole object, as long as nobody has looked at it     a new job must keep to the rule
-    of what has changed                                         who kept to the rule must go on doing so
+    on the whole object, unless it has a status     a new job must satisfy the rule
+    on the field, with oldSelf                      an update must not break a rule that was satisfied before
 """
 
 from __future__ import annotations
@@ -19,38 +20,38 @@ _RULES = "x-kubernetes-validations"
 _SELF = re.compile(r"\bself\b")
 
 
-def lenient(schema: JsonObject) -> JsonObject:
-    """The schema of a custom resource with such rules in place of those of its spec, and of the roles in it."""
+def with_ratcheting(schema: JsonObject) -> JsonObject:
+    """The schema of a custom resource with the rules of its spec, and of the roles in it, replaced as described above."""
     spec = schema["properties"]["spec"]
     fields = spec.get("properties", {})
     roles = {name: field for name, field in fields.items() if _RULES in field and "additionalProperties" in field}
-    at_first = [*_of_new(spec, "self.spec", ".spec")]
+    creation_rules = [*_creation_rules(spec, "self.spec", ".spec")]
     for name, field in roles.items():
-        at_first += _of_new(field, f"self.spec.{name}", f".spec.{name}", guard=f"!has(self.spec.{name}) || ")
-    if not at_first:
+        creation_rules += _creation_rules(field, f"self.spec.{name}", f".spec.{name}", guard=f"!has(self.spec.{name}) || ")
+    if not creation_rules:
         return schema
-    changed = {name: _of_changes(field) for name, field in roles.items()}
-    spec = _of_changes({**spec, "properties": {**fields, **changed}} if changed else spec)
-    return {**schema, "properties": {**schema["properties"], "spec": spec}, _RULES: at_first}
+    ratcheted = {name: _with_transition_rules(field) for name, field in roles.items()}
+    spec = _with_transition_rules({**spec, "properties": {**fields, **ratcheted}} if ratcheted else spec)
+    return {**schema, "properties": {**schema["properties"], "spec": spec}, _RULES: creation_rules}
 
 
-def _of_new(place: JsonObject, value: str, path: str, *, guard: str = "") -> Iterator[JsonObject]:
-    """The rules of a place as rules of the whole object."""
-    for rule in place.get(_RULES, ()):
-        if not _is_of_changes(rule):
+def _creation_rules(field: JsonObject, value: str, path: str, *, guard: str = "") -> Iterator[JsonObject]:
+    """The rules of a field as rules of the whole object that hold until it has a status."""
+    for rule in field.get(_RULES, ()):
+        if not _is_transition_rule(rule):
             expression = f"has(self.status) || {guard}({_SELF.sub(value, rule['rule'])})"
-            told = {name: _SELF.sub(value, text) for name, text in rule.items() if name == "messageExpression"}
-            yield {**rule, **told, "rule": expression, "fieldPath": path + rule.get("fieldPath", "")}
+            message = {name: _SELF.sub(value, text) for name, text in rule.items() if name == "messageExpression"}
+            yield {**rule, **message, "rule": expression, "fieldPath": path + rule.get("fieldPath", "")}
 
 
-def _of_changes(place: JsonObject) -> JsonObject:
-    """A place whose rules hold for those who kept to them before."""
-    rules = place.get(_RULES, ())
-    changed = [
-        rule if _is_of_changes(rule) else {**rule, "rule": f"!({_SELF.sub('oldSelf', rule['rule'])}) || ({rule['rule']})"} for rule in rules
+def _with_transition_rules(field: JsonObject) -> JsonObject:
+    """A copy of a field whose rules hold only if the old value satisfied them."""
+    rules = [
+        rule if _is_transition_rule(rule) else {**rule, "rule": f"!({_SELF.sub('oldSelf', rule['rule'])}) || ({rule['rule']})"}
+        for rule in field.get(_RULES, ())
     ]
-    return {**place, _RULES: changed} if changed else place
+    return {**field, _RULES: rules} if rules else field
 
 
-def _is_of_changes(rule: JsonObject) -> bool:
+def _is_transition_rule(rule: JsonObject) -> bool:
     return "oldSelf" in rule["rule"]

@@ -1,6 +1,6 @@
-"""What a job asks for, whatever dialect its manifest speaks.
+"""The parsed spec of a job.
 
-Every kind reads its own spec into a `JobSpec`; from there on, all kinds are the same to the engine.
+Every kind reads its own spec format into a `JobSpec`. The planner handles all kinds alike from there on.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dlop.kube.types import JsonObject
 
 
 class RestartPolicy(StrEnum):
-    """What to do when a replica's process ends with an error."""
+    """What to do when a replica's program fails."""
 
     ALWAYS = "Always"
     ON_FAILURE = "OnFailure"
     NEVER = "Never"
     EXIT_CODE = "ExitCode"
-    """Exit codes 1 to 127 are final, 128 to 255 are worth another try."""
+    """Exit codes 1 to 127 are permanent failures; 128 to 255 are retried."""
 
 
 class RestartScope(StrEnum):
-    """What is restarted when one replica has to be."""
+    """What is restarted when one replica has to be restarted."""
 
     REPLICA = "Replica"
     ROLE = "Role"
@@ -39,12 +39,12 @@ class CleanPodPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingPolicy:
-    """What a scheduler that places all pods of a job together is told about it."""
+    """Options of gang scheduling."""
 
     min_available: int | None = None
-    """How many pods must be placed at once; None: all."""
+    """Number of pods that must be scheduled together; None means all pods."""
     min_resources: JsonObject = field(default_factory=dict)
-    """What those need together; empty: what their templates ask for."""
+    """Resources that these pods need in total; empty means the sum of their requests."""
     queue: str = ""
     priority_class: str = ""
     schedule_timeout_seconds: int | None = None
@@ -52,57 +52,57 @@ class SchedulingPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPolicy:
-    """How a job is run, apart from what it runs. A limit of None means that there is none."""
+    """How a job is run. A limit or deadline of None is disabled."""
 
     backoff_limit: int | None = None
-    """How many restarts after failures there may be in all."""
+    """Restarts after failures before the job fails, over all roles."""
     disruption_limit: int | None = None
-    """How many replacements after disruptions there may be in all."""
+    """Replacements after disruptions before the job fails, over all roles."""
     active_deadline_seconds: int | None = None
     start_deadline_seconds: int | None = None
-    """How long a started or resumed job may have pods that do not run."""
+    """Time for the pods of a started or resumed job to run."""
     ttl_seconds_after_finished: int | None = None
     clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
     restart_scope: RestartScope = RestartScope.REPLICA
     suspend: bool = False
     managed_by: str | None = None
-    """Who reconciles the job; None or dlop's own name mean dlop."""
+    """The controller that reconciles the job; None means dlop."""
     node_lost_seconds: int | None = 60
-    """How long after its grace period a pod may be on its way out before it is removed by force; None: for ever."""
+    """Time after the grace period until a terminating pod is force deleted; None disables force deletion."""
     scheduling: SchedulingPolicy = SchedulingPolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSpec:
-    """One role of a job: how many replicas, and what each runs."""
+    """One role of a job."""
 
     name: str
-    """As the kind's `ReplicaType` spells it."""
+    """In the spelling of the kind's `ReplicaType`."""
     replicas: int
     template: JsonObject = field(default_factory=dict)
-    """The pod template, as the user wrote it."""
+    """The pod template from the manifest, unchanged."""
     restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
     container: str = ""
-    """The container whose end is the end of the replica; empty, or no such container: the first."""
+    """The container whose exit ends the replica; the first container if this is empty or does not exist."""
     port: int | None = None
-    """Where the manifest gives one; else the port of the kind's container properties."""
+    """The port from the manifest; None means the port of the kind's container properties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What a job asks for. Roles come in the order of the kind's replica types."""
+    """The parsed spec of a job. Roles are in the order of the kind's replica types."""
 
     roles: tuple[RoleSpec, ...]
     run_policy: RunPolicy = RunPolicy()
 
     def role(self, name: str) -> RoleSpec | None:
-        """The role of that name, if the job has it."""
+        """The role of this name; None if the job does not have it."""
         return next((role for role in self.roles if role.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a spec: the field, and what to write instead."""
+    """A problem with one field of a spec."""
 
     path: str
     message: str
@@ -112,7 +112,7 @@ class Problem:
 
 
 class SpecError(Exception):
-    """The spec cannot be run. Only the user can mend it."""
+    """The spec is invalid. Retrying does not help until the user changes it."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems

@@ -1,11 +1,11 @@
-"""The parts that the specs of most kinds have in common, as pydantic models.
+"""Pydantic models of the parts that most specs have in common.
 
-`dlop.api.crd` makes the schemas of CRDs of them, so that the API server refuses what the operator would have to refuse.
-The operator reads the common parts without them (`dlop.api.parsing`), as fast as it can: a definition may be older than the
-operator, or somebody else's. Fields are optional where a kind has a default: nothing is written into the user's spec.
+`dlop.api.crd` generates the CRD schemas from them, so that the API server rejects most invalid specs. The operator itself
+parses the common parts with `dlop.api.parsing`, which is faster and also handles objects that an older or foreign CRD
+admitted. Fields with a default of the kind are optional, and defaults are not written into the user's spec.
 
-Pod templates are described in part only. The rest is kept as the user wrote it, so a CRD stays small and a field that is
-newer than dlop reaches the pods.
+Pod templates are described only partially and unknown fields are preserved. This keeps the CRDs small, and fields of newer
+Kubernetes versions reach the pods.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
-"""How many of something, or how many seconds."""
-LongCount = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
-"""The same where there was always room for more."""
+"""A number of objects or seconds, int32."""
+Int64Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 Replicas = Annotated[int, Field(ge=0, le=10_000)]
-"""How many pods a role has. A slip of the finger must not fill the cluster."""
+"""The number of pods of a role. The limit protects the cluster if a user mistypes the number."""
 Port = Annotated[int, Field(ge=1, le=65_535)]
-Text = Annotated[str, Field(min_length=1)]
-RestartWord = Literal["", "Always", "OnFailure", "Never", "ExitCode"]
-CleaningWord = Literal["", "All", "Running", "None"]
-"""Programs write an empty word where they mean none."""
+NonEmptyString = Annotated[str, Field(min_length=1)]
+RestartPolicyValue = Literal["", "Always", "OnFailure", "Never", "ExitCode"]
+CleanPodPolicyValue = Literal["", "All", "Running", "None"]
+"""Generated clients write an empty string for an unset value."""
 
 
 class ApiModel(BaseModel):
-    """A part of a custom resource: camelCase outside, docstrings that `kubectl explain` shows.
+    """A part of a custom resource. Fields are camelCase in JSON, and `kubectl explain` shows the docstrings.
 
-    Fields that the model does not name are refused or dropped by the API server, as with built-in kinds.
+    The API server rejects or drops unknown fields, as for built-in kinds.
     """
 
     model_config = ConfigDict(
@@ -48,114 +47,114 @@ class ApiModel(BaseModel):
         extra="ignore",
         frozen=True,
         use_attribute_docstrings=True,
-        # Building a validator takes milliseconds, and most commands need few of them.
+        # Building a validator takes milliseconds, and most commands need only a few.
         defer_build=True,
     )
 
 
 class OpenModel(ApiModel):
-    """A part that is described in part only: fields that the model does not name are kept as they are."""
+    """A part of a custom resource that is described only partially. Unknown fields are preserved."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class SchedulingPolicyModel(ApiModel):
-    """What a gang scheduler is told about the job."""
+    """Options of gang scheduling."""
 
     min_available: Count | None = None
-    """How many pods must be placed together. All of them, when left out."""
+    """Number of pods that must be scheduled together. Defaults to all pods."""
     queue: (
         Annotated[str, Field(json_schema_extra=with_rules(rule("self == oldSelf", "spec.runPolicy.schedulingPolicy.queue is immutable")))]
         | None
     ) = None
-    """The queue of the scheduler. It cannot be changed."""
+    """The queue of the scheduler. Immutable."""
     min_resources: dict[str, int | str] | None = None
-    """What those pods need together. Counted up from the templates when left out."""
+    """Resources that these pods need in total. Defaults to the sum of their requests."""
     priority_class: str | None = None
-    """The priority class of the whole."""
+    """The priority class of the PodGroup."""
     schedule_timeout_seconds: Count | None = None
-    """How long the scheduler may try to place all of it."""
+    """Seconds that the scheduler may take to place the whole group."""
 
 
 class RunPolicyModel(ApiModel):
-    """How a job is run, apart from what it runs."""
+    """How a job is run."""
 
     backoff_limit: Count | None = None
-    """How many restarts after failures there may be in all, over all roles. No limit when left out."""
+    """Number of restarts after failures, over all roles, before the job fails. Unset means no limit."""
     disruption_limit: Count | None = None
-    """How many replacements after disruptions (evictions, lost nodes) there may be in all. No limit when left out."""
-    active_deadline_seconds: LongCount | None = None
-    """How long the job may run, from its start or its last resumption."""
+    """Number of replacements after disruptions (evictions, lost nodes) before the job fails. Unset means no limit."""
+    active_deadline_seconds: Int64Count | None = None
+    """Seconds that the job may run, counted from its start or its last resumption."""
     start_deadline_seconds: Count | None = None
-    """How long the job may have pods that do not run yet."""
+    """Seconds until all pods of the job must run."""
     ttl_seconds_after_finished: Count | None = None
-    """How long a finished job is kept. For ever when left out."""
-    clean_pod_policy: CleaningWord | None = None
+    """Seconds that a finished job is kept. Unset keeps it."""
+    clean_pod_policy: CleanPodPolicyValue | None = None
     """Which pods of a finished job are deleted."""
     restart_scope: RestartScope | None = None
-    """What is restarted when one replica has to be: only that replica, its role, or the whole job."""
+    """What is restarted when one replica has to be restarted: the replica, its role, or the whole job."""
     suspend: bool = False
-    """Whether the job is to have no pods for now."""
+    """Whether the job is suspended. A suspended job has no pods."""
     managed_by: Annotated[str, Field(max_length=63)] | None = None
-    """Who runs the job. dlop, when left out."""
+    """The controller that reconciles the job. Defaults to dlop."""
     scheduling_policy: SchedulingPolicyModel | None = None
-    """What a gang scheduler is told about the job."""
+    """Options of gang scheduling."""
 
 
 class ContainerModel(OpenModel):
-    """A container of a pod; whatever Kubernetes knows may stand here."""
+    """A container, with all fields of a Kubernetes container."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
-    image: Text
+    image: NonEmptyString
 
 
 class PodSpecModel(OpenModel):
-    """What a pod runs; whatever Kubernetes knows may stand here."""
+    """A pod spec, with all fields of a Kubernetes pod spec."""
 
     containers: Annotated[list[ContainerModel], Field(min_length=1)]
 
 
 class TemplateMetadataModel(OpenModel):
-    """Labels and annotations for the pods."""
+    """Labels and annotations of the pods."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
 
 class PodTemplate(OpenModel):
-    """The pod that each replica of a role is made of."""
+    """The pod template of a role."""
 
     metadata: TemplateMetadataModel | None = None
     spec: PodSpecModel
 
 
 class RestartedPodSpecModel(PodSpecModel):
-    """What a pod runs. Its restart policy is that of the role."""
+    """A pod spec whose restart policy is the restart policy of the role."""
 
-    restart_policy: RestartWord | None = None
-    """What to do when a pod of the role fails. ExitCode: codes 1 to 127 are final, 128 to 255 are worth another try."""
+    restart_policy: RestartPolicyValue | None = None
+    """What to do when a pod of the role fails. With ExitCode, codes 1 to 127 are permanent failures, and 128 to 255 are retried."""
 
 
 class RestartedPodTemplate(PodTemplate):
-    """The pod that each replica of a role is made of, for kinds whose roles have no restart policy besides the template's."""
+    """The pod template of a role, for kinds whose roles take their restart policy from the template."""
 
     spec: RestartedPodSpecModel
 
 
 class ReplicaModel(ApiModel):
-    """One role of a job: how many replicas, and what each runs."""
+    """One role of a job."""
 
     replicas: Replicas | None = None
-    """How many pods the role has. The kind has a default."""
-    restart_policy: RestartWord | None = None
-    """What to do when a pod of the role fails. ExitCode: codes 1 to 127 are final, 128 to 255 are worth another try."""
+    """The number of pods of the role. The default depends on the kind."""
+    restart_policy: RestartPolicyValue | None = None
+    """What to do when a pod of the role fails. With ExitCode, codes 1 to 127 are permanent failures, and 128 to 255 are retried."""
     template: PodTemplate
-    """The pod that each replica is made of."""
+    """The pod template of the role."""
 
 
-def problems_of(error: ValidationError, *, under: str = "spec") -> tuple[Problem, ...]:
-    """What a model found wrong, field by field, as a path from the object's top."""
-    return tuple(Problem(_path(under, found["loc"]), _sentence(found)) for found in error.errors(include_url=False))
+def problems_from(error: ValidationError, *, under: str = "spec") -> tuple[Problem, ...]:
+    """The errors of a validation with paths from the root of the object. `under` is the path of the validated value."""
+    return tuple(Problem(_path(under, details["loc"]), _message(details)) for details in error.errors(include_url=False))
 
 
 def _path(under: str, location: tuple[int | str, ...]) -> str:
@@ -163,8 +162,8 @@ def _path(under: str, location: tuple[int | str, ...]) -> str:
     return under + "".join(steps)
 
 
-def _sentence(found: ErrorDetails) -> str:
-    message, given = found["msg"], found["input"]
-    if found["type"] == "string_type" and isinstance(given, bool | int | float):
-        return f"must be a text: write it in quotes, '{json.dumps(given)}'"
+def _message(details: ErrorDetails) -> str:
+    message, value = details["msg"], details["input"]
+    if details["type"] == "string_type" and isinstance(value, bool | int | float):
+        return f"must be a string; write '{json.dumps(value)}'"
     return "is missing" if message == "Field required" else message[:1].lower() + message[1:]

@@ -1,7 +1,7 @@
-"""What a framework says of itself, as values: its resource, its roles, its container.
+"""The declaration of a framework: its custom resource, its roles and its container.
 
-`DLJob` subclasses carry these as class attributes. `check_declaration` looks at them when the class is made, so that a
-slip shows up as a sentence at import and not as a job that hangs.
+`DLJob` subclasses have these as class attributes. `check_declaration` validates them when the class is defined, so that a
+mistake fails at import with a helpful message instead of blocking jobs later.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 
 KUBECTL_DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest"
-"""The one that Kubeflow publishes."""
+"""The image that Kubeflow publishes."""
 
 
 class DeclarationError(TypeError):
-    """A framework class leaves something out, or says it wrongly. The message says what to write."""
+    """A framework class is declared incompletely or incorrectly. The message says what to write."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobType:
-    """The custom resource of a framework."""
+    """The custom resource of a framework. Plural and singular default to forms of the kind."""
 
     group: str
     version: str
     kind: str
     plural: str = ""
-    """As in paths; by default the kind in lower case with an `s`."""
+    """The plural in API paths; defaults to the lower-case kind plus `s`."""
     singular: str = ""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _demand(_DNS_NAME.fullmatch(self.group) and "." in self.group, f"JobType group {self.group!r}", "a domain, like 'example.org'")
-        _demand(_VERSION.fullmatch(self.version), f"JobType version {self.version!r}", "like 'v1' or 'v1alpha1'")
-        _demand(_KIND.fullmatch(self.kind), f"JobType kind {self.kind!r}", "in camel case, like 'RingJob'")
+        _require(_DNS_NAME.fullmatch(self.group) and "." in self.group, f"JobType group {self.group!r}", "a domain, like 'example.org'")
+        _require(_VERSION.fullmatch(self.version), f"JobType version {self.version!r}", "like 'v1' or 'v1alpha1'")
+        _require(_KIND.fullmatch(self.kind), f"JobType kind {self.kind!r}", "in CamelCase, like 'RingJob'")
         object.__setattr__(self, "plural", self.plural or f"{self.kind.lower()}s")
         object.__setattr__(self, "singular", self.singular or self.kind.lower())
 
     @property
     def resource(self) -> Resource:
-        """Where its objects live in the API."""
+        """The API resource of the objects."""
         return Resource(self.group, self.version, self.plural, self.kind)
 
     @property
     def api_version(self) -> str:
-        """`group/version`, as manifests say it."""
+        """`group/version`, as in manifests."""
         return f"{self.group}/{self.version}"
 
     def __str__(self) -> str:
@@ -65,24 +65,24 @@ class JobType:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaType:
-    """One role that the replicas of a job can have."""
+    """One role of a framework, such as Worker."""
 
     name: str
     default_replicas: int = field(default=1, kw_only=True)
     minimum: int = field(default=0, kw_only=True)
     maximum: int | None = field(default=None, kw_only=True)
     restart_policy: RestartPolicy = field(default=RestartPolicy.ON_FAILURE, kw_only=True)
-    """Where the manifest does not give one."""
-    decides: bool = field(default=True, kw_only=True)
-    """Whether the job is not done before this role is."""
+    """The default if the manifest does not set one."""
+    required_for_success: bool = field(default=True, kw_only=True)
+    """Whether this role must succeed for the job to succeed."""
     required: bool = field(default=False, kw_only=True)
-    """Whether every job must have this role."""
+    """Whether a job without this role is invalid."""
 
     def __post_init__(self) -> None:
-        _demand(_ROLE.fullmatch(self.name), f"ReplicaType name {self.name!r}", "letters and digits, like 'Worker'")
-        most = self.default_replicas if self.maximum is None else self.maximum
-        _demand(
-            0 <= self.minimum <= self.default_replicas <= most,
+        _require(_ROLE.fullmatch(self.name), f"ReplicaType name {self.name!r}", "made of letters and digits, like 'Worker'")
+        maximum = self.default_replicas if self.maximum is None else self.maximum
+        _require(
+            0 <= self.minimum <= self.default_replicas <= maximum,
             f"ReplicaType {self.name!r} with minimum={self.minimum}, default_replicas={self.default_replicas}, maximum={self.maximum}",
             "0 <= minimum <= default_replicas <= maximum",
         )
@@ -90,37 +90,39 @@ class ReplicaType:
 
 @dataclass(frozen=True, slots=True)
 class ContainerProperties:
-    """The container that takes part in the job: the one that gets the environment, the port, and whose exit code counts."""
+    """The training container: it gets the environment and the port, and its exit code is the result of the replica."""
 
     name: str
-    """Empty: the first container, whatever its name."""
+    """Empty selects the first container."""
     port: int | None = None
-    """What it listens on, where the manifest says nothing; None: nothing."""
+    """The default port; None means that the container does not listen."""
     port_name: str = "dlop-port"
     required: bool = field(default=False, kw_only=True)
-    """Whether a template without a container of this name is refused. Else a single container stands in for it."""
+    """Whether a template must have a container of this name. Otherwise a single container of any name is used."""
 
     def __post_init__(self) -> None:
-        named_well = not self.name or (_DNS_NAME.fullmatch(self.name) and "." not in self.name)
-        _demand(named_well, f"ContainerProperties name {self.name!r}", "a DNS label, like 'main', or empty for the first container")
-        _demand(self.port is None or 0 < self.port < 65536, f"ContainerProperties port {self.port!r}", "a number from 1 to 65535")
-        port_named_well = len(self.port_name) <= 15 and _PORT_NAME.fullmatch(self.port_name)
-        _demand(port_named_well, f"ContainerProperties port_name {self.port_name!r}", "at most 15 lower-case letters, digits and dashes")
+        is_valid_name = not self.name or (_DNS_NAME.fullmatch(self.name) and "." not in self.name)
+        _require(is_valid_name, f"ContainerProperties name {self.name!r}", "a DNS label, like 'main', or empty for the first container")
+        _require(self.port is None or 0 < self.port < 65536, f"ContainerProperties port {self.port!r}", "a number from 1 to 65535")
+        is_valid_port_name = len(self.port_name) <= 15 and _PORT_NAME.fullmatch(self.port_name)
+        _require(
+            is_valid_port_name, f"ContainerProperties port_name {self.port_name!r}", "at most 15 lower-case letters, digits and dashes"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionSet:
-    """RBAC rules that the operator has only where it is given them by name: `dlop deploy --with NAME`."""
+    """Optional RBAC rules, granted with `dlop deploy --with NAME`."""
 
     name: str
     rules: tuple[JsonObject, ...]
     cluster_rules: tuple[JsonObject, ...] = ()
-    """Those for what is in no namespace. An operator of single namespaces, which has Roles only, does without."""
+    """Rules for cluster-scoped resources. A namespaced operator, which has only Roles, runs without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """What containers that ask for a device get besides it, on clusters where the device plug-in does not see to it."""
+    """Volumes and variables for containers that request a device, on clusters whose device plugin does not add them."""
 
     volumes: tuple[JsonObject, ...] = ()
     volume_mounts: tuple[JsonObject, ...] = ()
@@ -129,40 +131,41 @@ class Accelerator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the operator was told at its start and its jobs need to know."""
+    """Operator settings that affect how jobs are rendered and reconciled."""
 
     accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
     """By resource name, for example `nvidia.com/gpu`."""
     cluster_domain: str = ""
-    """Such as `cluster.local`; empty leaves host names to the search path of the pods."""
+    """For example `cluster.local`. If it is empty, host names are resolved with the search path of the pods."""
     node_lost_seconds: int | None = 60
-    """How long after its grace period a pod may be on its way out before it is removed by force; None: for ever."""
+    """Time after the grace period until a terminating pod is force deleted; None disables force deletion."""
     kubectl_delivery_image: str = KUBECTL_DELIVERY_IMAGE
-    """What brings kubectl to the launchers of MPI jobs."""
+    """The image that delivers kubectl to the launchers of MPI jobs."""
     gang_scheduler_name: str = ""
-    """Which scheduler places all pods of a job together; empty: each pod is placed by itself."""
+    """The gang scheduler; empty disables gang scheduling."""
     pytorch_init_container_image: str = ""
-    """What waits in the workers of a PyTorchJob until the name of its master is known; empty: nothing needs to."""
+    """Image of the init container of PyTorchJob workers that waits until the master's name resolves; empty disables it."""
     pytorch_init_container_max_tries: int = 100
-    """How often it tries, every two seconds."""
+    """Number of attempts of the init container, two seconds apart."""
     pytorch_init_container_template: str = ""
-    """YAML of other init containers in its place, with `{{.MasterAddr}}`, `{{.InitContainerImage}}` and `{{.MaxTries}}`."""
+    """YAML that replaces the init containers, with `{{.MasterAddr}}`, `{{.InitContainerImage}}` and `{{.MaxTries}}`."""
 
 
 def check_declaration(kind: type[Any]) -> None:
-    """Raise DeclarationError unless a framework class declares what it must."""
+    """Raise DeclarationError unless a framework class declares all required attributes."""
     name = kind.__name__
     _check_attribute(kind, "job_type", JobType, 'JobType(group="example.org", version="v1", kind="RingJob")')
     _check_attribute(kind, "container_properties", ContainerProperties, 'ContainerProperties(name="main", port=7000)')
     roles = getattr(kind, "replica_types", None)
     if not isinstance(roles, tuple) or not roles or not all(isinstance(role, ReplicaType) for role in roles):
-        raise DeclarationError(f'{name} must say which roles its replicas have: replica_types = (ReplicaType("Worker"),)')
-    spellings = [role.name.lower() for role in roles]
-    twice = next((role.name for role in roles if spellings.count(role.name.lower()) > 1), None)
-    _demand(twice is None, f"{name}.replica_types, which has {twice!r} twice,", "one ReplicaType for each role")
+        raise DeclarationError(f'{name} must declare its roles: replica_types = (ReplicaType("Worker"),)')
+    names = [role.name.lower() for role in roles]
+    duplicate = next((role.name for role in roles if names.count(role.name.lower()) > 1), None)
+    if duplicate is not None:
+        raise DeclarationError(f"{name}.replica_types must not contain {duplicate!r} twice.")
     if getattr(kind.get_environment_variables, "__isabstractmethod__", False):
         raise DeclarationError(
-            f"{name} must tell each replica how to find the others: "
+            f"{name} must implement get_environment_variables: "
             "def get_environment_variables(self, replica: Replica) -> Mapping[str, str]: return {...}"
         )
 
@@ -172,6 +175,6 @@ def _check_attribute(kind: type[Any], attribute: str, expected: type[Any], examp
         raise DeclarationError(f"{kind.__name__} must have a class attribute of type {expected.__name__}: {attribute} = {example}")
 
 
-def _demand(holds: Any, subject: str, expected: str) -> None:
-    if not holds:
+def _require(condition: Any, subject: str, expected: str) -> None:
+    if not condition:
         raise DeclarationError(f"{subject} must be {expected}.")

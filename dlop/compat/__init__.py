@@ -1,1 +1,1 @@
-"""TODO package docstring."""
+"""Compatibility with other operators: legacy flags, environment variables and metrics."""

@@ -1,1 +1,1 @@
-"""The loop: what the caches show goes into the engine, and what the engine plans goes to the server."""
+"""Controllers: informers fill caches, the planner turns a snapshot into a plan, and the plan is applied to the API server."""

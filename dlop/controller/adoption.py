@@ -1,4 +1,4 @@
-"""Takes orphans in: objects that bear a job's labels and belong to nobody."""
+"""Adoption of orphans: objects that carry a job's labels and have no controller."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ from dlop.kube.types import JsonObject
 log = structlog.get_logger(__name__)
 
 
-def owner_reference(found: CustomObject) -> JsonObject:
-    """What an object of the job says of its owner."""
+def make_owner_reference(owner: CustomObject) -> JsonObject:
     return {
-        "apiVersion": found.api_version,
-        "kind": found.kind,
-        "name": found.metadata.name,
-        "uid": found.metadata.uid,
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
         "controller": True,
         "blockOwnerDeletion": True,
     }
 
 
-async def adopt(writer: Writer, found: CustomObject, orphans: tuple[Orphan, ...]) -> int:
-    """Make the orphans the job's own, if the job is really still there. Says how many were taken in.
+async def adopt(writer: Writer, owner: CustomObject, orphans: tuple[Orphan, ...]) -> int:
+    """Make the job the controller of the orphans, unless it is deleted or terminating. Returns the number of adopted objects.
 
     Raises:
-        KubeError: the server could not be asked.
+        KubeError: the API server could not be reached.
     """
     if not await _is_alive(writer):
         return 0
-    return sum([await _adopt_one(writer, found, orphan) for orphan in orphans])
+    return sum([await _adopt_one(writer, owner, orphan) for orphan in orphans])
 
 
 async def _is_alive(writer: Writer) -> bool:
-    """The cache may be behind: a job that is gone must not adopt anything."""
+    """Read the job from the API server. The cache may be stale, and a deleted job must not adopt anything."""
     key = writer.key
     try:
         live = await writer.client.get(key.resource, key.name, namespace=key.namespace)
@@ -47,25 +46,25 @@ async def _is_alive(writer: Writer) -> bool:
     return live["metadata"].get("uid") == writer.uid and not live["metadata"].get("deletionTimestamp")
 
 
-async def _adopt_one(writer: Writer, found: CustomObject, orphan: Orphan) -> bool:
-    namespace, name = writer.key.namespace, orphan.found.metadata.name
+async def _adopt_one(writer: Writer, owner: CustomObject, orphan: Orphan) -> bool:
+    namespace, name = writer.key.namespace, orphan.child.metadata.name
     try:
         live = await writer.client.get(orphan.resource, name, namespace=namespace)
         owners = list(live["metadata"].get("ownerReferences") or [])
-        if live["metadata"]["uid"] != orphan.found.metadata.uid or any(owner.get("controller") for owner in owners):
+        if live["metadata"]["uid"] != orphan.child.metadata.uid or any(reference.get("controller") for reference in owners):
             return False
-        # The uid and the version make sure that it is still the object, in the state, that was looked at.
+        # The uid and the resource version make the patch fail if the object was replaced or changed since the read.
         body = {
             "metadata": {
                 "uid": live["metadata"]["uid"],
                 "resourceVersion": live["metadata"]["resourceVersion"],
-                "ownerReferences": [*owners, owner_reference(found)],
+                "ownerReferences": [*owners, make_owner_reference(owner)],
             }
         }
-        answer = await writer.client.patch(orphan.resource, name, body, patch_type=PatchType.MERGE, namespace=namespace)
+        adopted = await writer.client.patch(orphan.resource, name, body, patch_type=PatchType.MERGE, namespace=namespace)
     except (NotFoundError, ConflictError) as error:
-        log.info("an orphan could not be adopted", resource=orphan.resource.qualified_name, child=name, error=str(error))
+        log.info("failed to adopt orphan", resource=orphan.resource.qualified_name, child=name, error=str(error))
         return False
-    log.info("an orphan was adopted", resource=orphan.resource.qualified_name, child=name)
-    writer.scope.gate.wrote(writer.uid, orphan.resource, str(answer["metadata"]["resourceVersion"]))
+    log.info("adopted orphan", resource=orphan.resource.qualified_name, child=name)
+    writer.informers.gate.record_write(writer.uid, orphan.resource, str(adopted["metadata"]["resourceVersion"]))
     return True

@@ -1,9 +1,10 @@
-"""Carries out a plan: deletions, changes, what the pods need, the pods, one status write, events. In this order.
+"""Applies a plan, in this order: deletes, patches, other children, services, pods, one status write, events.
 
-Creates go out slowly at first. The first that is refused ends them, or the first few where each object was found
-invalid by itself: the refusals are remembered, the job is looked at again at once so that its status tells why, and
-creating is put off. When something could not be done, the status is left for the next pass, which knows more; so is that of a
-job that has just begun, when it had to let others go first and is outdated.
+Creates use slow start. They stop at the first rejected create, or after a few if each object is invalid on its own. The
+rejections are recorded, creates back off, and the job is requeued at once so that its status shows the reason.
+
+If a write failed, the next pass writes the status, because it knows more. The first status of a new job has low priority:
+if the job changes while the write is queued, the next pass writes it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ import structlog
 from dlop.api.child_objects import Create
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, Reason
 from dlop.controller.event_recorder import EventRecorder
-from dlop.controller.job_state import JobStates
-from dlop.controller.slow_start import AT_FIRST, slowly_at_first
-from dlop.controller.writer import Writer, WriteResult, Written
+from dlop.controller.job_state import JobState, JobStates
+from dlop.controller.slow_start import INITIAL_BATCH_SIZE, slow_start_batch
+from dlop.controller.writer import WriteOutcome, Writer, WriteResult
 from dlop.job import DLJob
 from dlop.kube.client import Propagation
-from dlop.kube.errors import AmbiguousWriteError, InvalidError, KubeError, NotFoundError, OutdatedError, StatusError
+from dlop.kube.errors import AmbiguousWriteError, InvalidError, KubeError, NotFoundError, RequestCancelledError, StatusError
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.resources import Resource
 from dlop.reconcile.plan import Delete, Patch, Plan
@@ -35,124 +36,130 @@ log = structlog.get_logger(__name__)
 
 Item = TypeVar("Item")
 
-# Labels that differ from one life of a job to the next.
-_PASSING_LABELS = (ATTEMPT_LABEL, JOB_UID_LABEL)
-# Events that would not be true if something was left out.
-_ABOUT_CREATES = (Reason.CREATED_PODS, Reason.CREATED_SERVICES)
+# Labels whose values differ between attempts or between jobs of the same name. Orphans are matched without them.
+_VOLATILE_LABELS = (ATTEMPT_LABEL, JOB_UID_LABEL)
+# Events that are published only if every create succeeded.
+_CREATE_REASONS = (Reason.CREATED_PODS, Reason.CREATED_SERVICES)
 
 
 class Requeue(StrEnum):
-    """When to look at the job again, apart from what will happen to it."""
+    """When to reconcile the job again. The values are the `result` labels of controller-runtime's metrics."""
 
-    WHEN_SOMETHING_HAPPENS = "success"
-    AT_ONCE = "requeue"
-    AFTER_A_WHILE = "error"
+    NONE = "success"
+    """On the next watch event or deadline."""
+    NOW = "requeue"
+    BACKOFF = "error"
 
 
 @dataclass(slots=True)
-class Applied:
-    """What has come of a plan."""
-
-    next: Requeue = Requeue.WHEN_SOMETHING_HAPPENS
-    pause_seconds: float | None = None
-    """When creating is to be tried again, if it was put off."""
+class ApplyResult:
+    requeue: Requeue = Requeue.NONE
+    retry_after_seconds: float | None = None
+    """Remaining back-off of rejected creates; None if there is none."""
     writes: int = 0
-    """How many writes have changed something."""
-    objects: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How many objects were created, deleted or refused, by resource."""
-    left_out: int = 0
-    """How many objects were not created because their names are taken."""
-    is_made_good: bool = False
-    """Whether all is there now that was refused before: the status, which tells of that, is for the next pass to write."""
+    """Number of writes that changed an object."""
+    object_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Number of objects by operation (created, deleted, refused) and resource."""
+    skipped_creates: int = 0
+    """Number of objects not created because of a name conflict."""
+    recovered: bool = False
+    """All previously rejected creates succeeded. The next pass writes the status."""
     error: KubeError | None = None
 
-    def count(self, what: str, resource: Resource) -> None:
-        """An object was created, deleted or refused."""
-        self.objects[what, resource.qualified_name] += 1
+    def count(self, operation: str, resource: Resource) -> None:
+        self.object_counts[operation, resource.qualified_name] += 1
 
-    def worsen(self, step: Requeue, error: KubeError | None) -> None:
-        """Note what went wrong; the first error is the one to tell."""
-        if self.next is not Requeue.AFTER_A_WHILE:
-            self.next = step
+    def escalate(self, requeue: Requeue, error: KubeError | None) -> None:
+        """Requeue the job. BACKOFF overrides NOW, and the first error is kept."""
+        if self.requeue is not Requeue.BACKOFF:
+            self.requeue = requeue
         self.error = self.error or error
 
 
 @dataclass(frozen=True, slots=True)
 class Applier:
-    """Carries out the plan of one job."""
+    """Applies the plan of one job: `execute` first, then `publish`."""
 
     writer: Writer
     job: DLJob
-    memories: JobStates
+    job_states: JobStates
     events: EventRecorder
     parallel: int
+    """Maximum number of concurrent writes."""
     is_outdated: Callable[[], bool] | None
-    """Whether something has happened to the job since the plan was made; None: whatever happens, its status is to be written."""
-    applied: Applied = field(default_factory=Applied)
+    """Returns whether the job changed since the plan was made. If given, an outdated status write is skipped."""
+    result: ApplyResult = field(default_factory=ApplyResult)
 
-    async def carry_out(self, plan: Plan) -> None:
-        """Do what the plan says, apart from telling."""
-        if self._is_refused_no_more(plan):
+    async def execute(self, plan: Plan) -> None:
+        """Delete, patch and create the children. Errors go to `result`."""
+        if self._clear_obsolete_rejections(plan):
             return
-        if plan.deletions or plan.creations:
-            self.memories.of(self.writer.uid, self.writer.key)  # so that whoever resolves a doubt finds the job
-        if plan.deletions:
-            await self._call_for(plan.deletions, self._delete)
-        if plan.changes and not await self._change_all(plan.changes):
+        if plan.deletes or plan.creates:
+            self._get_or_create_state()  # needed to requeue the job when an uncertain expectation is resolved
+        if plan.deletes:
+            await self._run_batch(plan.deletes, self._delete)
+        if plan.patches and not await self._patch_all(plan.patches):
             return
-        if plan.creations:
+        if plan.creates:
             await self._create_all(plan)
 
-    async def tell(self, plan: Plan) -> None:
-        """Write the status and tell the events of a plan, if all went well so far.
+    async def publish(self, plan: Plan) -> None:
+        """Write the status and record the events, if `execute` succeeded.
 
         Raises:
-            KubeError: the status could not be written, or the job not deleted.
+            KubeError: the status could not be written, or the job could not be deleted.
         """
-        if self.applied.is_made_good:
-            self._tell_events(plan)
-        if self.applied.next is not Requeue.WHEN_SOMETHING_HAPPENS:
+        if self.result.recovered:
+            self._record_events(plan)
+        if self.result.requeue is not Requeue.NONE:
             return
         if plan.delete_job:
             await self._delete_job()
         elif plan.status is not None:
             await self._write_status(plan)
-        self._tell_events(plan)
+        self._record_events(plan)
 
-    async def _call_for(self, items: Sequence[Item], call: Callable[[Item], Awaitable[bool]], *, first: int = AT_FIRST) -> bool:
-        return await slowly_at_first(items, call, first=first, parallel=self.parallel, may_grow=self._may_grow)
+    async def _run_batch(
+        self, items: Sequence[Item], call: Callable[[Item], Awaitable[bool]], *, initial: int = INITIAL_BATCH_SIZE
+    ) -> bool:
+        return await slow_start_batch(items, call, initial=initial, parallel=self.parallel, may_grow=self._may_grow)
 
     def _may_grow(self) -> bool:
-        """Whether more at once would be sent at once, and nothing was refused yet."""
-        return self.applied.pause_seconds is None and self.writer.client.has_room_for_writes
+        """Whether another request would be sent without waiting, and nothing was rejected yet."""
+        return self.result.retry_after_seconds is None and self.writer.client.has_free_write_slot
 
-    def _is_refused_no_more(self, plan: Plan) -> bool:
-        """Whether nothing is asked for any more of what was refused: then the plan is to be made anew, without that."""
-        memory = self.memories.find(self.writer.uid)
-        if memory is None or not memory.refusals:
+    def _get_or_create_state(self) -> JobState:
+        return self.job_states.get_or_create(self.writer.uid, self.writer.key)
+
+    def _clear_obsolete_rejections(self, plan: Plan) -> bool:
+        """Clear the rejections and requeue the job, if the plan has none of the rejected writes. Returns whether it did.
+
+        A plan that finishes the job is kept. It may do so because of the rejections.
+        """
+        state = self.job_states.get(self.writer.uid)
+        if state is None or not state.rejected_writes:
             return False
-        places = {(each.resource, each.name) for each in plan.creations} | {(each.resource, each.name) for each in plan.changes}
-        if not places.isdisjoint(memory.refusals) or self._is_end(plan):
+        planned = {(create.resource, create.name) for create in plan.creates} | {(patch.resource, patch.name) for patch in plan.patches}
+        if not planned.isdisjoint(state.rejected_writes) or self._finishes_job(plan):
             return False
-        memory.forget_refusals()
-        self.applied.worsen(Requeue.AT_ONCE, None)
+        state.clear_rejections()
+        self.result.escalate(Requeue.NOW, None)
         return True
 
-    def _is_end(self, plan: Plan) -> bool:
-        """Whether the job ends here. It may do so because of what was refused: made anew without that, it would not."""
-        phase = None if plan.status is None else self.job.phase_in(plan.status)
-        return phase is not None and phase.is_end
+    def _finishes_job(self, plan: Plan) -> bool:
+        phase = None if plan.status is None else self.job.read_phase(plan.status)
+        return phase is not None and phase.is_finished
 
-    # --- deleting ----------------------------------------------------------------------------------------------------
+    # --- deletes -----------------------------------------------------------------------------------------------------
 
-    async def _delete(self, deletion: Delete) -> bool:
-        written = await self.writer.delete(deletion)
-        if written.result is WriteResult.DONE:
-            self.applied.writes += 1
-            self.applied.count("deleted", deletion.resource)
+    async def _delete(self, delete: Delete) -> bool:
+        outcome = await self.writer.delete(delete)
+        if outcome.result is WriteResult.DONE:
+            self.result.writes += 1
+            self.result.count("deleted", delete.resource)
             return True
-        self.applied.worsen(Requeue.AFTER_A_WHILE, written.error)
-        return written.result is WriteResult.STALE
+        self.result.escalate(Requeue.BACKOFF, outcome.error)
+        return outcome.result is WriteResult.STALE
 
     async def _delete_job(self) -> None:
         key = self.writer.key
@@ -163,133 +170,133 @@ class Applier:
         except NotFoundError:
             return
 
-    # --- changing ----------------------------------------------------------------------------------------------------
+    # --- patches -----------------------------------------------------------------------------------------------------
 
-    async def _change_all(self, changes: Sequence[Patch]) -> bool:
-        """Says whether to go on. What was refused is told, and tried again when creating is."""
-        memory = self.memories.find(self.writer.uid)
+    async def _patch_all(self, patches: Sequence[Patch]) -> bool:
+        """Returns whether to continue with creates. Rejected patches are skipped during the back-off."""
+        state = self.job_states.get(self.writer.uid)
         now = asyncio.get_running_loop().time()
-        if memory is not None and now < memory.try_again_at:
-            self.applied.pause_seconds = memory.try_again_at - now
-            changes = [change for change in changes if (change.resource, change.name) not in memory.refusals]
-        return await self._call_for(changes, self._change)
+        if state is not None and now < state.retry_at:
+            self.result.retry_after_seconds = state.retry_at - now
+            patches = [patch for patch in patches if (patch.resource, patch.name) not in state.rejected_writes]
+        return await self._run_batch(patches, self._patch)
 
-    async def _change(self, change: Patch) -> bool:
-        written = await self.writer.change(change)
-        if written.result is WriteResult.REFUSED:
-            self._refused(change, written)
+    async def _patch(self, patch: Patch) -> bool:
+        outcome = await self.writer.patch(patch)
+        if outcome.result is WriteResult.REJECTED:
+            self._handle_rejection(patch, outcome)
             return False
-        if written.result not in (WriteResult.DONE, WriteResult.SAME):
-            self.applied.worsen(Requeue.AFTER_A_WHILE, written.error)
+        if outcome.result not in (WriteResult.DONE, WriteResult.UNCHANGED):
+            self.result.escalate(Requeue.BACKOFF, outcome.error)
             return False
-        is_refused_no_more = self._forget_refusal(change)
-        self.applied.writes += 1 if written.result is WriteResult.DONE or is_refused_no_more else 0
+        was_rejected = self._clear_rejection(patch)
+        self.result.writes += 1 if outcome.result is WriteResult.DONE or was_rejected else 0
         return True
 
-    def _forget_refusal(self, change: Patch) -> bool:
-        """Says whether there was one: then the status still tells of it."""
-        memory = self.memories.find(self.writer.uid)
-        if memory is None or memory.refusals.pop((change.resource, change.name), None) is None:
+    def _clear_rejection(self, patch: Patch) -> bool:
+        """Returns whether there was one. If so, the status still shows it."""
+        state = self.job_states.get(self.writer.uid)
+        if state is None or state.rejected_writes.pop((patch.resource, patch.name), None) is None:
             return False
-        if not memory.refusals:
-            memory.forget_refusals()
+        if not state.rejected_writes:
+            state.clear_rejections()
         return True
 
-    # --- creating ----------------------------------------------------------------------------------------------------
+    # --- creates -----------------------------------------------------------------------------------------------------
 
     async def _create_all(self, plan: Plan) -> None:
-        """Others, services, pods: each lot only when the one before it is complete."""
-        memory = self.memories.of(self.writer.uid, self.writer.key)
+        """Create other children, services and pods. Each group waits until the previous one is complete."""
+        state = self._get_or_create_state()
         now = asyncio.get_running_loop().time()
-        if now < memory.try_again_at:
-            self.applied.pause_seconds = memory.try_again_at - now
+        if now < state.retry_at:
+            self.result.retry_after_seconds = state.retry_at - now
             return
-        # After a refusal, one create finds out whether anything has changed.
-        first = 1 if memory.refusals else AT_FIRST
-        for lot in (plan.others, plan.services, plan.pods):
-            if not await self._create_lot(lot, first=first) or self.applied.left_out:
+        # After a rejection, a single create probes whether the cause is gone.
+        initial = 1 if state.rejected_writes else INITIAL_BATCH_SIZE
+        for creates in (plan.children, plan.services, plan.pods):
+            if not await self._create_group(creates, initial=initial) or self.result.skipped_creates:
                 return
-        if memory.refusals:
-            memory.forget_refusals()
-            self.applied.is_made_good = True
-            self.applied.worsen(Requeue.AT_ONCE, None)
+        if state.rejected_writes:
+            state.clear_rejections()
+            self.result.recovered = True
+            self.result.escalate(Requeue.NOW, None)
 
-    async def _create_lot(self, lot: Sequence[Create], *, first: int) -> bool:
-        """Says whether the lot is complete."""
-        return await self._call_for(lot, self._create, first=first) and self.applied.pause_seconds is None
+    async def _create_group(self, creates: Sequence[Create], *, initial: int) -> bool:
+        """Returns whether the group is complete."""
+        return await self._run_batch(creates, self._create, initial=initial) and self.result.retry_after_seconds is None
 
-    async def _create(self, creation: Create) -> bool:
-        written = await self.writer.create(creation)
-        match written.result:
+    async def _create(self, create: Create) -> bool:
+        outcome = await self.writer.create(create)
+        match outcome.result:
             case WriteResult.DONE:
-                self.applied.writes += 1
-                self.applied.count("created", creation.resource)
+                self.result.writes += 1
+                self.result.count("created", create.resource)
                 return True
-            case WriteResult.REFUSED:
-                self.applied.count("refused", creation.resource)
-                return self._refused(creation, written)
-            case WriteResult.TAKEN:
-                return self._taken(creation)
-            case WriteResult.LENT:
-                self.memories.of(self.writer.uid, self.writer.key).lent.add((creation.resource, creation.name))
+            case WriteResult.REJECTED:
+                self.result.count("refused", create.resource)
+                return self._handle_rejection(create, outcome)
+            case WriteResult.CONFLICT:
+                return self._handle_conflict(create)
+            case WriteResult.SHARED:
+                self._get_or_create_state().shared.add((create.resource, create.name))
                 return True
             case _:
-                self.applied.worsen(Requeue.AFTER_A_WHILE, written.error)
+                self.result.escalate(Requeue.BACKOFF, outcome.error)
                 return False
 
-    def _refused(self, wanted: Create | Patch, written: Written) -> bool:
-        """Says whether to go on with the others: what is wrong with one object need not be with the next. A few show it."""
-        memory = self.memories.of(self.writer.uid, self.writer.key)
-        error = written.error
+    def _handle_rejection(self, write: Create | Patch, outcome: WriteOutcome) -> bool:
+        """Record a rejected write. Returns whether to continue: an invalid object says nothing about the next one, up to a limit."""
+        state = self._get_or_create_state()
+        error = outcome.error
         reason = error.status_reason if isinstance(error, StatusError) else ""
-        log.warning("the server refuses an object", resource=wanted.resource.qualified_name, child=wanted.name, error=str(error))
-        if self.applied.pause_seconds is None:  # else another one that was under way with it was refused before
-            memory.refusals.clear()
-            self.applied.pause_seconds = memory.put_off(now=asyncio.get_running_loop().time())
-        memory.refuse(RejectedWrite(wanted.resource, wanted.name, reason, str(error)), generation=self.job.metadata.generation)
-        self.applied.worsen(Requeue.AT_ONCE, None)
-        return isinstance(error, InvalidError) and len(memory.refusals) < AT_FIRST
+        log.warning("write rejected", resource=write.resource.qualified_name, child=write.name, error=str(error))
+        if self.result.retry_after_seconds is None:  # otherwise a concurrent write of this pass was rejected first
+            state.rejected_writes.clear()
+            self.result.retry_after_seconds = state.back_off(now=asyncio.get_running_loop().time())
+        state.add_rejection(RejectedWrite(write.resource, write.name, reason, str(error)), generation=self.job.metadata.generation)
+        self.result.escalate(Requeue.NOW, None)
+        return isinstance(error, InvalidError) and len(state.rejected_writes) < INITIAL_BATCH_SIZE
 
-    def _taken(self, creation: Create) -> bool:
-        """Somebody else's object is in the way of this one, and not of the others."""
-        self.applied.left_out += 1
-        labels = creation.body["metadata"].get("labels") or {}
-        own = {name: value for name, value in labels.items() if name not in _PASSING_LABELS}
-        memory = self.memories.of(self.writer.uid, self.writer.key)
-        if (creation.resource, creation.name) not in memory.taken:
-            self.memories.take_note(self.writer.uid, self.writer.key, creation.resource, creation.name, own)
-            self.applied.worsen(Requeue.AT_ONCE, None)
+    def _handle_conflict(self, create: Create) -> bool:
+        """Record a name conflict. Returns True, because other creates can continue."""
+        self.result.skipped_creates += 1
+        labels = create.body["metadata"].get("labels") or {}
+        orphan_labels = {name: value for name, value in labels.items() if name not in _VOLATILE_LABELS}
+        state = self._get_or_create_state()
+        if (create.resource, create.name) not in state.name_conflicts:
+            self.job_states.add_conflict(self.writer.uid, self.writer.key, create.resource, create.name, orphan_labels)
+            self.result.escalate(Requeue.NOW, None)
         return True
 
-    # --- telling -----------------------------------------------------------------------------------------------------
+    # --- status and events -------------------------------------------------------------------------------------------
 
-    def _tell_events(self, plan: Plan) -> None:
-        """Tell what has happened: not of creates where some were left out or put off, and of nothing else where the status was."""
-        applied = self.applied
-        is_created = not applied.left_out and applied.pause_seconds is None
+    def _record_events(self, plan: Plan) -> None:
+        """Record the events of the plan. Events about creates need all creates to be done, others need the status to be written."""
+        result = self.result
+        all_created = not result.skipped_creates and result.retry_after_seconds is None
         for event in plan.events:
-            if is_created if event.reason in _ABOUT_CREATES else applied.next is not Requeue.AT_ONCE:
-                self.events.tell(self.writer.key, self.job.metadata, event)
+            if all_created if event.reason in _CREATE_REASONS else result.requeue is not Requeue.NOW:
+                self.events.record(self.writer.key, self.job.metadata, event)
 
     async def _write_status(self, plan: Plan) -> None:
         patch = merge_patch(self.job.stored_status, plan.status or {})
         if not patch:
             return
-        memory = self.memories.find(self.writer.uid)
-        if memory is not None and plan.is_complete:
-            memory.said = plan.status
+        state = self.job_states.get(self.writer.uid)
+        if state is not None and plan.settles:
+            state.expected_echo = plan.status
         try:
-            await self.writer.patch_status(patch, resource_version=self.job.metadata.resource_version, unless=self.is_outdated)
-            self.applied.writes += 1
-        except OutdatedError:
-            if memory is not None:
-                memory.said = None
-            self.applied.worsen(Requeue.AT_ONCE, None)
+            await self.writer.patch_status(patch, resource_version=self.job.metadata.resource_version, cancel_if=self.is_outdated)
+            self.result.writes += 1
+        except RequestCancelledError:
+            if state is not None:
+                state.expected_echo = None
+            self.result.escalate(Requeue.NOW, None)
         except NotFoundError as error:
             if not error.details.get("name"):
-                log.error("the status cannot be written: has the custom resource definition no status subresource?", error=str(error))
+                log.error("failed to write status; does the CRD lack the status subresource?", error=str(error))
             raise
         except AmbiguousWriteError:
-            memory = self.memories.of(self.writer.uid, self.writer.key)
-            memory.uncounted = self.job.stored_status if memory.uncounted is None else memory.uncounted
+            state = self._get_or_create_state()
+            state.last_counted_status = self.job.stored_status if state.last_counted_status is None else state.last_counted_status
             raise

@@ -1,7 +1,7 @@
-"""The loop: a key comes off the queue, and one pass is made for its job.
+"""The reconcile loop: takes a key from the queue and runs one pass for its job.
 
-Three kinds of errors have three fates. A user's mistake is in the plan already, as a condition. A hiccup of the cluster
-is tried again, ever more patiently. Our own mistake is logged with its traceback, and stays this one job's trouble.
+There are three kinds of errors. User errors are part of the plan and become conditions. Cluster errors are retried with
+back-off. Bugs are logged with a traceback and affect only the one job.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from dlop.controller.adoption import adopt
-from dlop.controller.apply import Applied, Applier, Requeue
+from dlop.controller.apply import Applier, ApplyResult, Requeue
 from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.job_state import JobStates
 from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds
-from dlop.controller.metrics import ControllerMetrics, note_deletion, note_milestones
-from dlop.controller.snapshot_builder import gather
+from dlop.controller.metrics import ControllerMetrics, count_deletion, count_transitions
+from dlop.controller.snapshot_builder import build_snapshot
 from dlop.controller.writer import Writer
 from dlop.job import DLJob
 from dlop.kube.client import Client
@@ -35,238 +35,234 @@ from dlop.reconcile.snapshot import Snapshot
 
 log = structlog.get_logger(__name__)
 
-# A moment that has passed already, by the rounding of a clock, must not make a hot loop.
-_SOONEST_SECONDS = 0.05
-# A job that has all it needs, and waits for its status to be written, keeps no other from being worked on: for each job
-# that is worked on there may be three of them besides.
-_TOLD_BESIDES = 3
+# Lower bound of a requeue delay. A deadline that has just passed, due to clock rounding, must not cause a hot loop.
+_MIN_REQUEUE_SECONDS = 0.05
+# Passes that only wait to write a status, per worker. They hold no slot, so that other jobs can be reconciled meanwhile.
+_STATUS_WRITERS_PER_WORKER = 3
 
 
-def passes_at_once(workers: int) -> int:
-    """How many passes may be under way when so many jobs may be worked on at once."""
-    return workers * (1 + _TOLD_BESIDES)
+def max_concurrent_reconciles(workers: int) -> int:
+    """Number of concurrent passes for this number of workers, including passes that only wait to write a status."""
+    return workers * (1 + _STATUS_WRITERS_PER_WORKER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What all passes share."""
+    """Objects that all passes share."""
 
     client: Client
     queue: WorkQueue[JobKey]
     expectations: Expectations
-    memories: JobStates
+    job_states: JobStates
     kinds: ManagedKinds
     events: EventRecorder
     metrics: ControllerMetrics
     clock: Callable[[], float]
     forget: Callable[[str], None]
-    """Called with the uid of a job that is gone."""
-    parallel: int
-    """How many writes one job may have under way."""
+    """Called with the uid of a deleted job."""
+    max_parallel_writes: int
+    """Maximum number of concurrent writes of one job."""
 
 
 class Slot:
-    """Where a job is worked on. It is left to the next job as soon as all is done that the job needs: telling needs no desk."""
+    """A worker slot. Released early, before the status write, so that the next job can start."""
 
-    def __init__(self, desks: asyncio.Semaphore) -> None:
-        self._desks = desks
-        self._is_taken = False
+    def __init__(self, slots: asyncio.Semaphore) -> None:
+        self._slots = slots
+        self._is_held = False
 
     async def __aenter__(self) -> Self:
-        await self._desks.acquire()
-        self._is_taken = True
+        await self._slots.acquire()
+        self._is_held = True
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.leave()
+        self.release()
 
-    def leave(self) -> None:
-        """Leave the desk, if that has not happened yet."""
-        if self._is_taken:
-            self._is_taken = False
-            self._desks.release()
+    def release(self) -> None:
+        """Release the slot. Idempotent."""
+        if self._is_held:
+            self._is_held = False
+            self._slots.release()
 
 
 class Controller:
-    """The workers and their passes."""
-
-    def __init__(self, around: Dependencies, *, workers: int) -> None:
-        self._around = around
-        self._passes = passes_at_once(workers)
-        self._desks = asyncio.Semaphore(workers)
-        self._scopes: dict[str | None, InformerSet] = {}
+    def __init__(self, deps: Dependencies, *, workers: int) -> None:
+        self._deps = deps
+        self._max_passes = max_concurrent_reconciles(workers)
+        self._slots = asyncio.Semaphore(workers)
+        self._informer_sets: dict[str | None, InformerSet] = {}
         self._is_stopping = False
-        self._is_working = False
+        self._is_running = False
 
-    def watch_over(self, scopes: Sequence[InformerSet]) -> None:
-        """What there is to look at."""
-        self._scopes = {scope.namespace: scope for scope in scopes}
+    def set_informer_sets(self, informer_sets: Sequence[InformerSet]) -> None:
+        self._informer_sets = {informers.namespace: informers for informers in informer_sets}
 
     async def run(self) -> None:
-        """Make passes until stopped or cancelled."""
-        self._is_working = True
+        """Reconcile jobs until stopped or cancelled."""
+        self._is_running = True
         try:
             async with asyncio.TaskGroup() as group:
-                for number in range(self._passes):
+                for number in range(self._max_passes):
                     group.create_task(self._work(), name=f"worker {number}")
         finally:
-            self._is_working = False
+            self._is_running = False
 
     def stop(self) -> None:
-        """Finish the passes under way and begin no more; `run` then ends."""
+        """Let running passes finish and start no more. `run` then returns."""
         self._is_stopping = True
-        self._around.queue.shutdown()
+        self._deps.queue.shutdown()
 
-    def note_deleted(self, resource: Resource, last: CustomObject) -> None:
-        """A job is gone, and this is the last that was seen of it. Who only stands by leaves counting to the one who leads."""
-        kind = self._around.kinds.of_resource(resource)
-        if self._is_working and kind is not None:
-            note_deletion(self._around.metrics, resource, kind.make_job(last))
+    def on_job_deleted(self, resource: Resource, last: CustomObject) -> None:
+        """Count a deleted job, given its last cached state. A standby does not count, because the leader does."""
+        kind = self._deps.kinds.by_resource(resource)
+        if self._is_running and kind is not None:
+            count_deletion(self._deps.metrics, resource, kind.make_job(last))
 
-    # --- one worker --------------------------------------------------------------------------------------------------
+    # --- workers -----------------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        queue, metrics = self._around.queue, self._around.metrics
+        queue, metrics = self._deps.queue, self._deps.metrics
         loop = asyncio.get_running_loop()
         while True:
-            async with Slot(self._desks) as desk:
+            async with Slot(self._slots) as slot:
                 try:
                     key = await queue.get()
                 except QueueShutDownError:
                     return
-                began = loop.time()
+                started_at = loop.time()
                 metrics.active += 1
                 try:
                     if not self._is_stopping:
-                        result = await self._safely(key, desk)
-                        metrics.passed(key.resource, result, seconds=loop.time() - began)
+                        result = await self._reconcile_safely(key, slot)
+                        metrics.observe_pass(key.resource, result, seconds=loop.time() - started_at)
                 finally:
                     metrics.active -= 1
                     queue.done(key)
 
-    async def _safely(self, key: JobKey, desk: Slot) -> str:
+    async def _reconcile_safely(self, key: JobKey, slot: Slot) -> str:
         with bound_contextvars(kind=key.resource.kind, namespace=key.namespace, job=key.name):
             try:
-                return await self._pass(key, desk)
+                return await self._reconcile(key, slot)
             except NotLeaderError:
-                return Requeue.AT_ONCE.value  # whoever leads now will see to it
+                return Requeue.NOW.value  # the new leader reconciles the job
             except NotFoundError as error:
-                log.info("the job is gone", error=str(error))
+                log.info("object not found, retrying", error=str(error))
             except ConflictError as error:
-                log.info("the job has changed meanwhile", error=str(error))
+                log.info("job was modified, retrying", error=str(error))
             except KubeError as error:
-                log.warning("the server has trouble with the job; it is tried again", error=str(error))
-            except Exception:  # one job's trouble must not become everybody's
-                log.exception("a pass failed: this is a mistake in dlop or in the framework")
-            self._around.queue.add_rate_limited(key)
-            return Requeue.AFTER_A_WHILE.value
+                log.warning("API request failed, retrying", error=str(error))
+            except Exception:  # a bug that one job triggers must not affect other jobs
+                log.exception("reconcile failed; this is a bug in dlop or in the framework")
+            self._deps.queue.add_rate_limited(key)
+            return Requeue.BACKOFF.value
 
     # --- one pass ----------------------------------------------------------------------------------------------------
 
-    async def _pass(self, key: JobKey, desk: Slot) -> str:
-        scope, kind, found = self._find(key)
-        if scope is None or kind is None or found is None:
-            self._around.queue.forget(key)
+    async def _reconcile(self, key: JobKey, slot: Slot) -> str:
+        """Check that the caches are fresh enough, then run a pass. Returns the `result` label of the metrics."""
+        informers, kind, job_object = self._find(key)
+        if informers is None or kind is None or job_object is None:
+            self._deps.queue.forget(key)
             return "success"
-        around, uid = self._around, found.metadata.uid
-        if not around.expectations.are_met(uid):
-            around.memories.of(uid, key).has_news = True  # whatever settles them brings the job up again
+        deps, uid = self._deps, job_object.metadata.uid
+        if not deps.expectations.satisfied(uid):
+            deps.job_states.get_or_create(uid, key).dirty = True  # the event that satisfies them enqueues the job again
             return "success"
-        if not scope.gate.ready(uid, wake=lambda: around.queue.add(key)):
+        if not informers.gate.ready(uid, wake=lambda: deps.queue.add(key)):
             return "success"
-        if not scope.hindsight.ready(found, wake=lambda: around.queue.add(key)):
+        if not informers.record_gate.ready(job_object, wake=lambda: deps.queue.add(key)):
             return "success"
         try:
-            return await self._look_at(key, scope, kind, found, desk)
+            return await self._run_pass(key, informers, kind, job_object, slot)
         finally:
-            # Who was told that the job is gone did not know of what was still being asked for.
-            if not _is_there(scope, key, uid):
-                around.forget(uid)
+            # The delete handler may have run during the pass, before the pass added expectations and state.
+            if not _exists(informers, key, uid):
+                deps.forget(uid)
 
-    async def _look_at(self, key: JobKey, scope: InformerSet, kind: ManagedKind, found: CustomObject, desk: Slot) -> str:
-        around, uid = self._around, found.metadata.uid
-        memory = around.memories.find(uid)
-        if memory is not None:
-            memory.begin_pass(generation=found.metadata.generation)
-        writer = Writer(around.client, around.expectations, scope, key, uid)
-        gathered = gather(scope, kind, found, memories=around.memories)
-        if gathered.orphans and await adopt(writer, found, gathered.orphans):
-            around.queue.add(key)
-            return Requeue.AT_ONCE.value
-        job = kind.make_job(found)
-        now = around.clock()
-        plan = job.reconcile(gathered.snapshot, now)
-        if plan.pods or memory is not None:
-            phases = [pod.status.phase for pod in gathered.snapshot.pods]
-            around.memories.of(uid, key).take_stock(phases, created=len(plan.pods))
-        is_outdated = self._outdated(key) if _can_be_put_off(job, gathered.snapshot, plan) else None
-        applier = Applier(writer, job, around.memories, around.events, around.parallel, is_outdated)
+    async def _run_pass(self, key: JobKey, informers: InformerSet, kind: ManagedKind, job_object: CustomObject, slot: Slot) -> str:
+        deps, uid = self._deps, job_object.metadata.uid
+        state = deps.job_states.get(uid)
+        if state is not None:
+            state.begin_pass(generation=job_object.metadata.generation)
+        writer = Writer(deps.client, deps.expectations, informers, key, uid)
+        snapshot, orphans = build_snapshot(informers, kind, job_object, job_states=deps.job_states)
+        if orphans and await adopt(writer, job_object, orphans):
+            deps.queue.add(key)
+            return Requeue.NOW.value
+        job = kind.make_job(job_object)
+        now = deps.clock()
+        plan = job.reconcile(snapshot, now)
+        if plan.pods or state is not None:
+            phases = [pod.status.phase for pod in snapshot.pods]
+            deps.job_states.get_or_create(uid, key).update_pod_counts(phases, created=len(plan.pods))
+        is_outdated = self._outdated_check(key) if _can_delay_status(job, snapshot, plan) else None
+        applier = Applier(writer, job, deps.job_states, deps.events, deps.max_parallel_writes, is_outdated)
         try:
-            await applier.carry_out(plan)
+            await applier.execute(plan)
         finally:
-            around.metrics.objects(applier.applied.objects)
-        plan = plan.without_creations()  # whole pods are nothing to hold on to until the status has its turn
-        desk.leave()
-        await applier.tell(plan)
-        return self._after(key, job, gathered.snapshot, plan, applier.applied, now)
+            deps.metrics.count_objects(applier.result.object_counts)
+        plan = plan.without_creates()  # frees the pod bodies while the status write waits
+        slot.release()
+        await applier.publish(plan)
+        return self._requeue(key, job, snapshot, plan, applier.result, now)
 
-    def _outdated(self, key: JobKey) -> Callable[[], bool]:
-        return lambda: not self._is_stopping and self._around.queue.is_due_again(key)
+    def _outdated_check(self, key: JobKey) -> Callable[[], bool]:
+        return lambda: not self._is_stopping and self._deps.queue.is_requeued(key)
 
     def _find(self, key: JobKey) -> tuple[InformerSet | None, ManagedKind | None, CustomObject | None]:
-        scope = self._scopes.get(key.namespace) or self._scopes.get(None)
-        kind = self._around.kinds.of_resource(key.resource)
-        found = None if scope is None else scope.job(key.resource, namespace=key.namespace, name=key.name)
-        return scope, kind, found
+        informers = self._informer_sets.get(key.namespace) or self._informer_sets.get(None)
+        kind = self._deps.kinds.by_resource(key.resource)
+        job_object = None if informers is None else informers.job(key.resource, namespace=key.namespace, name=key.name)
+        return informers, kind, job_object
 
-    def _after(self, key: JobKey, job: DLJob, snapshot: Snapshot, plan: Plan, applied: Applied, now: float) -> str:
-        around, queue = self._around, self._around.queue
-        if applied.next is Requeue.AFTER_A_WHILE:
-            log.info("something could not be done; it is tried again", error=str(applied.error))
+    def _requeue(self, key: JobKey, job: DLJob, snapshot: Snapshot, plan: Plan, result: ApplyResult, now: float) -> str:
+        deps, queue = self._deps, self._deps.queue
+        if result.requeue is Requeue.BACKOFF:
+            log.info("plan not fully applied, retrying", error=str(result.error))
             queue.add_rate_limited(key)
-            return applied.next.value
+            return result.requeue.value
         queue.forget(key)
-        if applied.next is Requeue.AT_ONCE:
+        if result.requeue is Requeue.NOW:
             queue.add(key)
-            return applied.next.value
-        if (applied.writes and not plan.is_complete) or self._has_news(job.metadata.uid):
-            self._follow_up(key, job.metadata.uid)
-        note_milestones(around.metrics, around.memories, key=key, job=job, snapshot=snapshot, plan=plan, now=now)
-        self._forget_if_ended(job)
-        waits = [] if plan.look_again_at is None else [max(_SOONEST_SECONDS, plan.look_again_at - around.clock())]
-        waits += [] if applied.pause_seconds is None else [applied.pause_seconds]
-        if not waits:
-            return applied.next.value
-        queue.add_after(key, min(waits))
+            return result.requeue.value
+        if (result.writes and not plan.settles) or self._is_dirty(job.metadata.uid):
+            self._schedule_follow_up(key, job.metadata.uid)
+        count_transitions(deps.metrics, deps.job_states, key=key, job=job, snapshot=snapshot, plan=plan, now=now)
+        self._forget_if_finished(job)
+        delays = [] if plan.requeue_at is None else [max(_MIN_REQUEUE_SECONDS, plan.requeue_at - deps.clock())]
+        delays += [] if result.retry_after_seconds is None else [result.retry_after_seconds]
+        if not delays:
+            return result.requeue.value
+        queue.add_after(key, min(delays))
         return "requeue_after"
 
-    def _has_news(self, uid: str) -> bool:
-        """Whether something was put off in this pass until all that was expected has shown, or was found not to come."""
-        memory = self._around.memories.find(uid)
-        return memory is not None and memory.has_news
+    def _is_dirty(self, uid: str) -> bool:
+        state = self._deps.job_states.get(uid)
+        return state is not None and state.dirty
 
-    def _follow_up(self, key: JobKey, uid: str) -> None:
-        """See to it that another pass is made when the caches show what was done in this one."""
-        if self._around.expectations.are_met(uid):
-            self._around.queue.add(key)
+    def _schedule_follow_up(self, key: JobKey, uid: str) -> None:
+        """Make sure that another pass runs once the caches show the writes of this one."""
+        if self._deps.expectations.satisfied(uid):
+            self._deps.queue.add(key)
         else:
-            self._around.memories.of(uid, key).has_news = True
+            self._deps.job_states.get_or_create(uid, key).dirty = True
 
-    def _forget_if_ended(self, job: DLJob) -> None:
-        phase = job.phase_in(job.stored_status)
-        if phase is not None and phase.is_end and self._around.expectations.are_met(job.metadata.uid):
-            self._around.memories.forget(job.metadata.uid)
+    def _forget_if_finished(self, job: DLJob) -> None:
+        phase = job.read_phase(job.stored_status)
+        if phase is not None and phase.is_finished and self._deps.expectations.satisfied(job.metadata.uid):
+            self._deps.job_states.forget(job.metadata.uid)
 
 
-def _can_be_put_off(job: DLJob, snapshot: Snapshot, plan: Plan) -> bool:
-    """Whether the status only tells that a job has begun: others may go first, and a later one may tell it with what follows.
+def _can_delay_status(job: DLJob, snapshot: Snapshot, plan: Plan) -> bool:
+    """Whether the status only says that the job started, so that a later pass may write it together with what follows.
 
-    Of a job that had pods already, a status may be the only witness of what has become of them.
+    Once a job has pods, its status may be the only record of what happened to them.
     """
-    has_begun = bool(snapshot.pods) or job.phase_in(job.stored_status) is not None
-    return bool(plan.pods) and not (has_begun or plan.others or plan.deletions or plan.changes)
+    has_started = bool(snapshot.pods) or job.read_phase(job.stored_status) is not None
+    return bool(plan.pods) and not (has_started or plan.children or plan.deletes or plan.patches)
 
 
-def _is_there(scope: InformerSet, key: JobKey, uid: str) -> bool:
-    found = scope.job(key.resource, namespace=key.namespace, name=key.name)
-    return found is not None and found.metadata.uid == uid
+def _exists(informers: InformerSet, key: JobKey, uid: str) -> bool:
+    job_object = informers.job(key.resource, namespace=key.namespace, name=key.name)
+    return job_object is not None and job_object.metadata.uid == uid

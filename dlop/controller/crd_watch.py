@@ -1,6 +1,6 @@
-"""Which kinds the server serves: custom resource definitions, watched so that a kind may arrive later or go away.
+"""Watches CRDs to know which kinds the API server serves. Kinds can be installed and removed while the operator runs.
 
-Where these may not be watched (a namespaced operator has no such right), discovery is asked instead, once.
+Where the operator may not watch CRDs, as in namespaced mode, it queries discovery once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from dlop.controller.kinds import ManagedKind
-from dlop.kube.backoff import Backoff
+from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.cache import CacheChange
 from dlop.kube.client import Client
 from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError, UnauthorizedError
@@ -23,26 +23,27 @@ from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 
 log = structlog.get_logger(__name__)
 
-Listener = Callable[[ManagedKind], None]
+KindListener = Callable[[ManagedKind], None]
 
 
-_KEEPS_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
+_PRESERVE_UNKNOWN_FIELDS = "x-kubernetes-preserve-unknown-fields"
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 
 class _Slim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """As the structs of `dlop.kube.objects`: what is not named is never kept. Definitions are large."""
+    """Keeps the declared fields only, like the structs of `dlop.kube.objects`. CRDs are large."""
 
 
-class _Anything(_Slim, frozen=True):
-    """Of which only matters that it is there."""
+class _Present(_Slim, frozen=True):
+    """A value whose content does not matter."""
 
 
 class _StatusProperties(_Slim, frozen=True):
-    dlop: _Anything | None = None
+    dlop: _Present | None = None
 
 
 class _StatusSchema(_Slim, frozen=True):
-    keeps_unknown: bool = msgspec.field(default=False, name=_KEEPS_UNKNOWN)
+    preserves_unknown: bool = msgspec.field(default=False, name=_PRESERVE_UNKNOWN_FIELDS)
     properties: _StatusProperties = _StatusProperties()
 
 
@@ -51,7 +52,7 @@ class _RootProperties(_Slim, frozen=True):
 
 
 class _RootSchema(_Slim, frozen=True):
-    keeps_unknown: bool = msgspec.field(default=False, name=_KEEPS_UNKNOWN)
+    preserves_unknown: bool = msgspec.field(default=False, name=_PRESERVE_UNKNOWN_FIELDS)
     properties: _RootProperties = _RootProperties()
 
 
@@ -65,13 +66,13 @@ class _Version(_Slim, frozen=True):
     schema: _Schema | None = None
 
     @property
-    def keeps_record(self) -> bool:
-        """Whether the server stores what dlop writes down about a job, and does not drop it as a field that it does not know."""
+    def preserves_record(self) -> bool:
+        """Whether the API server stores `status.dlop` and does not prune it."""
         if self.schema is None:
             return True
         root = self.schema.root
         status = root.properties.status
-        return root.keeps_unknown if status is None else status.keeps_unknown or status.properties.dlop is not None
+        return root.preserves_unknown if status is None else status.preserves_unknown or status.properties.dlop is not None
 
 
 class _Spec(_Slim, frozen=True):
@@ -83,72 +84,74 @@ class _Status(_Slim, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class Definition(_Slim, frozen=True):
-    """A custom resource definition, as far as it says what is served."""
+class CustomResourceDefinition(_Slim, frozen=True):
+    """The fields of a CRD that say which versions are served."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
     status: _Status = _Status()
 
     def serves(self, version: str) -> bool:
-        """Whether objects of this version can be read now."""
         established = any(condition.type == "Established" and condition.status == "True" for condition in self.status.conditions)
-        return established and any(found.name == version and found.served for found in self.spec.versions)
+        return established and any(candidate.name == version and candidate.served for candidate in self.spec.versions)
 
-    def keeps_records(self, version: str) -> bool:
-        """Whether jobs of this version can be run. A definition of another operator may drop what dlop has to remember."""
-        return all(found.keeps_record for found in self.spec.versions if found.name == version)
+    def preserves_record(self, version: str) -> bool:
+        """Whether this version stores `status.dlop`. A CRD of another operator may prune it."""
+        return all(candidate.preserves_record for candidate in self.spec.versions if candidate.name == version)
 
 
-class Definitions:
-    """Tells when a kind begins and ceases to be served."""
+class CrdWatcher:
+    """Calls `on_served` and `on_removed` as kinds are installed and removed."""
 
     def __init__(
-        self, client: Client, kinds: Iterable[ManagedKind], *, rng: Random, pace: InformerTimings, arrived: Listener, departed: Listener
+        self,
+        client: Client,
+        kinds: Iterable[ManagedKind],
+        *,
+        rng: Random,
+        timings: InformerTimings,
+        on_served: KindListener,
+        on_removed: KindListener,
     ) -> None:
         self._client = client
         self._kinds: dict[str, list[ManagedKind]] = {}
         for kind in kinds:
             self._kinds.setdefault(kind.resource.qualified_name, []).append(kind)
-        self._arrived = arrived
-        self._departed = departed
+        self._on_served = on_served
+        self._on_removed = on_removed
         self._served: set[ManagedKind] = set()
-        self._backoff = Backoff(rng=rng, first_seconds=1.0, cap_seconds=30.0, reset_after_seconds=120.0)
-        self._known = asyncio.Event()
-        self.informer: Informer[Definition] = Informer(
-            client, CUSTOM_RESOURCE_DEFINITIONS, Definition, rng=rng, handlers=[self._told], pace=pace
+        self._backoff = ExponentialBackoff(rng=rng, first_seconds=1.0, cap_seconds=30.0, reset_after_seconds=120.0)
+        self._synced = asyncio.Event()
+        self.informer: Informer[CustomResourceDefinition] = Informer(
+            client, CUSTOM_RESOURCE_DEFINITIONS, CustomResourceDefinition, rng=rng, handlers=[self._on_change], timings=timings
         )
         self.is_watching = False
 
     async def run(self) -> None:
-        """Follow the definitions until cancelled; where that is not allowed, ask discovery and end."""
+        """Watch CRDs until cancelled. Where that is forbidden, query discovery and return."""
         if await self._may_watch():
             self.is_watching = True
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.informer.run(), name="definitions")
+                group.create_task(self.informer.run(), name="informer of CRDs")
                 await self.informer.wait_synced()
-                self._known.set()
+                self._synced.set()
         else:
             await self._discover()
-            self._known.set()
+            self._synced.set()
 
-    async def wait_known(self) -> None:
-        """Wait until it is known what is served now."""
-        await self._known.wait()
+    async def wait_synced(self) -> None:
+        """Wait until the kinds that are currently served are known."""
+        await self._synced.wait()
 
     async def _may_watch(self) -> bool:
-        """Only a clear no is a no: a server that cannot be reached is waited for, by the informer."""
+        """False only if the API server denies it. If the server is unreachable, the informer waits for it."""
         try:
             await self._client.call("GET", CUSTOM_RESOURCE_DEFINITIONS.path(), query=(("limit", "1"),), accept=_METADATA_ONLY)
         except (ForbiddenError, UnauthorizedError) as error:
-            log.warning(
-                "custom resource definitions may not be watched: kinds that are installed now are looked after, "
-                "kinds that are installed later only after a restart",
-                error=str(error),
-            )
+            log.warning("not allowed to watch CRDs; kinds installed later need a restart of the operator", error=str(error))
             return False
         except KubeError as error:
-            log.info("custom resource definitions cannot be listed yet", error=str(error))
+            log.info("failed to list CRDs, retrying", error=str(error))
         return True
 
     async def _discover(self) -> None:
@@ -156,44 +159,41 @@ class Definitions:
             while True:
                 try:
                     if await self._is_discovered(kind):
-                        self._arrived(kind)
+                        self._on_served(kind)
                     break
                 except KubeError as error:
-                    log.warning("discovery does not answer", kind=kind.resource.qualified_name, error=str(error))
+                    log.warning("discovery failed, retrying", kind=kind.resource.qualified_name, error=str(error))
                     await asyncio.sleep(self._backoff.delay_seconds(now=asyncio.get_running_loop().time()))
 
     async def _is_discovered(self, kind: ManagedKind) -> bool:
         path = f"/apis/{kind.resource.group}/{kind.resource.version}"
         try:
-            found = msgspec.json.decode((await self._client.call("GET", path)).body)
+            resource_list = msgspec.json.decode((await self._client.call("GET", path)).body)
         except NotFoundError:
             return False
-        return any(resource.get("name") == kind.resource.plural for resource in found.get("resources") or [])
+        return any(resource.get("name") == kind.resource.plural for resource in resource_list.get("resources") or [])
 
-    def _told(self, change: CacheChange[Definition]) -> None:
+    def _on_change(self, change: CacheChange[CustomResourceDefinition]) -> None:
         for kind in self._kinds.get(change.object.metadata.name, ()):
-            serves = change.new is not None and _is_fit(change.new, kind)
-            if serves and kind not in self._served:
+            is_served = change.new is not None and _is_usable(change.new, kind)
+            if is_served and kind not in self._served:
                 self._served.add(kind)
-                self._arrived(kind)
-            elif not serves and kind in self._served:
+                self._on_served(kind)
+            elif not is_served and kind in self._served:
                 self._served.remove(kind)
-                self._departed(kind)
+                self._on_removed(kind)
 
 
-def _is_fit(definition: Definition, kind: ManagedKind) -> bool:
-    """Whether jobs of a kind can be run under its definition."""
-    if not definition.serves(kind.resource.version):
+def _is_usable(crd: CustomResourceDefinition, kind: ManagedKind) -> bool:
+    """Whether the CRD serves the kind and stores its record."""
+    if not crd.serves(kind.resource.version):
         return False
-    if definition.keeps_records(kind.resource.version):
+    if crd.preserves_record(kind.resource.version):
         return True
-    # Without a memory, what has failed would be found anew for ever. Nothing is touched before that is mended.
+    # Without a record, every pass would count the same failures again. Do not touch the jobs until the CRD is replaced.
     log.error(
-        "the definition of a kind drops status.dlop, it may be that of another operator: its jobs are left alone "
-        "until the definition of dlop is applied; do so with `dlop install --take-over`",
+        "CRD drops status.dlop and may belong to another operator; "
+        "ignoring its jobs until the CRD of dlop is installed with `dlop install --take-over`",
         kind=kind.resource.qualified_name,
     )
     return False
-
-
-_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"

@@ -1,7 +1,7 @@
-"""From what the caches are told to what the workers look at: which job does a change concern, and how soon.
+"""Informer event handlers: map a change to the job it concerns and enqueue it after a debounce delay.
 
-Pods of one job tend to change together, so a change that can wait a moment waits for the others. What is under way for
-a job is settled here, as the caches show it.
+The pods of a job tend to change together, so changes that are not urgent wait for others. The handlers also satisfy the
+expectations of the jobs.
 """
 
 from __future__ import annotations
@@ -20,182 +20,184 @@ from dlop.kube.objects import CustomObject, KubeObject, ObjectMeta, PartialObjec
 from dlop.kube.resources import Resource
 from dlop.kube.workqueue import WorkQueue
 
-# How long a change of a pod that calls for no deed waits for further ones.
-_CALM_SECONDS = 0.5
-# How long a pod that runs waits for its peers: until they all do, there is little to tell.
-_RUNNING_SECONDS = 2.0
-# How long one waits that does, or that of the last pod of a job to get somewhere.
-_BRISK_SECONDS = 0.02
-# How long a pod that has finished waits for its peers: they tend to finish together, and then the job is done.
-_FINISHED_SECONDS = 0.3
-# How long the second one waits, and each after it: where pods finish one by one, the job is told of them in lots.
-_ALSO_FINISHED_SECONDS = 1.0
-# How much longer for each pod: a pass over a thousand pods takes a while, and a thousand pods have a thousand changes.
-_SECONDS_A_POD = 0.0002
-_NEW_POD = PodStatus(phase="Pending")
+# For changes that need no action.
+_DEBOUNCE_SECONDS = 0.5
+# For changes that need action, and for the last pod of a job to enter a phase.
+_URGENT_DEBOUNCE_SECONDS = 0.02
+# For a pod that has started. The status changes little until all pods run.
+_RUNNING_DEBOUNCE_SECONDS = 2.0
+# For the first pod that succeeds. Pods tend to succeed together, and then the job is finished.
+_FIRST_SUCCEEDED_DEBOUNCE_SECONDS = 0.3
+# For every further pod that succeeds. Where pods succeed one by one, the job is reconciled once for several of them.
+_NEXT_SUCCEEDED_DEBOUNCE_SECONDS = 1.0
+# Added for each pod of the job. Larger jobs take longer to reconcile and have more changes.
+_DEBOUNCE_SECONDS_PER_POD = 0.0002
+_NEW_POD_STATUS = PodStatus(phase="Pending")
 
 
 class EventHandlers:
-    """Makes the handlers of the informers."""
-
     def __init__(
         self,
         queue: WorkQueue[JobKey],
         *,
         expectations: Expectations,
-        memories: JobStates,
+        job_states: JobStates,
         kinds: ManagedKinds,
         forget: Callable[[str], None],
-        deleted: Callable[[Resource, CustomObject], None],
+        on_job_deleted: Callable[[Resource, CustomObject], None],
     ) -> None:
-        """`forget` is called with the uid of a job that is gone, `deleted` with the last that was seen of it."""
+        """`forget` is called with the uid of a deleted job, `on_job_deleted` with its last cached state."""
         self._queue = queue
         self._forget = forget
-        self._deleted = deleted
+        self._on_job_deleted = on_job_deleted
         self._expectations = expectations
-        self._memories = memories
+        self._job_states = job_states
         self._kinds = kinds
 
-    def of_jobs(self, resource: Resource) -> Handler[CustomObject]:
-        """Told of the jobs of a kind."""
+    def job_handler(self, resource: Resource) -> Handler[CustomObject]:
+        """The handler for jobs of a kind."""
 
-        def told(change: CacheChange[CustomObject]) -> None:
+        def handle(change: CacheChange[CustomObject]) -> None:
             old, new = change.old, change.new
             if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-                self._deleted(resource, old)
+                self._on_job_deleted(resource, old)
                 self._forget(old.metadata.uid)
-            elif old is not None and new is not None and self._is_echo(old, new):
+            elif old is not None and new is not None and self._consume_echo(old, new):
                 return
             metadata = change.object.metadata
             key = JobKey(resource, metadata.namespace, metadata.name)
             self._queue.add(key, initial=change.initial)
 
-        return told
+        return handle
 
-    def of_children(self, resource: Resource) -> Handler[Any]:
-        """Told of the objects that jobs own."""
+    def child_handler(self, resource: Resource) -> Handler[Any]:
+        """The handler for objects that jobs own."""
 
-        def told(change: CacheChange[KubeObject]) -> None:
+        def handle(change: CacheChange[KubeObject]) -> None:
             old, new = change.old, change.new
             if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-                self._gone(resource, old)
+                self._on_delete(resource, old)
                 old = None
             if new is not None:
-                self._there(resource, old, new, initial=change.initial)
+                self._on_upsert(resource, old, new, initial=change.initial)
 
-        return told
+        return handle
 
-    def relisted(self, resource: Resource) -> None:
-        """Told after a list that has taken the place of a watch: what came and went in between is not on it, and never shows."""
-        self._expectations.doubt_creates(resource)
+    def on_relist(self, resource: Resource) -> None:
+        """Handle a relist. It does not show objects that were created and deleted since the watch broke."""
+        self._expectations.mark_creates_uncertain(resource)
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    # --- children ----------------------------------------------------------------------------------------------------
 
-    def _gone(self, resource: Resource, last: KubeObject) -> None:
+    def _on_delete(self, resource: Resource, last: KubeObject) -> None:
         metadata = last.metadata
-        self._look_at_those_who_wait(resource, metadata)
+        self._enqueue_waiting_jobs(resource, metadata)
         owner = metadata.controller
         if owner is None:
             return
-        if not self._expectations.are_met(owner.uid):
-            self._expectations.settle(owner.uid, Child(resource, metadata.namespace, metadata.name, metadata.uid))
-            self._expectations.settle(owner.uid, Child(resource, metadata.namespace, metadata.name))
-        self._look_at_owner(last, after_seconds=_BRISK_SECONDS)
+        if not self._expectations.satisfied(owner.uid):
+            self._expectations.observe(owner.uid, Child(resource, metadata.namespace, metadata.name, metadata.uid))
+            self._expectations.observe(owner.uid, Child(resource, metadata.namespace, metadata.name))
+        self._enqueue_owner(last, after_seconds=_URGENT_DEBOUNCE_SECONDS)
 
-    def _there(self, resource: Resource, old: KubeObject | None, new: KubeObject, *, initial: bool) -> None:
+    def _on_upsert(self, resource: Resource, old: KubeObject | None, new: KubeObject, *, initial: bool) -> None:
         metadata = new.metadata
-        self._look_at_those_who_wait(resource, metadata)
+        self._enqueue_waiting_jobs(resource, metadata)
         owner = metadata.controller
         if old is not None and old.metadata.controller != owner:
-            self._look_at_owner(old, after_seconds=_BRISK_SECONDS)
+            self._enqueue_owner(old, after_seconds=_URGENT_DEBOUNCE_SECONDS)
         if owner is None:
             return
-        was_expected = self._settle(owner.uid, resource, new)
-        # The first list says nothing new: its jobs are on the list of jobs.
-        if initial or (old is not None and not _matters(old, new)):
+        was_expected = self._observe_child(owner.uid, resource, new)
+        # The initial list of children needs no enqueue, because the initial list of jobs enqueues their owners.
+        if initial or (old is not None and not _is_relevant(old, new)):
             return
-        if was_expected and old is None and _is_as_it_was_made(new):
-            self._look_if_there_is_news(owner.uid)
+        if was_expected and old is None and _is_unmodified(new):
+            self._enqueue_if_dirty(owner.uid)
         else:
-            self._look_at_owner(new, after_seconds=self._patience_with(old, new))
+            self._enqueue_owner(new, after_seconds=self._observe_transition(old, new))
 
-    def _look_at_those_who_wait(self, resource: Resource, metadata: ObjectMeta) -> None:
-        for key in self._memories.who_waits_for(resource, metadata.namespace, metadata.name):
+    def _enqueue_waiting_jobs(self, resource: Resource, metadata: ObjectMeta) -> None:
+        for key in self._job_states.keys_waiting_for(resource, metadata.namespace, metadata.name):
             self._queue.add(key)
 
-    def _settle(self, owner_uid: str, resource: Resource, new: KubeObject) -> bool:
-        """Whether the object was expected to appear."""
-        if self._expectations.are_met(owner_uid):
+    def _observe_child(self, owner_uid: str, resource: Resource, new: KubeObject) -> bool:
+        """Satisfy the expectations about an object. Returns whether its creation was expected."""
+        if self._expectations.satisfied(owner_uid):
             return False
         metadata = new.metadata
         created = Child(resource, metadata.namespace, metadata.name)
         was_expected = self._expectations.expects(owner_uid, created)
-        self._expectations.settle(owner_uid, created)
+        self._expectations.observe(owner_uid, created)
         if metadata.deletion_timestamp is not None:
-            self._expectations.settle(owner_uid, Child(resource, metadata.namespace, metadata.name, metadata.uid))
+            self._expectations.observe(owner_uid, Child(resource, metadata.namespace, metadata.name, metadata.uid))
         return was_expected
 
-    def _look_if_there_is_news(self, owner_uid: str) -> None:
-        memory = self._memories.find(owner_uid)
-        if memory is not None and memory.has_news and self._expectations.are_met(owner_uid):
-            self._queue.add(memory.key)
+    def _enqueue_if_dirty(self, owner_uid: str) -> None:
+        state = self._job_states.get(owner_uid)
+        if state is not None and state.dirty and self._expectations.satisfied(owner_uid):
+            self._queue.add(state.key)
 
-    def _look_at_owner(self, child: KubeObject, *, after_seconds: float) -> None:
+    def _enqueue_owner(self, child: KubeObject, *, after_seconds: float) -> None:
         owner = child.metadata.controller
         if owner is None:
             return
-        memory = self._memories.find(owner.uid)
-        if memory is not None and not self._expectations.are_met(owner.uid):
-            memory.has_news = True  # the last of the expected ones will bring it up
+        state = self._job_states.get(owner.uid)
+        if state is not None and not self._expectations.satisfied(owner.uid):
+            state.dirty = True  # the event that satisfies the last expectation enqueues the job
             return
-        kind = self._kinds.of_owner(api_version=owner.api_version, kind=owner.kind)
+        kind = self._kinds.by_owner(api_version=owner.api_version, kind=owner.kind)
         if kind is not None:
-            size_seconds = 0.0 if memory is None else memory.pods * _SECONDS_A_POD
+            size_seconds = 0.0 if state is None else state.pods * _DEBOUNCE_SECONDS_PER_POD
             self._queue.add_after(JobKey(kind.resource, child.metadata.namespace, owner.name), after_seconds + size_seconds)
 
-    def _patience_with(self, old: KubeObject | None, new: KubeObject) -> float:
-        """How long a change waits for others."""
+    def _observe_transition(self, old: KubeObject | None, new: KubeObject) -> float:
+        """Count the phase transition of a pod. Returns the debounce delay of the change in seconds."""
         if new.metadata.deletion_timestamp is not None or isinstance(new, PodGroup):
-            return _BRISK_SECONDS
+            return _URGENT_DEBOUNCE_SECONDS
         phase = new.status.phase if isinstance(new, Pod) else ""
         owner = new.metadata.controller
-        memory = None if owner is None else self._memories.find(owner.uid)
-        has_turned = not isinstance(old, Pod) or old.status.phase != phase
-        if phase == "Failed" or (memory is not None and has_turned and memory.has_turned(phase)):
-            return _BRISK_SECONDS
+        state = None if owner is None else self._job_states.get(owner.uid)
+        phase_changed = not isinstance(old, Pod) or old.status.phase != phase
+        if phase == "Failed" or (state is not None and phase_changed and state.count_transition(phase)):
+            return _URGENT_DEBOUNCE_SECONDS
         if phase == "Succeeded":
-            return _FINISHED_SECONDS if memory is None or memory.succeeded <= 1 else _ALSO_FINISHED_SECONDS
-        return _RUNNING_SECONDS if phase == "Running" else _CALM_SECONDS
+            is_first = state is None or state.succeeded <= 1
+            return _FIRST_SUCCEEDED_DEBOUNCE_SECONDS if is_first else _NEXT_SUCCEEDED_DEBOUNCE_SECONDS
+        return _RUNNING_DEBOUNCE_SECONDS if phase == "Running" else _DEBOUNCE_SECONDS
 
-    def _is_echo(self, old: CustomObject, new: CustomObject) -> bool:
-        """Whether all that is new of a job is the status that was just written for it, and nobody waits to see it there."""
-        memory = self._memories.find(new.metadata.uid)
-        if memory is None or memory.said is None:
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    def _consume_echo(self, old: CustomObject, new: CustomObject) -> bool:
+        """Clear the expected echo of the job's last status write. Returns whether this change is that echo and nothing more."""
+        state = self._job_states.get(new.metadata.uid)
+        if state is None or state.expected_echo is None:
             return False
-        said, memory.said = memory.said, None
-        return _differ_in_status_alone(old.metadata, new.metadata) and msgspec.json.decode(new.status) == said
+        expected_echo, state.expected_echo = state.expected_echo, None
+        return _is_same_metadata(old.metadata, new.metadata) and msgspec.json.decode(new.status) == expected_echo
 
 
-def _differ_in_status_alone(old: ObjectMeta, new: ObjectMeta) -> bool:
+def _is_same_metadata(old: ObjectMeta, new: ObjectMeta) -> bool:
+    """Whether the metadata is equal except for the resource version."""
     return msgspec.structs.replace(old, resource_version=new.resource_version) == new
 
 
-def _is_as_it_was_made(found: KubeObject) -> bool:
-    """Whether nothing has happened to an object since it was created."""
-    if found.metadata.deletion_timestamp is not None:
+def _is_unmodified(child: KubeObject) -> bool:
+    """Whether an object is unchanged since its creation."""
+    if child.metadata.deletion_timestamp is not None:
         return False
-    return not isinstance(found, Pod) or (found.status == _NEW_POD and not found.spec.node_name)
+    return not isinstance(child, Pod) or (child.status == _NEW_POD_STATUS and not child.spec.node_name)
 
 
-def _matters(old: KubeObject, new: KubeObject) -> bool:
-    """Whether a job could care. Most changes of most objects are in fields that are not even kept."""
+def _is_relevant(old: KubeObject, new: KubeObject) -> bool:
+    """Whether a change can affect the job. Most changes are in fields that the cache does not keep."""
     before, after = old.metadata, new.metadata
     if before.deletion_timestamp != after.deletion_timestamp or before.owner_references != after.owner_references:
         return True
     if isinstance(old, Pod) and isinstance(new, Pod):
         return old.status != new.status or old.spec.node_name != new.spec.node_name or before.labels != after.labels
     if isinstance(old, PodGroup) and isinstance(new, PodGroup):
-        # A scheduler counts in the status what each pod does, and the pods tell that themselves.
+        # The scheduler counts pods by phase in the status. The pods themselves show that already.
         return old.status.phase != new.status.phase or old.spec != new.spec
-    # An autoscaler has a new status every few seconds, and it is not kept.
-    return not isinstance(new, PartialObject) or not _differ_in_status_alone(before, after)
+    # The status of an autoscaler changes every few seconds and is not in the cache.
+    return not isinstance(new, PartialObject) or not _is_same_metadata(before, after)

@@ -1,8 +1,8 @@
-"""Tells people what happens to their jobs: events of events.k8s.io/v1.
+"""Records events of events.k8s.io/v1 about jobs.
 
-Events never hold up a pass and never compete with real writes: they wait in a bounded line and one task sends them. The
-same event said again soon becomes a series of the first one. When the line is full, events are dropped and counted. An
-operator that leaves sends what still waits, for a short while.
+Events never delay a pass and never compete with other writes. They wait in a bounded queue, and one task sends them. An
+event that repeats within a few minutes becomes a series. If the queue is full, events are dropped and counted. On shutdown,
+the recorder sends the queued events for a short time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 import structlog
@@ -20,26 +20,27 @@ from dlop.controller.kinds import JobKey
 from dlop.kube.client import Client
 from dlop.kube.errors import KubeError, NotFoundError, NotLeaderError
 from dlop.kube.objects import ObjectMeta
+from dlop.kube.rate_limit import RateLimit, TokenBucket
 from dlop.kube.resources import EVENTS
-from dlop.kube.timestamps import to_the_microsecond
+from dlop.kube.timestamps import format_micro_time
 from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import Event
 
 log = structlog.get_logger(__name__)
 
-# An event that is said again within this time is the same story going on.
+# An event that repeats within this time continues its series.
 _SERIES_SECONDS = 360.0
-_MAX_NOTE = 1024
+_MAX_NOTE_BYTES = 1024
 _MAX_SERIES = 4096
 _MAX_NAME_STEM = 230
 
-_Story = tuple[str, str, str, str]
-"""What makes two events the same: uid of the job, type, reason, note."""
+_SeriesKey = tuple[str, str, str, str]
+"""Identity of a series: uid of the job, type, reason, note."""
 
 
 @dataclass(slots=True)
-class _Telling:
-    """One event, however often it was told."""
+class _Series:
+    """An event and its repetitions."""
 
     key: JobKey
     uid: str
@@ -48,32 +49,28 @@ class _Telling:
     name: str
     first_at: float
     last_at: float
-    heard_at: float
-    """On the loop's clock."""
+    last_loop_time: float
+    """Loop time of the last repetition."""
     count: int = 1
     is_sent: bool = False
-    is_waiting: bool = True
+    is_queued: bool = False
 
 
 @dataclass(slots=True)
 class EventCounts:
-    """What became of events."""
-
     sent: int = 0
     dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventBudget:
-    """How much of the server's time events may take."""
-
-    line_length: int = 1000
+class EventLimits:
+    queue_length: int = 1000
     per_second: float = 20.0
     burst: int = 50
 
 
 class EventRecorder:
-    """The line of events, and the task that sends them."""
+    """Queues events; `run` sends them."""
 
     def __init__(
         self,
@@ -82,151 +79,127 @@ class EventRecorder:
         instance: str,
         clock: Callable[[], float],
         rng: Random,
-        budget: EventBudget = EventBudget(),
+        limits: EventLimits = EventLimits(),
     ) -> None:
         self.counts = EventCounts()
         self._client = client
         self._instance = instance
         self._clock = clock
         self._rng = rng
-        self._budget = budget
-        self._line: asyncio.Queue[_Telling] = asyncio.Queue(maxsize=budget.line_length)
-        self._stories: OrderedDict[_Story, _Telling] = OrderedDict()
-        self._allowance = _Allowance(per_second=budget.per_second, burst=budget.burst)
-        self._is_leaving = False
+        self._queue: asyncio.Queue[_Series] = asyncio.Queue(maxsize=limits.queue_length)
+        self._series: OrderedDict[_SeriesKey, _Series] = OrderedDict()
+        self._bucket = TokenBucket(RateLimit(limits.per_second, limits.burst))
+        self._is_draining = False
 
-    def tell(self, key: JobKey, job: ObjectMeta, event: Event) -> None:
-        """Say something about a job. Returns at once."""
-        story = (job.uid, event.type.value, event.reason, event.message)
-        telling = self._stories.get(story)
+    def record(self, key: JobKey, job: ObjectMeta, event: Event) -> None:
+        """Queue an event about a job. Does not block."""
+        series_key = (job.uid, event.type.value, event.reason, event.message)
+        series = self._series.get(series_key)
         now = asyncio.get_running_loop().time()
-        if telling is not None and now - telling.heard_at < _SERIES_SECONDS:
-            telling.count += 1
-            telling.last_at, telling.heard_at = self._clock(), now
+        if series is not None and now - series.last_loop_time < _SERIES_SECONDS:
+            series.count += 1
+            series.last_at, series.last_loop_time = self._clock(), now
         else:
-            telling = self._new(key, job, event, now)
-        self._stories[story] = telling
-        self._stories.move_to_end(story)
-        if len(self._stories) > _MAX_SERIES:
-            self._stories.popitem(last=False)
-        self._line_up(telling)
+            series = self._start_series(key, job, event, now)
+        self._series[series_key] = series
+        self._series.move_to_end(series_key)
+        if len(self._series) > _MAX_SERIES:
+            self._series.popitem(last=False)
+        self._enqueue(series)
 
     async def run(self) -> None:
         """Send events until cancelled."""
         while True:
-            telling = await self._line.get()
+            series = await self._queue.get()
             try:
-                if not self._is_leaving:
-                    await self._allowance.wait()
-                telling.is_waiting = False
-                await self._send(telling)
+                if not self._is_draining:
+                    await self._bucket.take(within_seconds=float("inf"))
+                series.is_queued = False
+                await self._send(series)
             finally:
-                self._line.task_done()
+                self._queue.task_done()
 
     async def drain(self, *, within_seconds: float) -> None:
-        """Send all that waits, as fast as the server takes it, for there are no other writes left. The rest is dropped.
+        """Send the queued events without a rate limit, because there are no other writes. Drops what is left after the timeout.
 
-        Sending is the work of `run`, which must go on meanwhile.
+        `run` does the sending and must still be running.
         """
-        self._is_leaving = True
+        self._is_draining = True
         try:
             async with asyncio.timeout(within_seconds):
-                await self._line.join()
+                await self._queue.join()
         except TimeoutError:
-            self.counts.dropped += self._line.qsize()
-            log.info("events were left unsaid", events=self._line.qsize())
+            self.counts.dropped += self._queue.qsize()
+            log.info("dropped queued events", events=self._queue.qsize())
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    # --- sending -----------------------------------------------------------------------------------------------------
 
-    def _new(self, key: JobKey, job: ObjectMeta, event: Event, now: float) -> _Telling:
-        moment = self._clock()
+    def _start_series(self, key: JobKey, job: ObjectMeta, event: Event, now: float) -> _Series:
+        wall_time = self._clock()
         name = f"{job.name[:_MAX_NAME_STEM]}.{self._rng.getrandbits(64):016x}"
-        return _Telling(key, job.uid, job.resource_version, event, name, first_at=moment, last_at=moment, heard_at=now, is_waiting=False)
+        return _Series(key, job.uid, job.resource_version, event, name, first_at=wall_time, last_at=wall_time, last_loop_time=now)
 
-    def _line_up(self, telling: _Telling) -> None:
-        if telling.is_waiting:
+    def _enqueue(self, series: _Series) -> None:
+        if series.is_queued:
             return
         try:
-            self._line.put_nowait(telling)
-            telling.is_waiting = True
+            self._queue.put_nowait(series)
+            series.is_queued = True
         except asyncio.QueueFull:
             self.counts.dropped += 1
 
-    async def _send(self, telling: _Telling) -> None:
+    async def _send(self, series: _Series) -> None:
         try:
-            if telling.is_sent:
-                await self._continue(telling)
+            if series.is_sent:
+                await self._patch(series)
             else:
-                await self._client.create(EVENTS, self._body(telling), namespace=telling.key.namespace)
-                telling.is_sent = True
+                await self._client.create(EVENTS, self._body(series), namespace=series.key.namespace)
+                series.is_sent = True
             self.counts.sent += 1
         except NotLeaderError:
             return
         except KubeError as error:
             self.counts.dropped += 1
-            log.info("an event could not be sent", reason=telling.event.reason, job=telling.key.name, error=str(error))
+            log.info("failed to send event", reason=series.event.reason, job=series.key.name, error=str(error))
 
-    async def _continue(self, telling: _Telling) -> None:
+    async def _patch(self, series: _Series) -> None:
         try:
-            await self._client.patch(EVENTS, telling.name, {"series": _series(telling)}, namespace=telling.key.namespace)
+            await self._client.patch(EVENTS, series.name, {"series": _series_field(series)}, namespace=series.key.namespace)
         except NotFoundError:
-            # It has expired on the server; the story begins anew.
-            telling.count, telling.first_at = 1, telling.last_at
-            await self._client.create(EVENTS, self._body(telling), namespace=telling.key.namespace)
+            # The event has expired on the server. Start a new series.
+            series.count, series.first_at = 1, series.last_at
+            await self._client.create(EVENTS, self._body(series), namespace=series.key.namespace)
 
-    def _body(self, telling: _Telling) -> JsonObject:
-        key, event = telling.key, telling.event
+    def _body(self, series: _Series) -> JsonObject:
+        key, event = series.key, series.event
         body: JsonObject = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {"name": telling.name, "namespace": key.namespace},
-            "eventTime": to_the_microsecond(telling.first_at),
+            "metadata": {"name": series.name, "namespace": key.namespace},
+            "eventTime": format_micro_time(series.first_at),
             "reportingController": MANAGER,
             "reportingInstance": self._instance,
             "action": "Reconcile",
             "reason": event.reason,
             "type": event.type.value,
-            "note": _shortened(event.message),
+            "note": _truncate(event.message),
             "regarding": {
                 "apiVersion": key.resource.api_version,
                 "kind": key.resource.kind,
                 "namespace": key.namespace,
                 "name": key.name,
-                "uid": telling.uid,
-                "resourceVersion": telling.resource_version,
+                "uid": series.uid,
+                "resourceVersion": series.resource_version,
             },
         }
-        return body if telling.count == 1 else {**body, "series": _series(telling)}
+        return body if series.count == 1 else {**body, "series": _series_field(series)}
 
 
-@dataclass(slots=True)
-class _Allowance:
-    """A bucket of tokens, on the loop's clock."""
-
-    per_second: float
-    burst: int
-    _tokens: float = field(init=False)
-    _counted_at: float | None = None
-
-    def __post_init__(self) -> None:
-        self._tokens = float(self.burst)
-
-    async def wait(self) -> None:
-        """Take one token, when there is one."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        passed = 0.0 if self._counted_at is None else now - self._counted_at
-        self._tokens = min(float(self.burst), self._tokens + passed * self.per_second) - 1.0
-        self._counted_at = now
-        if self._tokens < 0:
-            await asyncio.sleep(-self._tokens / self.per_second)
+def _series_field(series: _Series) -> JsonObject:
+    return {"count": series.count, "lastObservedTime": format_micro_time(series.last_at)}
 
 
-def _series(telling: _Telling) -> JsonObject:
-    return {"count": telling.count, "lastObservedTime": to_the_microsecond(telling.last_at)}
-
-
-def _shortened(note: str) -> str:
-    """The server counts bytes, and refuses longer notes."""
+def _truncate(note: str) -> str:
+    """Shorten a note to the API server's limit, which counts bytes."""
     data = note.encode()
-    return note if len(data) <= _MAX_NOTE else data[: _MAX_NOTE - 3].decode(errors="ignore") + "..."
+    return note if len(data) <= _MAX_NOTE_BYTES else data[: _MAX_NOTE_BYTES - 3].decode(errors="ignore") + "..."

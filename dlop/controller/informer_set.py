@@ -1,6 +1,6 @@
-"""Everything that is watched in one namespace, or in all: pods, services, jobs, and whatever else jobs own.
+"""The informers of one namespace, or of all: pods, services, jobs and other resources that jobs own or read.
 
-Each scope has a gate of its own: no job is looked at before the caches of its scope show what was last written for it.
+Each set has its own read-your-writes gate. No job is reconciled before the caches of its set show the last write for it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dlop.kube.objects import CustomObject, KubeObject, PartialObject, Pod, PodG
 from dlop.kube.read_your_writes import ReadYourWrites, VersionedCache
 from dlop.kube.resources import PODS, PRIORITY_CLASSES, SERVICES, Resource
 
-MakeHandler = Callable[[Resource], Handler[Any]]
+HandlerFactory = Callable[[Resource], Handler[Any]]
 
-_SEEN_WHOLE: dict[Resource, type[Any]] = {**dict.fromkeys(POD_GROUPS, PodGroup), PRIORITY_CLASSES: PriorityClass}
-"""What is followed whoever made it, with more than its metadata. A PodGroup may have been made by another operator."""
+_FULL_TYPES: dict[Resource, type[Any]] = {**dict.fromkeys(POD_GROUPS, PodGroup), PRIORITY_CLASSES: PriorityClass}
+"""Resources watched without a label selector and with more than their metadata. Another operator may own a PodGroup."""
 
 
 class InformerSet:
-    """The informers of one namespace, or of all (None)."""
+    """The informers of one namespace, or of all if `namespace` is None. Iterates over the informers."""
 
     def __init__(
         self,
@@ -36,57 +36,55 @@ class InformerSet:
         *,
         namespace: str | None,
         rng: Random,
-        pace: InformerTimings,
-        on_child: MakeHandler,
-        on_job: MakeHandler,
-        relisted: Callable[[Resource], None],
+        timings: InformerTimings,
+        child_handler: HandlerFactory,
+        job_handler: HandlerFactory,
+        on_relist: Callable[[Resource], None],
     ) -> None:
         self.namespace = namespace
         self._client = client
         self._rng = rng
-        self._pace = pace
-        self._on_child = on_child
-        self._on_job = on_job
-        self._relisted = relisted
+        self._timings = timings
+        self._child_handler = child_handler
+        self._job_handler = job_handler
+        self._on_relist = on_relist
         self._informers: dict[Resource, Informer[Any]] = {}
         self._caches: dict[Resource, VersionedCache] = {}
-        self._only_of_jobs: set[Resource] = set()
-        self._unserved: set[Resource] = set()
+        self._filtered: set[Resource] = set()
+        """Resources whose cache is only relied on for objects of jobs."""
+        self._not_installed: set[Resource] = set()
         self.gate = ReadYourWrites(self._caches, refresh=self._refresh)
-        self.hindsight = RecordGate(self.gate)
-        self.pods = self._follow(PODS, Pod, on_child(PODS)).cache
-        self.services = self._follow(SERVICES, Service, on_child(SERVICES)).cache
+        self.record_gate = RecordGate(self.gate)
+        self.pods = self._add_informer(PODS, Pod, child_handler(PODS)).cache
+        self.services = self._add_informer(SERVICES, Service, child_handler(SERVICES)).cache
 
-    # --- what is watched ---------------------------------------------------------------------------------------------
+    # --- adding and removing informers -------------------------------------------------------------------------------
 
-    def add_others(self, kind: ManagedKind, *, without: Container[Resource] = ()) -> list[Informer[Any]]:
-        """Informers for what the jobs of a kind have to do with besides pods and services; only the new ones."""
-        wanted = [resource for resource in kind.all_others if resource not in self._informers and resource not in without]
-        return [self._follow_other(resource, whoever_made_it=resource in kind.passing_resources) for resource in wanted]
+    def add_extra_informers(self, kind: ManagedKind, *, without: Container[Resource] = ()) -> list[Informer[Any]]:
+        """Add informers for the extra resources of a kind, except `without`. Returns the new ones; the caller runs them."""
+        resources = [resource for resource in kind.extra_resources if resource not in self._informers and resource not in without]
+        return [self._add_extra_informer(resource, select_by_label=resource not in kind.ephemeral_resources) for resource in resources]
 
-    def add_former(self, resource: Resource) -> Informer[Any]:
-        """The informer of what jobs own from an earlier time: all that matters is that it is there."""
-        return self._follow(resource, PartialObject, self._on_child(resource), label_selector=JOB_UID_LABEL)
+    def add_legacy_informer(self, resource: Resource) -> Informer[Any]:
+        """Add an informer for children left over from an earlier configuration. Only their metadata is kept."""
+        return self._add_informer(resource, PartialObject, self._child_handler(resource), label_selector=JOB_UID_LABEL)
 
-    def add_jobs(self, kind: ManagedKind) -> Informer[Any]:
-        """The informer of the jobs of a kind."""
-        return self._follow(kind.resource, CustomObject, self._on_job(kind.resource))
+    def add_job_informer(self, kind: ManagedKind) -> Informer[Any]:
+        return self._add_informer(kind.resource, CustomObject, self._job_handler(kind.resource))
 
-    def remove_jobs(self, kind: ManagedKind) -> None:
-        """The kind is no longer served."""
+    def remove_job_informer(self, kind: ManagedKind) -> None:
         self._informers.pop(kind.resource, None)
         self._caches.pop(kind.resource, None)
 
-    def _follow_other(self, resource: Resource, *, whoever_made_it: bool) -> Informer[Any]:
-        """By the label of the jobs, unless others make such objects too, and it matters what is in them or that they go."""
-        shape = _SEEN_WHOLE.get(resource)
-        if shape is not None:
-            return self._follow(resource, shape, self._on_child(resource))
-        self._only_of_jobs.add(resource)
-        label = None if whoever_made_it else JOB_UID_LABEL
-        return self._follow(resource, PartialObject, self._on_child(resource), label_selector=label)
+    def _add_extra_informer(self, resource: Resource, *, select_by_label: bool) -> Informer[Any]:
+        full_type = _FULL_TYPES.get(resource)
+        if full_type is not None:
+            return self._add_informer(resource, full_type, self._child_handler(resource))
+        self._filtered.add(resource)
+        label = JOB_UID_LABEL if select_by_label else None
+        return self._add_informer(resource, PartialObject, self._child_handler(resource), label_selector=label)
 
-    def _follow(self, resource: Resource, kind: type[T], handler: Handler[T], *, label_selector: str | None = None) -> Informer[T]:
+    def _add_informer(self, resource: Resource, kind: type[T], handler: Handler[T], *, label_selector: str | None = None) -> Informer[T]:
         informer = Informer(
             self._client,
             resource,
@@ -96,60 +94,56 @@ class InformerSet:
             label_selector=label_selector,
             labels=(JOB_UID_LABEL,),
             handlers=[handler],
-            relisted=self._relisted,
-            pace=self._pace,
+            on_relist=self._on_relist,
+            timings=self._timings,
         )
         self._informers[resource] = informer
         self._caches[resource] = informer.cache
         return informer
 
-    # --- what is known -----------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     def cache(self, resource: Resource) -> Cache[Any] | None:
-        """The cache of a resource, if it is watched."""
+        """The cache of a resource; None if it is not watched."""
         informer = self._informers.get(resource)
         return None if informer is None else informer.cache
 
     def job(self, resource: Resource, *, namespace: str, name: str) -> CustomObject | None:
-        """One job."""
         cache: Cache[CustomObject] | None = self.cache(resource)
         return None if cache is None else cache.get(name, namespace=namespace)
 
     def child(self, resource: Resource, *, namespace: str, name: str) -> KubeObject | None:
-        """One object that may belong to a job, as far as it is watched."""
+        """A cached object of any owner; None if it is not in the cache or the resource is not watched."""
         cache: Cache[KubeObject] | None = self.cache(resource)
         return None if cache is None else cache.get(name, namespace=namespace)
 
-    def shows(self, resource: Resource) -> bool:
-        """Whether the cache of a resource shows what the server has. It does not where the operator may not read it."""
+    def is_synced(self, resource: Resource) -> bool:
+        """Whether the resource is watched and its cache is synced. False if the operator may not read it."""
         informer = self._informers.get(resource)
         return informer is not None and informer.synced
 
-    def note_unserved(self, resources: Iterable[Resource], *, of: Iterable[Resource]) -> None:
-        """The server says of these that it does not know them, and of the rest of those that were asked for that it does."""
-        self._unserved = (self._unserved - set(of)) | set(resources)
+    def set_not_installed(self, resources: Iterable[Resource], *, checked: Iterable[Resource]) -> None:
+        """Mark `resources` as not served by the API server, and the rest of `checked` as served."""
+        self._not_installed = (self._not_installed - set(checked)) | set(resources)
 
-    def is_unserved(self, resource: Resource) -> bool:
-        """Whether the server does not know a resource, as far as one can tell."""
-        return resource in self._unserved and resource not in self._informers
+    def is_not_installed(self, resource: Resource) -> bool:
+        return resource in self._not_installed and resource not in self._informers
 
-    def path(self, resource: Resource) -> str:
-        """Where objects of a resource are listed that this scope has to do with."""
+    def list_path(self, resource: Resource) -> str:
+        """The URL path that lists a resource in the namespace of this set."""
         return resource.path(namespace=self.namespace if resource.namespaced else None)
 
-    def sees_all(self, resource: Resource) -> bool:
-        """Whether the cache is asked about objects of everybody, and not only about those of jobs."""
-        return resource in self._informers and resource not in self._only_of_jobs
+    def watches_all(self, resource: Resource) -> bool:
+        """Whether the cache shows objects of all owners, and not only those of jobs."""
+        return resource in self._informers and resource not in self._filtered
 
-    @property
-    def informers(self) -> Iterator[Informer[Any]]:
-        """All informers, as of now."""
+    def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(tuple(self._informers.values()))
 
     async def wait_synced(self, resources: Collection[Resource] | None = None) -> None:
-        """Wait until every cache shows what the server has, or only those of these resources, as far as there are any."""
-        wanted = [each for each in self.informers if resources is None or each.resource in resources]
-        await asyncio.gather(*(informer.wait_synced() for informer in wanted))
+        """Wait until the caches of these resources, or of all, are synced. Ignores resources that are not watched."""
+        informers = [informer for informer in self if resources is None or informer.resource in resources]
+        await asyncio.gather(*(informer.wait_synced() for informer in informers))
 
     async def _refresh(self, resource: Resource) -> None:
         informer = self._informers.get(resource)

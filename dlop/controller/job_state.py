@@ -1,4 +1,4 @@
-"""What the operator remembers of a job between passes and can do without: it is found out again after a restart."""
+"""In-process state of jobs between passes. None of it is durable; a new process recomputes it."""
 
 from __future__ import annotations
 
@@ -11,60 +11,57 @@ from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
 from dlop.reconcile.snapshot import RejectedWrite
 
-_FIRST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 120.0
+_INITIAL_BACKOFF_SECONDS = 1.0
+_MAX_BACKOFF_SECONDS = 120.0
 
-Place = tuple[Resource, str, str]
-"""Where an object is: resource, namespace, name."""
+ObjectKey = tuple[Resource, str, str]
+"""Resource, namespace and name of an object."""
 
 
 @dataclass(slots=True)
 class JobState:
-    """One job."""
-
     key: JobKey
-    refusals: dict[tuple[Resource, str], RejectedWrite] = field(default_factory=dict)
-    """Creates that the server refused last time."""
-    taken: dict[tuple[Resource, str], Mapping[str, str]] = field(default_factory=dict)
-    """Names that somebody else's object has, with the labels by which an orphan of this job would be known."""
-    lent: set[tuple[Resource, str]] = field(default_factory=set)
-    """Objects of somebody else that it uses."""
-    generation: int = 0
-    """Of the spec that was refused."""
-    refused_times: int = 0
-    try_again_at: float = 0.0
-    """The moment, on the loop's clock, before which nothing is created."""
-    has_news: bool = False
-    """Something has happened that no pass has looked at yet: one is due as soon as all that is under way has shown."""
-    said: JsonObject | None = None
-    """The status that is being written, when seeing it stored calls for nothing."""
-    uncounted: JsonObject | None = None
-    """The status before a write of which nobody knows whether it happened: what has changed since is still to be counted."""
+    rejected_writes: dict[tuple[Resource, str], RejectedWrite] = field(default_factory=dict)
+    """Creates and patches that the API server rejected last time."""
+    name_conflicts: dict[tuple[Resource, str], Mapping[str, str]] = field(default_factory=dict)
+    """Names that objects of another owner hold, with the labels that identify an orphan of this job."""
+    shared: set[tuple[Resource, str]] = field(default_factory=set)
+    """Objects of another owner that the job uses."""
+    rejected_generation: int = 0
+    """Generation of the spec that was rejected."""
+    rejection_count: int = 0
+    retry_at: float = 0.0
+    """Loop time before which nothing is created."""
+    dirty: bool = False
+    """Something changed that no pass has seen yet. A pass is due as soon as all expectations are satisfied."""
+    expected_echo: JsonObject | None = None
+    """Status being written whose watch event needs no pass."""
+    last_counted_status: JsonObject | None = None
+    """Status before a write with an unknown outcome. Metrics must still count every change since then."""
     pods: int = 0
-    """How many pods it had when it was looked at last, or got then: what a pass costs."""
+    """Number of pods after the last pass, including the ones it created. Approximates the cost of a pass."""
     running: int = 0
-    """How many of them are known to run."""
+    """Pods known to be running."""
     succeeded: int = 0
-    """How many of them are known to have succeeded."""
-    has_run: bool = False
-    """Its first pod was seen to begin to run."""
+    """Pods known to have succeeded."""
+    first_pod_ran: bool = False
     awaits_all_running: bool = False
-    """Its first pod was seen to run, and the last one was not yet."""
+    """The first pod was seen running, and the last one was not yet."""
 
     def begin_pass(self, *, generation: int) -> None:
-        """All news is looked at now. What was refused of another spec says nothing of this one."""
-        self.has_news = False
-        if self.generation != generation:
-            self.forget_refusals()
+        """Clear `dirty`, and clear rejections of another generation."""
+        self.dirty = False
+        if self.rejected_generation != generation:
+            self.clear_rejections()
 
-    def take_stock(self, phases: Collection[str], *, created: int) -> None:
-        """A pass has found pods in these phases, and asks for so many more."""
+    def update_pod_counts(self, phases: Collection[str], *, created: int) -> None:
+        """Set the counts from the phases of the observed pods and the number of pods that the pass creates."""
         self.pods = len(phases) + created
         self.running = sum(phase == "Running" for phase in phases)
         self.succeeded = sum(phase == "Succeeded" for phase in phases)
 
-    def has_turned(self, phase: str) -> bool:
-        """A pod is in this phase now. Whether it is the last one to get there: the job as a whole may have taken a turn."""
+    def count_transition(self, phase: str) -> bool:
+        """Count a pod that has entered this phase. Returns whether it is the last pod to do so."""
         if phase == "Running":
             self.running += 1
             return self.running == self.pods
@@ -73,73 +70,68 @@ class JobState:
             return self.succeeded == self.pods
         return False
 
-    def refuse(self, refusal: RejectedWrite, *, generation: int) -> None:
-        """The server does not take an object. Perhaps one that it needs, and that was somebody else's, is gone."""
-        self.refusals[refusal.resource, refusal.name] = refusal
-        self.lent.clear()
-        self.generation = generation
+    def add_rejection(self, rejection: RejectedWrite, *, generation: int) -> None:
+        """Record a rejected write. Also clears `shared`, because a missing shared object may be the cause."""
+        self.rejected_writes[rejection.resource, rejection.name] = rejection
+        self.shared.clear()
+        self.rejected_generation = generation
 
-    def put_off(self, *, now: float) -> float:
-        """Create nothing for a while, longer each time. Says for how many seconds."""
-        pause = min(_LONGEST_PAUSE_SECONDS, math.ldexp(_FIRST_PAUSE_SECONDS, min(self.refused_times, 10)))
-        self.refused_times += 1
-        self.try_again_at = now + pause
-        return pause
+    def back_off(self, *, now: float) -> float:
+        """Start an exponential back-off for creates. Returns its length in seconds."""
+        delay = min(_MAX_BACKOFF_SECONDS, math.ldexp(_INITIAL_BACKOFF_SECONDS, min(self.rejection_count, 10)))
+        self.rejection_count += 1
+        self.retry_at = now + delay
+        return delay
 
-    def forget_refusals(self) -> None:
-        """The server takes objects again, or another spec is asked for."""
-        self.refusals.clear()
-        self.refused_times = 0
-        self.try_again_at = 0.0
+    def clear_rejections(self) -> None:
+        self.rejected_writes.clear()
+        self.rejection_count = 0
+        self.retry_at = 0.0
 
 
 class JobStates:
-    """All jobs that there is something to remember of."""
+    """States by job uid, for the jobs that have any, and an index of the names that jobs wait for."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobState] = {}
-        # Several jobs may need one name: whoever is not the first to get it waits on.
-        self._waiting: dict[Place, dict[str, JobKey]] = {}
+        # Several jobs may wait for one name. All but the first to get it continue to wait.
+        self._waiting: dict[ObjectKey, dict[str, JobKey]] = {}
 
-    def find(self, uid: str) -> JobState | None:
-        """What is remembered of a job, if anything."""
+    def get(self, uid: str) -> JobState | None:
         return self._jobs.get(uid)
 
-    def of(self, uid: str, key: JobKey) -> JobState:
-        """What is remembered of a job, from now on if nothing was."""
-        found = self._jobs.get(uid)
-        if found is None:
-            found = self._jobs[uid] = JobState(key)
-        return found
+    def get_or_create(self, uid: str, key: JobKey) -> JobState:
+        state = self._jobs.get(uid)
+        if state is None:
+            state = self._jobs[uid] = JobState(key)
+        return state
 
-    def take_note(self, uid: str, key: JobKey, resource: Resource, name: str, labels: Mapping[str, str]) -> None:
-        """A name that the job needs is taken."""
-        self.of(uid, key).taken[resource, name] = labels
+    def add_conflict(self, uid: str, key: JobKey, resource: Resource, name: str, labels: Mapping[str, str]) -> None:
+        """Record that an object of another owner holds a name that the job needs."""
+        self.get_or_create(uid, key).name_conflicts[resource, name] = labels
         self._waiting.setdefault((resource, key.namespace, name), {})[uid] = key
 
-    def is_free(self, uid: str, resource: Resource, name: str) -> None:
-        """A name is no longer taken."""
-        memory = self._jobs.get(uid)
-        if memory is not None and memory.taken.pop((resource, name), None) is not None:
-            self._wait_no_more(uid, (resource, memory.key.namespace, name))
+    def clear_conflict(self, uid: str, resource: Resource, name: str) -> None:
+        state = self._jobs.get(uid)
+        if state is not None and state.name_conflicts.pop((resource, name), None) is not None:
+            self._remove_waiting(uid, (resource, state.key.namespace, name))
 
-    def who_waits_for(self, resource: Resource, namespace: str, name: str) -> tuple[JobKey, ...]:
-        """The jobs that need this name, if any do."""
+    def keys_waiting_for(self, resource: Resource, namespace: str, name: str) -> tuple[JobKey, ...]:
+        """The jobs that wait for this name."""
         waiting = self._waiting.get((resource, namespace, name)) if self._waiting else None
         return () if waiting is None else tuple(waiting.values())
 
     def forget(self, uid: str) -> None:
-        """The job is gone."""
-        memory = self._jobs.pop(uid, None)
-        if memory is not None:
-            for resource, name in memory.taken:
-                self._wait_no_more(uid, (resource, memory.key.namespace, name))
+        state = self._jobs.pop(uid, None)
+        if state is not None:
+            for resource, name in state.name_conflicts:
+                self._remove_waiting(uid, (resource, state.key.namespace, name))
 
-    def _wait_no_more(self, uid: str, place: Place) -> None:
-        waiting = self._waiting.get(place, {})
+    def _remove_waiting(self, uid: str, object_key: ObjectKey) -> None:
+        waiting = self._waiting.get(object_key, {})
         waiting.pop(uid, None)
         if not waiting:
-            self._waiting.pop(place, None)
+            self._waiting.pop(object_key, None)
 
     def __len__(self) -> int:
         return len(self._jobs)

@@ -1,4 +1,4 @@
-"""Begins and ceases to look after kinds, as they are installed and removed."""
+"""Starts and stops the controllers of kinds as their CRDs are installed and removed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import structlog
 
 from dlop.api.constants import JOB_UID_LABEL
-from dlop.controller.crd_watch import Definitions
+from dlop.controller.crd_watch import CrdWatcher
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.kinds import JobKey, ManagedKind
 from dlop.controller.manager import Clients, ControllerManager
-from dlop.kube.backoff import Backoff
+from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError
 from dlop.kube.informer import Informer
 from dlop.kube.resources import Resource
@@ -22,164 +22,164 @@ log = structlog.get_logger(__name__)
 
 
 class Spawn(Protocol):
-    """Runs something until the operator ends, or until it is cancelled."""
+    """Starts a task that runs until it ends, is cancelled or the operator stops."""
 
-    def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
-        """Begin."""
-        ...
+    def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]: ...
 
 
 class KindManager:
-    """The kinds that are looked after, and the tasks that see to it."""
-
-    def __init__(self, machinery: ControllerManager, means: Clients, kinds: Iterable[ManagedKind], *, spawn: Spawn) -> None:
-        self._machinery = machinery
-        self._client = means.reading
-        self._rng = means.rng
+    def __init__(self, manager: ControllerManager, clients: Clients, kinds: Iterable[ManagedKind], *, spawn: Spawn) -> None:
+        self._manager = manager
+        self._client = clients.read
+        self._rng = clients.rng
         self._spawn = spawn
         kinds = tuple(kinds)
-        self._former = tuple({resource: None for kind in kinds for resource in kind.former_resources})
-        self._refused: dict[ManagedKind, asyncio.Event] = {}
-        self._arrivals: dict[ManagedKind, asyncio.Task[None]] = {}
-        self._followers: dict[ManagedKind, list[asyncio.Task[None]]] = {}
-        self._definitions = Definitions(
-            means.reading, kinds, rng=means.rng, pace=means.pace, arrived=self._arrived, departed=self._departed
+        self._legacy_resources = tuple({resource: None for kind in kinds for resource in kind.legacy_resources})
+        self._start_tasks: dict[ManagedKind, asyncio.Task[None]] = {}
+        self._informer_tasks: dict[ManagedKind, list[asyncio.Task[None]]] = {}
+        self._degraded: dict[ManagedKind, asyncio.Event] = {}
+        """Set for a kind that the operator cannot read completely. `wait_synced` does not wait for it."""
+        self._crds = CrdWatcher(
+            clients.read, kinds, rng=clients.rng, timings=clients.timings, on_served=self._on_served, on_removed=self._on_removed
         )
 
     async def run(self) -> None:
-        """Follow the definitions; where they may not be watched, this ends soon."""
-        for scope in self._machinery.scopes:
-            for resource in self._former:
-                self._spawn(self._follow_former(scope, resource), name=f"informer of former {resource.plural}")
-        await self._definitions.run()
+        """Watch CRDs until cancelled. Returns early where the operator may not watch them."""
+        for informers in self._manager.informer_sets:
+            for resource in self._legacy_resources:
+                self._spawn(self._watch_legacy(informers, resource), name=f"informer of legacy {resource.plural}")
+        await self._crds.run()
 
     @property
-    def kinds(self) -> list[str]:
-        """The names of the kinds that are looked after."""
-        return [kind.resource.qualified_name for kind in self._arrivals]
+    def kind_names(self) -> list[str]:
+        """Qualified names of the kinds whose controllers are started."""
+        return [kind.resource.qualified_name for kind in self._start_tasks]
 
     async def wait_synced(self) -> None:
-        """Wait until all jobs of the kinds that are installed now are known."""
-        await self._definitions.wait_known()
-        await asyncio.gather(*(self._wait_arrived(kind, arrival) for kind, arrival in self._arrivals.items()))
+        """Wait until the caches of all kinds that are served now are synced, except for kinds that cannot be read."""
+        await self._crds.wait_synced()
+        await asyncio.gather(*(self._wait_started(kind, task) for kind, task in self._start_tasks.items()))
 
     def informers(self) -> list[Informer[Any]]:
-        """The informer of definitions, if they may be watched."""
-        return [self._definitions.informer] if self._definitions.is_watching else []
+        """The CRD informer, if it is running."""
+        return [self._crds.informer] if self._crds.is_watching else []
 
-    async def _wait_arrived(self, kind: ManagedKind, arrival: asyncio.Task[None]) -> None:
-        """Wait until the jobs of a kind are known, or it has gone again, or it is clear that they may not be read."""
-        refused = asyncio.ensure_future(self._refused[kind].wait())
+    async def _wait_started(self, kind: ManagedKind, start_task: asyncio.Task[None]) -> None:
+        """Wait until the kind is synced, removed or degraded."""
+        degraded = asyncio.ensure_future(self._degraded[kind].wait())
         try:
-            await asyncio.wait((arrival, refused), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((start_task, degraded), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            refused.cancel()
+            degraded.cancel()
 
-    def _arrived(self, kind: ManagedKind) -> None:
-        log.info("a kind is looked after", kind=kind.resource.qualified_name, version=kind.resource.version)
-        self._refused[kind] = asyncio.Event()
-        self._arrivals[kind] = self._spawn(self._look_after(kind), name=f"arrival of {kind.resource.qualified_name}")
+    def _on_served(self, kind: ManagedKind) -> None:
+        log.info("started controller", kind=kind.resource.qualified_name, version=kind.resource.version)
+        self._degraded[kind] = asyncio.Event()
+        self._start_tasks[kind] = self._spawn(self._start(kind), name=f"start {kind.resource.qualified_name}")
 
-    def _departed(self, kind: ManagedKind) -> None:
-        log.info("a kind is no longer served", kind=kind.resource.qualified_name, version=kind.resource.version)
-        self._machinery.kinds.remove(kind)
-        arrival = self._arrivals.pop(kind, None)
-        for task in (*self._followers.pop(kind, ()), *(() if arrival is None else (arrival,))):
+    def _on_removed(self, kind: ManagedKind) -> None:
+        log.info("stopped controller, kind is no longer served", kind=kind.resource.qualified_name, version=kind.resource.version)
+        self._manager.kinds.remove(kind)
+        start_task = self._start_tasks.pop(kind, None)
+        for task in (*self._informer_tasks.pop(kind, ()), *(() if start_task is None else (start_task,))):
             task.cancel()
-        for scope in self._machinery.scopes:
-            for job in scope.cache(kind.resource) or ():
-                self._machinery.forget(job.metadata.uid)
-            scope.remove_jobs(kind)
+        for informers in self._manager.informer_sets:
+            for job in informers.cache(kind.resource) or ():
+                self._manager.forget(job.metadata.uid)
+            informers.remove_job_informer(kind)
 
-    async def _look_after(self, kind: ManagedKind) -> None:
-        """What jobs own is known before the jobs are."""
-        await self._until_allowed(kind)
-        missing = await self._follow_others(kind)
-        self._machinery.kinds.add(kind)
-        jobs = [scope.add_jobs(kind) for scope in self._machinery.scopes]
-        self._followers[kind] = [self._spawn(informer.run(), name=f"informer of {kind.resource.plural}") for informer in jobs]
-        for informer in jobs:
+    async def _start(self, kind: ManagedKind) -> None:
+        """Start the informers of a kind: first those of its children, then those of its jobs."""
+        await self._wait_until_readable(kind)
+        errors = await self._start_extra_informers(kind)
+        self._manager.kinds.add(kind)
+        job_informers = [informers.add_job_informer(kind) for informers in self._manager.informer_sets]
+        self._informer_tasks[kind] = [self._spawn(informer.run(), name=f"informer of {kind.resource.plural}") for informer in job_informers]
+        for informer in job_informers:
             await informer.wait_synced()
-        if missing:
-            await self._until_all_is_seen(kind, missing)
+        if errors:
+            await self._retry_extra_informers(kind, errors)
 
-    async def _until_allowed(self, kind: ManagedKind) -> None:
-        """Wait for the right to read a kind. Nobody else has to: a kind without rights is its own trouble."""
-        pauses = self._pauses()
-        while (refusal := await self._refusal(kind, kind.resource)) is not None:
+    async def _wait_until_readable(self, kind: ManagedKind) -> None:
+        """Wait for the permission to read a kind. Other kinds do not wait for it."""
+        delays = self._backoff_delays()
+        while (error := await self._check_access(kind, kind.resource)) is not None:
             log.error(
-                "a kind may not be read: give the operator the rights that `dlop manifests` prints, or leave the kind out with --kinds",
+                "not allowed to read kind; grant the permissions that `dlop manifests` prints, or exclude the kind with --kinds",
                 kind=kind.resource.qualified_name,
-                error=str(refusal),
+                error=str(error),
             )
-            self._refused[kind].set()
-            await asyncio.sleep(next(pauses))
+            self._degraded[kind].set()
+            await asyncio.sleep(next(delays))
 
-    async def _until_all_is_seen(self, kind: ManagedKind, missing: list[str]) -> None:
-        """Wait until what the jobs of a kind need besides can be read. Those that cannot do without say so, the others go on."""
-        self._refused[kind].set()
-        pauses = self._pauses()
-        told: list[str] = []
-        while missing:
-            if missing != told:
-                log.warning("not all that jobs of a kind need can be read", kind=kind.resource.qualified_name, errors=missing)
-                told = missing
-            await asyncio.sleep(next(pauses))
-            missing = await self._follow_others(kind)
-            if missing != told:
-                self._look_at_all_jobs(kind)
+    async def _retry_extra_informers(self, kind: ManagedKind, errors: list[str]) -> None:
+        """Retry until all extra resources of a kind can be read. Meanwhile, jobs that need a missing resource are blocked."""
+        self._degraded[kind].set()
+        delays = self._backoff_delays()
+        logged_errors: list[str] = []
+        while errors:
+            if errors != logged_errors:
+                log.warning("cannot read all resources of kind", kind=kind.resource.qualified_name, errors=errors)
+                logged_errors = errors
+            await asyncio.sleep(next(delays))
+            errors = await self._start_extra_informers(kind)
+            if errors != logged_errors:
+                self._enqueue_all_jobs(kind)
 
-    def _look_at_all_jobs(self, kind: ManagedKind) -> None:
-        for scope in self._machinery.scopes:
-            for job in scope.cache(kind.resource) or ():
-                self._machinery.queue.add(JobKey(kind.resource, job.metadata.namespace, job.metadata.name))
+    def _enqueue_all_jobs(self, kind: ManagedKind) -> None:
+        for informers in self._manager.informer_sets:
+            for job in informers.cache(kind.resource) or ():
+                self._manager.queue.add(JobKey(kind.resource, job.metadata.namespace, job.metadata.name))
 
-    async def _follow_others(self, kind: ManagedKind) -> list[str]:
-        """Follow what the jobs of a kind need to know besides, as far as it can be read; says what the server says to the rest."""
-        refusals = {resource: await self._refusal(kind, resource) for resource in kind.all_others}
-        missing = {resource: refusal for resource, refusal in refusals.items() if refusal is not None}
-        for scope in self._machinery.scopes:
-            unserved = (resource for resource, refusal in missing.items() if isinstance(refusal, NotFoundError))
-            scope.note_unserved(unserved, of=refusals)
-            for informer in scope.add_others(kind, without=missing):
+    async def _start_extra_informers(self, kind: ManagedKind) -> list[str]:
+        """Start and sync informers for the extra resources that can be read. Returns the errors of the others."""
+        results = {resource: await self._check_access(kind, resource) for resource in kind.extra_resources}
+        errors = {resource: error for resource, error in results.items() if error is not None}
+        for informers in self._manager.informer_sets:
+            not_installed = (resource for resource, error in errors.items() if isinstance(error, NotFoundError))
+            informers.set_not_installed(not_installed, checked=results)
+            for informer in informers.add_extra_informers(kind, without=errors):
                 self._spawn(informer.run(), name=f"informer of {informer.resource.plural}")
-        for scope in self._machinery.scopes:
-            await scope.wait_synced(kind.all_others)
-        return [f"{resource.qualified_name}: {refusal}" for resource, refusal in missing.items()]
+        for informers in self._manager.informer_sets:
+            await informers.wait_synced(kind.extra_resources)
+        return [f"{resource.qualified_name}: {error}" for resource, error in errors.items()]
 
-    async def _follow_former(self, scope: InformerSet, resource: Resource) -> None:
-        """Follow what jobs own from an earlier time, until the operator ends. Where there is nothing, nothing will come."""
-        if await self._has_any(scope, resource):
-            await scope.add_former(resource).run()
+    async def _watch_legacy(self, informers: InformerSet, resource: Resource) -> None:
+        """Watch leftover children of an earlier configuration, if there are any. New ones are never created."""
+        if await self._has_legacy_children(informers, resource):
+            await informers.add_legacy_informer(resource).run()
 
-    async def _has_any(self, scope: InformerSet, resource: Resource) -> bool:
-        """Whether jobs own such objects. What is not served or may not be read is for nobody here to remove."""
-        for pause in self._pauses():
+    async def _has_legacy_children(self, informers: InformerSet, resource: Resource) -> bool:
+        """Whether jobs own objects of a resource. False if it is not served or cannot be read."""
+        for delay in self._backoff_delays():
             try:
-                found = await self._client.list(resource, namespace=scope.namespace, label_selector=JOB_UID_LABEL)
-                return bool(found["items"])
+                objects = await self._client.list(resource, namespace=informers.namespace, label_selector=JOB_UID_LABEL)
+                return bool(objects["items"])
             except (ForbiddenError, NotFoundError):
                 return False
             except KubeError as error:
-                log.info("the server cannot be asked yet", resource=resource.qualified_name, error=str(error))
-                await asyncio.sleep(pause)
+                log.info("failed to list legacy objects, retrying", resource=resource.qualified_name, error=str(error))
+                await asyncio.sleep(delay)
         return False
 
-    def _pauses(self) -> Iterator[float]:
-        backoff = Backoff(rng=self._rng, first_seconds=5.0, cap_seconds=60.0, reset_after_seconds=600.0)
+    def _backoff_delays(self) -> Iterator[float]:
+        backoff = ExponentialBackoff(rng=self._rng, first_seconds=5.0, cap_seconds=60.0, reset_after_seconds=600.0)
         while True:
             yield backoff.delay_seconds(now=asyncio.get_running_loop().time())
 
-    async def _refusal(self, kind: ManagedKind, resource: Resource) -> KubeError | None:
-        """Only a clear no is a no: a server that cannot be reached is waited for, by the informers."""
+    async def _check_access(self, kind: ManagedKind, resource: Resource) -> KubeError | None:
+        """Try to list a resource. Returns the error if it is forbidden, or not found unless it is the kind itself.
+
+        Other errors are transient: the informers retry.
+        """
         try:
-            for scope in self._machinery.scopes:
-                await self._client.call("GET", scope.path(resource), query=(("limit", "1"),))
+            for informers in self._manager.informer_sets:
+                await self._client.call("GET", informers.list_path(resource), query=(("limit", "1"),))
         except ForbiddenError as error:
             return error
         except KubeError as error:
-            # That the kind itself is served, its definition says.
+            # The CRD says whether the kind itself is served.
             if isinstance(error, NotFoundError) and resource != kind.resource:
                 return error
-            log.info("a kind cannot be read yet", kind=kind.resource.qualified_name, error=str(error))
+            log.info("failed to list resource", kind=kind.resource.qualified_name, resource=resource.qualified_name, error=str(error))
         return None

@@ -1,4 +1,4 @@
-"""All parts of the loop, put together: queue, expectations, scopes, workers, events."""
+"""Wires the parts of the controller: queue, expectations, informers, workers and events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from dlop.controller.controller import Controller, Dependencies, passes_at_once
+from dlop.controller.controller import Controller, Dependencies, max_concurrent_reconciles
 from dlop.controller.event_handlers import EventHandlers
 from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.informer_set import InformerSet
@@ -16,146 +16,143 @@ from dlop.controller.kinds import JobKey, ManagedKinds
 from dlop.controller.metrics import ControllerMetrics
 from dlop.kube.client import Client
 from dlop.kube.errors import NotFoundError
-from dlop.kube.expectations import Child, Expectations, Resolved
+from dlop.kube.expectations import Child, Expectations, ResolvedExpectation
 from dlop.kube.informer import Informer, InformerTimings
 from dlop.kube.metrics import Metrics
 from dlop.kube.workqueue import WorkQueue
 
 QUEUE_NAME = "dlop"
-# How long an operator that stops goes on telling what it has done.
-_LAST_WORDS_SECONDS = 2.0
+# How long a stopping operator keeps sending queued events.
+_EVENT_DRAIN_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """What of the operator's settings concerns the controller."""
+    """The part of the operator's settings that the controller uses."""
 
     namespaces: tuple[str, ...] = ()
-    """Namespaces to watch; empty watches all."""
+    """Namespaces to watch; all if empty."""
     workers: int = 128
-    """Jobs reconciled at once."""
+    """Maximum number of jobs reconciled concurrently."""
     writes_in_flight: int = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """What the loop works with."""
+    """Clients of the API server, and what else the controller needs from its environment."""
 
-    reading: Client
-    """For informers: goes on without leadership."""
-    writing: Client
-    telling: Client
-    """For events, with places of its own: real writes never wait for them."""
+    read: Client
+    """Used by informers. Works without leadership."""
+    write: Client
+    events: Client
+    """Has its own in-flight limit, so that events never delay other writes."""
     clock: Callable[[], float]
     rng: Random
     identity: str
-    pace: InformerTimings
+    timings: InformerTimings
     metrics: Metrics
 
 
 class ControllerManager:
-    """The loop of one operator."""
-
-    def __init__(self, config: ControllerConfig, means: Clients) -> None:
-        self.queue: WorkQueue[JobKey] = WorkQueue(rng=means.rng, observer=means.metrics.queue(QUEUE_NAME))
+    def __init__(self, config: ControllerConfig, clients: Clients) -> None:
+        self.queue: WorkQueue[JobKey] = WorkQueue(rng=clients.rng, observer=clients.metrics.queue(QUEUE_NAME))
         self.kinds = ManagedKinds()
-        self._writing = means.writing
-        self._memories = JobStates()
-        self._expectations = Expectations(look=self._look, on_resolved=self._resolved)
-        self._events = EventRecorder(means.telling, instance=means.identity, clock=means.clock, rng=means.rng)
-        counts = self.metrics = ControllerMetrics(
-            workers=passes_at_once(config.workers), dropped_events=lambda: self._events.counts.dropped
+        self._client = clients.write
+        self._job_states = JobStates()
+        self._expectations = Expectations(lookup=self._get_resource_version, on_resolved=self._on_resolved)
+        self._events = EventRecorder(clients.events, instance=clients.identity, clock=clients.clock, rng=clients.rng)
+        self.metrics = ControllerMetrics(
+            workers=max_concurrent_reconciles(config.workers), dropped_events=lambda: self._events.counts.dropped
         )
-        means.metrics.registry.register(counts)
-        self.controller = self._make_controller(config, means, counts)
-        self.scopes = self._make_scopes(config, means)
-        self.controller.watch_over(self.scopes)
+        clients.metrics.registry.register(self.metrics)
+        self.controller = self._make_controller(config, clients)
+        self.informer_sets = self._make_informer_sets(config, clients)
+        self.controller.set_informer_sets(self.informer_sets)
 
-    def background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Everything that goes on beside the workers, with its name. To be run from the beginning to the end."""
+    def background_tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Names and coroutines to run for the lifetime of the operator, in addition to the workers."""
         yield "expectations", self._expectations.run()
         yield "events", self._events.run()
-        for scope in self.scopes:
-            yield "gate", scope.gate.run()
-            for informer in scope.informers:
+        for informers in self.informer_sets:
+            yield "gate", informers.gate.run()
+            for informer in informers:
                 yield f"informer of {informer.resource.plural}", informer.run()
 
-    async def say_the_rest(self) -> None:
-        """Send the events that still wait. To be called when the workers have ended, and before leadership does."""
-        await self._events.drain(within_seconds=_LAST_WORDS_SECONDS)
+    async def flush_events(self) -> None:
+        """Send the queued events. Call it after the workers have stopped and before leadership is released."""
+        await self._events.drain(within_seconds=_EVENT_DRAIN_SECONDS)
 
     def forget(self, uid: str) -> None:
-        """A job is gone."""
+        """Drop all in-process state of a deleted job."""
         self._expectations.forget(uid)
-        self._memories.forget(uid)
-        for scope in self.scopes:
-            scope.gate.forget(uid)
-            scope.hindsight.forget(uid)
+        self._job_states.forget(uid)
+        for informers in self.informer_sets:
+            informers.gate.forget(uid)
+            informers.record_gate.forget(uid)
 
     @property
-    def remembered_jobs(self) -> int:
-        """How many jobs something is kept in memory for, besides the caches."""
-        return max(len(self._memories), len(self._expectations), *(len(scope.gate) for scope in self.scopes))
+    def tracked_jobs(self) -> int:
+        """Number of jobs with in-process state outside the caches."""
+        return max(len(self._job_states), len(self._expectations), *(len(informers.gate) for informers in self.informer_sets))
 
     def informers(self) -> list[Informer[Any]]:
-        """All informers, as of now."""
-        return [informer for scope in self.scopes for informer in scope.informers]
+        return [informer for informers in self.informer_sets for informer in informers]
 
     # --- wiring ------------------------------------------------------------------------------------------------------
 
-    def _make_controller(self, config: ControllerConfig, means: Clients, counts: ControllerMetrics) -> Controller:
-        around = Dependencies(
-            client=means.writing,
+    def _make_controller(self, config: ControllerConfig, clients: Clients) -> Controller:
+        deps = Dependencies(
+            client=clients.write,
             queue=self.queue,
             expectations=self._expectations,
-            memories=self._memories,
+            job_states=self._job_states,
             kinds=self.kinds,
             events=self._events,
-            metrics=counts,
-            clock=means.clock,
+            metrics=self.metrics,
+            clock=clients.clock,
             forget=self.forget,
-            parallel=config.writes_in_flight,
+            max_parallel_writes=config.writes_in_flight,
         )
-        return Controller(around, workers=config.workers)
+        return Controller(deps, workers=config.workers)
 
-    def _make_scopes(self, config: ControllerConfig, means: Clients) -> list[InformerSet]:
-        arrivals = EventHandlers(
+    def _make_informer_sets(self, config: ControllerConfig, clients: Clients) -> list[InformerSet]:
+        handlers = EventHandlers(
             self.queue,
             expectations=self._expectations,
-            memories=self._memories,
+            job_states=self._job_states,
             kinds=self.kinds,
             forget=self.forget,
-            deleted=self.controller.note_deleted,
+            on_job_deleted=self.controller.on_job_deleted,
         )
         namespaces: tuple[str | None, ...] = config.namespaces or (None,)
         return [
             InformerSet(
-                means.reading,
+                clients.read,
                 namespace=namespace,
-                rng=means.rng,
-                pace=means.pace,
-                on_child=arrivals.of_children,
-                on_job=arrivals.of_jobs,
-                relisted=arrivals.relisted,
+                rng=clients.rng,
+                timings=clients.timings,
+                child_handler=handlers.child_handler,
+                job_handler=handlers.job_handler,
+                on_relist=handlers.on_relist,
             )
             for namespace in namespaces
         ]
 
-    # --- doubts ------------------------------------------------------------------------------------------------------
+    # --- uncertain expectations --------------------------------------------------------------------------------------
 
-    async def _look(self, child: Child) -> str | None:
+    async def _get_resource_version(self, child: Child) -> str | None:
         try:
-            found = await self._writing.get(child.resource, child.name, namespace=child.namespace)
+            live = await self._client.get(child.resource, child.name, namespace=child.namespace)
         except NotFoundError:
             return None
-        return str(found["metadata"]["resourceVersion"])
+        return str(live["metadata"]["resourceVersion"])
 
-    def _resolved(self, resolved: Resolved) -> None:
-        memory = self._memories.find(resolved.owner_uid)
-        if memory is None:
+    def _on_resolved(self, resolved: ResolvedExpectation) -> None:
+        state = self._job_states.get(resolved.owner_uid)
+        if state is None:
             return
         if resolved.resource_version is not None:
-            for scope in self.scopes:
-                if scope.namespace in (None, resolved.child.namespace):
-                    scope.gate.wrote(resolved.owner_uid, resolved.child.resource, resolved.resource_version)
-        self.queue.add(memory.key)
+            for informers in self.informer_sets:
+                if informers.namespace in (None, resolved.child.namespace):
+                    informers.gate.record_write(resolved.owner_uid, resolved.child.resource, resolved.resource_version)
+        self.queue.add(state.key)

@@ -1,8 +1,8 @@
-"""A record that somebody else has written tells of pods that this operator's cache may not show yet.
+"""Delays a pass until the pod cache is at least as fresh as a record that another operator instance wrote.
 
-Another operator has counted failures and claimed pods by what it saw. Whoever reads its record next to an older picture of
-the pods would count a failure again, or take a pod for gone that has only just appeared. So a record that is news, and not
-of one's own making, is looked at only when the cache of pods is as new as the job is. All versions come from one store.
+Another instance counted failures and claimed pods according to its own cache. With its record and an older pod cache, a
+pass would count a failure twice, or treat a new pod as lost. Therefore a foreign record is used only once the pod cache has
+reached the resource version of the job. This works because all resource versions come from one etcd.
 """
 
 from __future__ import annotations
@@ -21,60 +21,58 @@ class _Status(msgspec.Struct, frozen=True):
     dlop: dict[str, Any] | None = None
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _StatusResponse(msgspec.Struct, frozen=True):
     status: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 _read_status = msgspec.json.Decoder(_Status).decode
-_read_answer = msgspec.json.Decoder(_Answer).decode
+_read_response = msgspec.json.Decoder(_StatusResponse).decode
 
 
 class RecordGate:
-    """The records that are known to be no newer than the cache of pods."""
+    """Tracks fingerprints of the records that are not newer than the pod cache."""
 
     def __init__(self, gate: ReadYourWrites) -> None:
         self._gate = gate
         self._known: dict[str, int] = {}
         self._awaited: dict[str, int] = {}
-        """Records that the cache of pods was to catch up with. Once the gate is content, so is this: it may have read anew."""
+        """Records that the pod cache has to catch up with. Ready once the gate is, because the gate may relist instead."""
 
-    def wrote(self, uid: str, answer: bytes) -> bool:
-        """This operator has written the record that is in the server's answer: nobody knows more of the pods.
+    def record_write(self, uid: str, response: bytes) -> bool:
+        """Mark the record in the response to this operator's own status write as known.
 
-        Says whether there is a record in it.
+        Returns whether the response has a record.
         """
         try:
-            mark = self._known[uid] = _mark(_read_answer(answer).status)
+            fingerprint = self._known[uid] = _fingerprint(_read_response(response).status)
         except msgspec.MsgspecError:
-            self.forget(uid)  # no object at all; what is stored will be looked at like anybody's
+            self.forget(uid)  # not an object; the stored record is treated like one of another instance
             return True
-        return mark != _NO_RECORD
+        return fingerprint != _NO_RECORD
 
-    def ready(self, job: CustomObject, *, wake: Callable[[], None]) -> bool:
-        """Whether the pods may be compared with the job's record. If not, `wake` is called once, when they may."""
-        uid, mark = job.metadata.uid, _mark(job.status)
-        if mark not in (_NO_RECORD, self._known.get(uid)):
-            if mark != self._awaited.get(uid):
-                self._awaited[uid] = mark
-                self._gate.wrote(uid, PODS, job.metadata.resource_version)
+    def ready(self, job_object: CustomObject, *, wake: Callable[[], None]) -> bool:
+        """Whether the pod cache can be used with the job's record. If not, `wake` is called once when it can."""
+        uid, fingerprint = job_object.metadata.uid, _fingerprint(job_object.status)
+        if fingerprint not in (_NO_RECORD, self._known.get(uid)):
+            if fingerprint != self._awaited.get(uid):
+                self._awaited[uid] = fingerprint
+                self._gate.record_write(uid, PODS, job_object.metadata.resource_version)
             if not self._gate.ready(uid, wake=wake):
                 return False
         self._awaited.pop(uid, None)
-        self._known[uid] = mark
+        self._known[uid] = fingerprint
         return True
 
     def forget(self, uid: str) -> None:
-        """The job is gone."""
         self._known.pop(uid, None)
         self._awaited.pop(uid, None)
 
     def __len__(self) -> int:
-        """How many jobs something is known of."""
         return len(self._known)
 
 
-def _mark(status: msgspec.Raw) -> int:
-    """What tells one record from another, however it is spelled. Where dlop has written none there is none."""
+def _fingerprint(status: msgspec.Raw) -> int:
+    """A hash of the record that does not depend on its formatting; `_NO_RECORD` if there is none."""
     try:
         record = _read_status(status).dlop
     except msgspec.MsgspecError:

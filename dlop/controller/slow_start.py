@@ -1,4 +1,4 @@
-"""Many calls at once, slowly at first: if the server refuses, it has refused a few and not a thousand."""
+"""Slow-start batching: a server that rejects a request rejects a few of them and not thousands."""
 
 from __future__ import annotations
 
@@ -8,39 +8,45 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-AT_FIRST = 8
+INITIAL_BATCH_SIZE = 8
 
 
-async def slowly_at_first(
-    items: Sequence[Item], call: Callable[[Item], Awaitable[bool]], *, first: int = AT_FIRST, parallel: int, may_grow: Callable[[], bool]
+async def slow_start_batch(
+    items: Sequence[Item],
+    call: Callable[[Item], Awaitable[bool]],
+    *,
+    initial: int = INITIAL_BATCH_SIZE,
+    parallel: int,
+    may_grow: Callable[[], bool],
 ) -> bool:
-    """Call for every item: a few at once first, and one more with each call that went well, `parallel` at once at most.
+    """Call `call` for every item, with `initial` workers at first, one more after each success, and at most `parallel`.
 
-    More at once are begun only while `may_grow`: where all have to wait, those who wait keep others from getting a place.
-    A call says whether to go on. After one that says no, those under way are awaited and no more are begun. Returns
-    whether all went well. What a call raises ends everything.
+    Workers are added only while `may_grow()` is true. Requests that queue for an in-flight slot would block other jobs.
+    `call` returns whether to continue. After it returned False, running calls finish and no new ones start.
+
+    Returns whether all calls returned True. An exception cancels the remaining calls and is raised.
     """
     if len(items) == 1:
         return await call(items[0])
-    waiting, is_well = iter(items), True
-    hands, most = 0, min(parallel, len(items))
+    remaining, succeeded = iter(items), True
+    workers, max_workers = 0, min(parallel, len(items))
 
-    def begin() -> None:
-        nonlocal hands
-        hands += 1
-        group.create_task(lend_a_hand())
+    def start_worker() -> None:
+        nonlocal workers
+        workers += 1
+        group.create_task(work())
 
-    async def lend_a_hand() -> None:
-        nonlocal is_well
-        for item in waiting:
-            is_well = await call(item) and is_well
-            if not is_well:
-                for _ in waiting:
-                    pass  # nobody begins another one
-            elif hands < most and may_grow():
-                begin()
+    async def work() -> None:
+        nonlocal succeeded
+        for item in remaining:
+            succeeded = await call(item) and succeeded
+            if not succeeded:
+                for _ in remaining:
+                    pass  # exhaust the shared iterator so that no worker starts another call
+            elif workers < max_workers and may_grow():
+                start_worker()
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(first, most)):
-            begin()
-    return is_well
+        for _ in range(min(initial, max_workers)):
+            start_worker()
+    return succeeded

@@ -1,8 +1,9 @@
-"""From the caches to a snapshot: all that is known of one job's children. It costs as much as the job is large.
+"""Builds the snapshot of a job from the caches. The cost depends on the size of the job only.
 
-What belongs to a job is decided by the uid of the controller reference alone. An object without a controller that bears
-the job's labels is an orphan: it is adopted, after a look at the server that the job is still there. An object of
-somebody else with a name that the job needs is reported and left alone; one of a deleted job of the same name is waited for.
+The uid of the controller reference alone decides whether an object belongs to a job. An object without a controller that
+carries the job's labels is an orphan. It is adopted after a read confirms that the job still exists. An object of another
+owner that holds a name the job needs is a name conflict and is left alone. If a deleted job of the same name owns it, the
+job waits until it is gone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dlop.api.constants import JOB_UID_LABEL
-from dlop.api.gang import DEFAULT_CLASS
+from dlop.api.gang import DEFAULT_PRIORITY_CLASS
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.job_state import JobState, JobStates
 from dlop.controller.kinds import ManagedKind
@@ -23,119 +24,114 @@ from dlop.reconcile.snapshot import NameConflict, Snapshot, TerminatingConflict
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """An object that seems to be the job's and says so no more."""
-
     resource: Resource
-    found: KubeObject
+    child: KubeObject
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """What a pass begins with."""
-
-    snapshot: Snapshot
-    orphans: tuple[Orphan, ...]
-
-
-def gather(scope: InformerSet, kind: ManagedKind, found: CustomObject, *, memories: JobStates) -> Gathered:
-    """Everything that is known of a job's children."""
-    uid = found.metadata.uid
-    memory = memories.find(uid)
-    taken = _Taken() if memory is None else _taken_names(scope, found, memory, memories)
+def build_snapshot(
+    informers: InformerSet, kind: ManagedKind, job_object: CustomObject, *, job_states: JobStates
+) -> tuple[Snapshot, tuple[Orphan, ...]]:
+    """The snapshot of a job, and the orphans to adopt before it is used."""
+    uid = job_object.metadata.uid
+    state = job_states.get(uid)
+    conflicts = _Conflicts() if state is None else _find_conflicts(informers, job_object, state, job_states)
     snapshot = Snapshot(
-        pods=tuple(scope.pods.owned_by(uid)),
-        services=tuple(scope.services.owned_by(uid)),
-        others=_others(scope, kind, uid),
-        unreadable=tuple(resource for resource in kind.other_resources if not scope.shows(resource)),
-        unserved=tuple(resource for resource in kind.other_resources if scope.is_unserved(resource)),
-        priorities=_priorities(scope, kind),
-        foreign=tuple(taken.foreign),
-        leftovers=tuple(taken.leftovers),
-        lent=frozenset() if memory is None else frozenset(memory.lent),
-        refusals=() if memory is None else tuple(memory.refusals.values()),
+        pods=tuple(informers.pods.owned_by(uid)),
+        services=tuple(informers.services.owned_by(uid)),
+        children=_owned_children(informers, kind, uid),
+        forbidden=tuple(
+            resource for resource in kind.child_resources if not informers.is_synced(resource) and not informers.is_not_installed(resource)
+        ),
+        not_installed=tuple(resource for resource in kind.child_resources if informers.is_not_installed(resource)),
+        priorities=_priorities(informers, kind),
+        name_conflicts=tuple(conflicts.names),
+        terminating_conflicts=tuple(conflicts.terminating),
+        shared=frozenset() if state is None else frozenset(state.shared),
+        rejected_writes=() if state is None else tuple(state.rejected_writes.values()),
     )
-    return Gathered(snapshot, (*taken.orphans, *_labelled_orphans(scope, kind, found)))
+    return snapshot, (*conflicts.orphans, *_labelled_orphans(informers, kind, job_object))
 
 
-def _others(scope: InformerSet, kind: ManagedKind, uid: str) -> tuple[tuple[Resource, PartialObject], ...]:
+def _owned_children(informers: InformerSet, kind: ManagedKind, uid: str) -> tuple[tuple[Resource, PartialObject], ...]:
     owned: list[tuple[Resource, PartialObject]] = []
-    for resource in kind.other_resources + kind.former_resources:
-        cache = scope.cache(resource)
+    for resource in kind.child_resources + kind.legacy_resources:
+        cache = informers.cache(resource)
         owned += [] if cache is None else [(resource, child) for child in cache.owned_by(uid)]
     return tuple(owned)
 
 
-def _priorities(scope: InformerSet, kind: ManagedKind) -> dict[str, int]:
-    """The values of priority classes, where jobs of the kind care."""
-    cache: Cache[PriorityClass] | None = scope.cache(PRIORITY_CLASSES) if PRIORITY_CLASSES in kind.seen_resources else None
+def _priorities(informers: InformerSet, kind: ManagedKind) -> dict[str, int]:
+    """Values of the priority classes by name; empty if the kind does not use them."""
+    cache: Cache[PriorityClass] | None = informers.cache(PRIORITY_CLASSES) if PRIORITY_CLASSES in kind.read_only_resources else None
     if cache is None:
         return {}
-    # If there are several defaults, the API server takes the lowest.
-    default = min((each.value for each in cache if each.global_default), default=0)
-    return {DEFAULT_CLASS: default, **{each.metadata.name: each.value for each in cache}}
+    # With several global defaults the API server uses the lowest one.
+    default = min((priority.value for priority in cache if priority.global_default), default=0)
+    return {DEFAULT_PRIORITY_CLASS: default, **{priority.metadata.name: priority.value for priority in cache}}
 
 
-def _labelled_orphans(scope: InformerSet, kind: ManagedKind, found: CustomObject) -> tuple[Orphan, ...]:
-    if found.metadata.deletion_timestamp is not None:
+def _labelled_orphans(informers: InformerSet, kind: ManagedKind, job_object: CustomObject) -> tuple[Orphan, ...]:
+    if job_object.metadata.deletion_timestamp is not None:
         return ()
     orphans: list[Orphan] = []
-    for resource in (PODS, SERVICES, *kind.other_resources):
-        cache = scope.cache(resource)
+    for resource in (PODS, SERVICES, *kind.child_resources):
+        cache = informers.cache(resource)
         if cache is None:
             continue
-        labelled = cache.labelled(JOB_UID_LABEL, found.metadata.uid, namespace=found.metadata.namespace)
-        orphans += [Orphan(resource, child) for child in labelled if _is_ownerless(child)]
+        labelled = cache.by_label(JOB_UID_LABEL, job_object.metadata.uid, namespace=job_object.metadata.namespace)
+        orphans += [Orphan(resource, child) for child in labelled if _is_adoptable(child)]
     return tuple(orphans)
 
 
-# --- names that are taken ------------------------------------------------------------------------------------------------
+# --- name conflicts --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """Who has the names that are taken."""
+class _Conflicts:
+    """Objects that hold names the job needs."""
 
-    foreign: list[NameConflict] = field(default_factory=list)
-    leftovers: list[TerminatingConflict] = field(default_factory=list)
+    names: list[NameConflict] = field(default_factory=list)
+    terminating: list[TerminatingConflict] = field(default_factory=list)
     orphans: list[Orphan] = field(default_factory=list)
 
 
-def _taken_names(scope: InformerSet, found: CustomObject, memory: JobState, memories: JobStates) -> _Taken:
-    taken = _Taken()
-    for (resource, name), labels in list(memory.taken.items()):
-        child = scope.child(resource, namespace=found.metadata.namespace, name=name)
+def _find_conflicts(informers: InformerSet, job_object: CustomObject, state: JobState, job_states: JobStates) -> _Conflicts:
+    """Check the recorded conflicts against the caches and clear those that are resolved."""
+    conflicts = _Conflicts()
+    for (resource, name), labels in list(state.name_conflicts.items()):
+        child = informers.child(resource, namespace=job_object.metadata.namespace, name=name)
         owner = None if child is None else child.metadata.controller
-        if child is None or (owner is not None and owner.uid == found.metadata.uid):
-            memories.is_free(found.metadata.uid, resource, name)
-        elif owner is None and _is_ownerless(child) and _bears(child, labels):
-            taken.orphans.append(Orphan(resource, child))
-        elif owner is not None and memory.key.is_named_by(owner):
-            taken.leftovers.append(_leftover(resource, child, owner, found))
+        if child is None or (owner is not None and owner.uid == job_object.metadata.uid):
+            job_states.clear_conflict(job_object.metadata.uid, resource, name)
+        elif owner is None and _is_adoptable(child) and _has_labels(child, labels):
+            conflicts.orphans.append(Orphan(resource, child))
+        elif owner is not None and state.key.is_referenced_by(owner):
+            conflicts.terminating.append(_terminating_conflict(resource, child, owner, job_object))
         else:
-            taken.foreign.append(NameConflict(resource, name, _described(owner)))
-    return taken
+            conflicts.names.append(NameConflict(resource, name, _describe(owner)))
+    return conflicts
 
 
-def _leftover(resource: Resource, child: KubeObject, owner: OwnerReference, found: CustomObject) -> TerminatingConflict:
-    leaving = child.metadata.deletion_timestamp
-    since = leaving or found.metadata.creation_timestamp
+def _terminating_conflict(resource: Resource, child: KubeObject, owner: OwnerReference, job_object: CustomObject) -> TerminatingConflict:
+    deleted_at = child.metadata.deletion_timestamp
+    since = deleted_at or job_object.metadata.creation_timestamp
     return TerminatingConflict(
         resource=resource,
         name=child.metadata.name,
-        owner=_described(owner),
+        owner=_describe(owner),
         finalizers=child.metadata.finalizers,
-        is_leaving=leaving is not None,
+        is_terminating=deleted_at is not None,
         since=0.0 if since is None else since.timestamp(),
     )
 
 
-def _is_ownerless(child: KubeObject) -> bool:
+def _is_adoptable(child: KubeObject) -> bool:
     return child.metadata.controller is None and child.metadata.deletion_timestamp is None
 
 
-def _bears(child: KubeObject, labels: Mapping[str, str]) -> bool:
+def _has_labels(child: KubeObject, labels: Mapping[str, str]) -> bool:
     return bool(labels) and all(child.metadata.labels.get(name) == value for name, value in labels.items())
 
 
-def _described(owner: OwnerReference | None) -> str:
+def _describe(owner: OwnerReference | None) -> str:
     return "" if owner is None else f"{owner.kind} {owner.name}"

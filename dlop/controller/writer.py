@@ -1,7 +1,7 @@
-"""Writes for one job, each with all that belongs to it.
+"""Writes for one job, with expectations and resource versions.
 
-A create or delete is expected before it is sent; the version that the server answers with is noted, so that no pass
-looks at the job before the caches show it. What the server answers is told as one of a few results.
+An expectation is set before a create or delete is sent. The resource version of every response goes to the
+read-your-writes gate, so that no pass starts before the caches show the write. Responses map to a few results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dlop.kube.errors import (
     RequestTooLargeError,
 )
 from dlop.kube.expectations import Child, Expectations
-from dlop.kube.objects import ObjectMeta, PartialObject, reader
+from dlop.kube.objects import ObjectMeta, PartialObject, object_decoder
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import Delete, Patch
@@ -40,215 +40,214 @@ from dlop.reconcile.plan import Delete, Patch
 log = structlog.get_logger(__name__)
 
 
-class _Version(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class _VersionMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resource_version: str = ""
 
 
-class _Answer(msgspec.Struct, frozen=True, gc=False):
-    """All that is of interest in the answer to a write that went well."""
-
-    metadata: _Version = _Version()
+class _WriteResponse(msgspec.Struct, frozen=True, gc=False):
+    metadata: _VersionMeta = _VersionMeta()
 
 
-_read_partial = reader(PartialObject)
-_read_version = msgspec.json.Decoder(_Answer).decode
+_read_partial = object_decoder(PartialObject)
+_read_version = msgspec.json.Decoder(_WriteResponse).decode
 _QUERY = (("fieldManager", FIELD_MANAGER),)
 _MERGE_PATCH = "application/merge-patch+json"
-_REFUSALS = (BadRequestError, ForbiddenError, InvalidError, RequestTooLargeError)
+_REJECTIONS = (BadRequestError, ForbiddenError, InvalidError, RequestTooLargeError)
 
 
 class WriteResult(Enum):
-    """What has become of a write."""
-
     DONE = "done"
-    SAME = "the server has left the object as it was"
-    REFUSED = "the server does not take the object"
-    TAKEN = "the name belongs to another object"
-    LENT = "the name belongs to another object, which will do"
-    STALE = "the caches are behind: what was asked for is there, or gone, already"
-    UNKNOWN = "the server has trouble, or its answer was lost"
+    UNCHANGED = "unchanged"
+    """The API server left the object as it was."""
+    REJECTED = "rejected"
+    """The API server does not accept the object."""
+    CONFLICT = "conflict"
+    """An object of another owner holds the name."""
+    SHARED = "shared"
+    """An object of another owner holds the name, and the job can use it."""
+    STALE = "stale"
+    """The cache is stale: the object to create exists, or the object to delete or patch is gone or was replaced."""
+    UNKNOWN = "unknown"
+    """The API server failed, or its response was lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """The result of one write."""
-
+class WriteOutcome:
     result: WriteResult
     error: KubeError | None = None
 
 
-DONE = Written(WriteResult.DONE)
+DONE = WriteOutcome(WriteResult.DONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Writes for one job."""
-
     client: Client
     expectations: Expectations
-    scope: InformerSet
+    informers: InformerSet
     key: JobKey
     uid: str
 
-    async def create(self, creation: Create) -> Written:
-        """Create an object, unless the cache shows that its name is taken."""
-        child = Child(creation.resource, self.key.namespace, creation.name)
-        found = self.scope.child(creation.resource, namespace=self.key.namespace, name=creation.name)
-        if found is not None:
-            return Written(WriteResult.LENT if self._will_do(creation, found.metadata) else WriteResult.TAKEN)
+    async def create(self, create: Create) -> WriteOutcome:
+        """Create an object, unless the cache shows that its name is in use."""
+        child = Child(create.resource, self.key.namespace, create.name)
+        existing = self.informers.child(create.resource, namespace=self.key.namespace, name=create.name)
+        if existing is not None:
+            return WriteOutcome(WriteResult.SHARED if self._can_share(create, existing.metadata) else WriteResult.CONFLICT)
         self._expect(child)
         try:
-            path = creation.resource.path(namespace=self.key.namespace)
-            answer = await self.client.call("POST", path, query=_QUERY, body=self._visible(creation))
+            path = create.resource.path(namespace=self.key.namespace)
+            response = await self.client.call("POST", path, query=_QUERY, body=self._with_job_label(create))
         except AmbiguousWriteError as error:
-            self.expectations.doubt(self.uid, child)
-            return Written(WriteResult.UNKNOWN, error)
+            self.expectations.mark_uncertain(self.uid, child)
+            return WriteOutcome(WriteResult.UNKNOWN, error)
         except KubeError as error:
-            self.expectations.settle(self.uid, child)
-            return await self._not_created(creation, error)
-        self._note(creation.resource, answer.body)
+            self.expectations.observe(self.uid, child)
+            return await self._handle_create_error(create, error)
+        self._record_version(create.resource, response.body)
         return DONE
 
-    async def delete(self, deletion: Delete) -> Written:
-        """Delete an object, if it is still the same. Of one that leaves already, the server would have nothing new to tell."""
-        if self._has_left(deletion):
-            return Written(WriteResult.STALE)
-        child = Child(deletion.resource, self.key.namespace, deletion.name, deletion.uid)
+    async def delete(self, delete: Delete) -> WriteOutcome:
+        """Delete an object if it is still the same one. Skips objects that are terminating, unless their grace period changes."""
+        if self._is_already_deleted(delete):
+            return WriteOutcome(WriteResult.STALE)
+        child = Child(delete.resource, self.key.namespace, delete.name, delete.uid)
         self._expect(child)
         try:
             await self.client.delete(
-                deletion.resource,
-                deletion.name,
+                delete.resource,
+                delete.name,
                 namespace=self.key.namespace,
-                uid=deletion.uid,
-                resource_version=deletion.resource_version,
-                grace_seconds=deletion.grace_seconds,
+                uid=delete.uid,
+                resource_version=delete.resource_version,
+                grace_seconds=delete.grace_seconds,
             )
         except (NotFoundError, ConflictError) as error:
-            self.expectations.settle(self.uid, child)
-            return Written(WriteResult.STALE, error)
+            self.expectations.observe(self.uid, child)
+            return WriteOutcome(WriteResult.STALE, error)
         except AmbiguousWriteError as error:
-            self.expectations.doubt(self.uid, child)
-            return Written(WriteResult.UNKNOWN, error)
+            self.expectations.mark_uncertain(self.uid, child)
+            return WriteOutcome(WriteResult.UNKNOWN, error)
         except KubeError as error:
-            self.expectations.settle(self.uid, child)
-            return Written(WriteResult.UNKNOWN, error)
+            self.expectations.observe(self.uid, child)
+            return WriteOutcome(WriteResult.UNKNOWN, error)
         return DONE
 
-    async def change(self, change: Patch) -> Written:
-        """Change an object, if it is still the same. What the body does not name stays as it is.
+    async def patch(self, patch: Patch) -> WriteOutcome:
+        """Merge-patch an object if it is still the same one.
 
-        A definition may drop what is written, or a webhook put it back: then seeing it written would only lead to another try.
+        UNCHANGED means that the CRD pruned the fields or a webhook reverted them. Another pass would only patch again.
         """
-        made_of = {name: value for name, value in change.body.items() if name not in ("apiVersion", "kind")}
-        metadata = {"uid": change.uid, "annotations": change.body["metadata"].get("annotations") or {}}
-        before = self.scope.child(change.resource, namespace=self.key.namespace, name=change.name)
+        fields = {name: value for name, value in patch.body.items() if name not in ("apiVersion", "kind")}
+        metadata = {"uid": patch.uid, "annotations": patch.body["metadata"].get("annotations") or {}}
+        existing = self.informers.child(patch.resource, namespace=self.key.namespace, name=patch.name)
         try:
-            version = await self._merge(change.resource, change.name, {**made_of, "metadata": metadata})
+            version = await self._merge_patch(patch.resource, patch.name, {**fields, "metadata": metadata})
         except (NotFoundError, ConflictError) as error:
-            return Written(WriteResult.STALE, error)
+            return WriteOutcome(WriteResult.STALE, error)
         except KubeError as error:
-            return Written(WriteResult.REFUSED if _is_refusal(error) else WriteResult.UNKNOWN, error)
-        return Written(WriteResult.SAME) if before is not None and before.metadata.resource_version == version else DONE
+            return WriteOutcome(WriteResult.REJECTED if _is_rejection(error) else WriteResult.UNKNOWN, error)
+        return WriteOutcome(WriteResult.UNCHANGED) if existing is not None and existing.metadata.resource_version == version else DONE
 
-    async def _merge(self, resource: Resource, name: str, body: JsonObject) -> str:
-        """Says which version of the object it has become; empty when the server does not."""
+    async def _merge_patch(self, resource: Resource, name: str, body: JsonObject) -> str:
+        """Returns the new resource version; empty if the response has none."""
         path = resource.path(namespace=self.key.namespace, name=name)
-        answer = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
-        return self._note(resource, answer.body)
+        response = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
+        return self._record_version(resource, response.body)
 
-    async def patch_status(self, patch: Mapping[str, Any], *, resource_version: str, unless: Callable[[], bool] | None) -> None:
-        """Change the job's status, if nobody has changed the job since.
+    async def patch_status(self, patch: Mapping[str, Any], *, resource_version: str, cancel_if: Callable[[], bool] | None) -> None:
+        """Patch the job's status if the job still has this resource version.
 
-        With `unless` it lets others go first where writes are many, and is given up if `unless` then says yes.
+        With `cancel_if` the request has low priority: it queues behind other writes, and is cancelled if `cancel_if()` is
+        true when its turn comes.
 
         Raises:
-            OutdatedError: it was given up.
-            KubeError: it was not changed, or nobody knows.
+            RequestCancelledError: `cancel_if` cancelled the request.
+            KubeError: the status was not written, or the outcome is unknown.
         """
-        client = self.client if unless is None else self.client.patient(unless=unless)
+        client = self.client if cancel_if is None else self.client.low_priority(cancel_if=cancel_if)
         body = {"metadata": {"uid": self.uid, "resourceVersion": resource_version}, "status": patch}
         path = self.key.resource.path(namespace=self.key.namespace, name=self.key.name, subresource="status")
-        answer = await client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
-        self._note(self.key.resource, answer.body)
-        has_record = self.scope.hindsight.wrote(self.uid, answer.body)
+        response = await client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
+        self._record_version(self.key.resource, response.body)
+        has_record = self.informers.record_gate.record_write(self.uid, response.body)
         if "dlop" in patch and not has_record:
-            # Without its record the job would be begun anew in every pass.
+            # Without its record the job would start over in every pass.
             raise ConfigurationError(
-                f"the definition of {self.key.resource.qualified_name} drops status.dlop, it may be that of another operator: "
-                "bring in dlop's own with `dlop install --take-over`"
+                f"the CRD of {self.key.resource.qualified_name} drops status.dlop and may belong to another operator; "
+                "install the CRD of dlop with `dlop install --take-over`"
             )
 
-    async def _not_created(self, creation: Create, error: KubeError) -> Written:
+    async def _handle_create_error(self, create: Create, error: KubeError) -> WriteOutcome:
         if isinstance(error, AlreadyExistsError):
-            return await self._taken_by(creation, error)
-        return Written(WriteResult.REFUSED if _is_refusal(error) or _is_unserved(error) else WriteResult.UNKNOWN, error)
+            return await self._handle_already_exists(create, error)
+        return WriteOutcome(WriteResult.REJECTED if _is_rejection(error) or _is_not_installed(error) else WriteResult.UNKNOWN, error)
 
-    async def _taken_by(self, creation: Create, conflict: AlreadyExistsError) -> Written:
-        """The server says that the name is taken, and the cache does not show it: perhaps the object is the job's own."""
-        path = creation.resource.path(namespace=self.key.namespace, name=creation.name)
+    async def _handle_already_exists(self, create: Create, conflict: AlreadyExistsError) -> WriteOutcome:
+        """Read the existing object, which the cache does not show. It may be the job's own."""
+        path = create.resource.path(namespace=self.key.namespace, name=create.name)
         try:
-            answer = await self.client.call("GET", path)
+            response = await self.client.call("GET", path)
         except NotFoundError as error:
-            return Written(WriteResult.STALE, error)
+            return WriteOutcome(WriteResult.STALE, error)
         except KubeError as error:
-            return Written(WriteResult.UNKNOWN, error)
-        found = _read_partial(answer.body).metadata
-        if self._will_do(creation, found):
-            return Written(WriteResult.LENT)
-        is_own = found.controller is not None and found.controller.uid == self.uid
-        if not self.scope.sees_all(creation.resource):  # then no cache will ever show who has the name
-            return await self._show(creation) if is_own else Written(WriteResult.REFUSED, conflict)
-        self._note(creation.resource, answer.body)
-        return Written(WriteResult.STALE if is_own else WriteResult.TAKEN)
+            return WriteOutcome(WriteResult.UNKNOWN, error)
+        existing = _read_partial(response.body).metadata
+        if self._can_share(create, existing):
+            return WriteOutcome(WriteResult.SHARED)
+        is_own = existing.controller is not None and existing.controller.uid == self.uid
+        if not self.informers.watches_all(create.resource):  # the cache will never show an object without the job label
+            return await self._add_job_label(create) if is_own else WriteOutcome(WriteResult.REJECTED, conflict)
+        self._record_version(create.resource, response.body)
+        return WriteOutcome(WriteResult.STALE if is_own else WriteResult.CONFLICT)
 
-    def _will_do(self, creation: Create, found: ObjectMeta) -> bool:
-        """Whether somebody else's object takes the place of one's own. That of a former job of this name is about to go."""
-        owner = found.controller
-        stays = found.deletion_timestamp is None and not (owner is not None and self.key.is_named_by(owner))
-        return creation.is_shareable and stays
+    def _can_share(self, create: Create, existing: ObjectMeta) -> bool:
+        """Whether the job can use an existing object. One that an earlier job of the same name owns is about to be deleted."""
+        owner = existing.controller
+        remains = existing.deletion_timestamp is None and not (owner is not None and self.key.is_referenced_by(owner))
+        return create.allow_existing and remains
 
-    async def _show(self, creation: Create) -> Written:
-        """Give an object of the job the label that it lacks: another operator may have made it."""
+    async def _add_job_label(self, create: Create) -> WriteOutcome:
+        """Label an object of the job that another operator created without the label."""
         try:
-            await self._merge(creation.resource, creation.name, {"metadata": {"labels": {JOB_UID_LABEL: self.uid}}})
+            await self._merge_patch(create.resource, create.name, {"metadata": {"labels": {JOB_UID_LABEL: self.uid}}})
         except KubeError as error:
-            log.info("an object of the job cannot be given its label", child=creation.name, error=str(error))
+            log.info("failed to label object", child=create.name, error=str(error))
         return DONE
 
-    def _has_left(self, deletion: Delete) -> bool:
-        found = self.scope.child(deletion.resource, namespace=self.key.namespace, name=deletion.name)
-        if found is None or found.metadata.uid != deletion.uid:
+    def _is_already_deleted(self, delete: Delete) -> bool:
+        existing = self.informers.child(delete.resource, namespace=self.key.namespace, name=delete.name)
+        if existing is None or existing.metadata.uid != delete.uid:
             return True
-        return found.metadata.deletion_timestamp is not None and deletion.grace_seconds is None
+        return existing.metadata.deletion_timestamp is not None and delete.grace_seconds is None
 
-    def _visible(self, creation: Create) -> JsonObject:
-        """The body, with the label without which the cache would never show the object."""
-        if creation.resource in (PODS, SERVICES) or self.scope.cache(creation.resource) is None:
-            return creation.body
-        metadata = creation.body["metadata"]
-        return {**creation.body, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), JOB_UID_LABEL: self.uid}}}
+    def _with_job_label(self, create: Create) -> JsonObject:
+        """The body with the label that the informer selects by."""
+        if create.resource in (PODS, SERVICES) or self.informers.cache(create.resource) is None:
+            return create.body
+        metadata = create.body["metadata"]
+        return {**create.body, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), JOB_UID_LABEL: self.uid}}}
 
     def _expect(self, child: Child) -> None:
-        # Without a cache nothing would ever show that it has happened.
-        if self.scope.cache(child.resource) is not None:
+        # Without a cache, no watch event would ever satisfy the expectation.
+        if self.informers.cache(child.resource) is not None:
             self.expectations.expect(self.uid, child)
 
-    def _note(self, resource: Resource, body: bytes) -> str:
+    def _record_version(self, resource: Resource, body: bytes) -> str:
         try:
             version = _read_version(body).metadata.resource_version
         except msgspec.DecodeError:
-            log.warning("the answer to a write is no object", resource=resource.qualified_name)
+            log.warning("write response is not an object", resource=resource.qualified_name)
             return ""
-        self.scope.gate.wrote(self.uid, resource, version)
+        self.informers.gate.record_write(self.uid, resource, version)
         return version
 
 
-def _is_refusal(error: KubeError) -> bool:
-    """Whether it is about the object, and not about the moment."""
-    return isinstance(error, _REFUSALS) and not (error.status_code == 403 and "status unknown for quota" in str(error))
+def _is_rejection(error: KubeError) -> bool:
+    """Whether the error is caused by the object and not by the current state of the server."""
+    return isinstance(error, _REJECTIONS) and not (error.status_code == 403 and "status unknown for quota" in str(error))
 
 
-def _is_unserved(error: KubeError) -> bool:
-    """Whether it is the resource that is not there any more, and not the namespace of the object."""
+def _is_not_installed(error: KubeError) -> bool:
+    """Whether the resource is not served. A missing namespace names the namespace in the details."""
     return isinstance(error, NotFoundError) and not error.details.get("name")

@@ -1,1 +1,1 @@
-"""TODO package docstring."""
+"""The operator process: settings, flags, wiring, health endpoints, logging and entry point."""

@@ -1,6 +1,6 @@
-"""From the command line and the environment to settings, whether they speak dlop's language or that of Kubeflow's operator.
+"""Reads settings from the command line and the environment, under the names of dlop and of the Kubeflow training operator.
 
-The arguments of the old operator's Deployment start dlop unchanged. What was made of them is told when the operator starts.
+The arguments of a Deployment of the Kubeflow training operator start dlop unchanged. What dlop does with them is logged.
 """
 
 from __future__ import annotations
@@ -10,78 +10,85 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dlop.compat.kubeflow.flags import FLAGS, VARIABLES, OldFlag, Values
+from dlop.compat.kubeflow.flags import LEGACY_FLAGS, LEGACY_VARIABLES, LegacyFlag, Values
 from dlop.operator import settings as own
-from dlop.operator.settings import Settings, SettingsError, SourcedValue, given_by_flags, given_by_variables
+from dlop.operator.settings import Settings, SettingsError, SourcedValue, values_from_environment, values_from_flags
 
-_PREFIX = "old:"
+_PREFIX = "legacy:"
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """What was made of an old name, to be told at the start."""
+class LegacyNotice:
+    """A legacy flag or variable that is in use, to be logged at the start."""
 
     name: str
-    meaning: str
+    description: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A flag for every setting, and for every old one that dlop has no setting of the same name for."""
+    """Add a flag for every setting, and for every legacy flag whose name is not that of a setting."""
     own.add_arguments(parser)
-    group = parser.add_argument_group("flags of Kubeflow's training operator, under their old names")
-    for old in FLAGS:
-        if not _is_setting(old):
-            manner: dict[str, Any] = {"nargs": "?", "const": "true"} if old.is_switch else {}
-            metavar = "true|false" if old.is_switch else "VALUE"
-            meaning = argparse.SUPPRESS if old.is_refused else old.meaning
-            group.add_argument(old.flag, dest=_PREFIX + old.name, action="append", metavar=metavar, help=meaning, **manner)
+    group = parser.add_argument_group("flags of the Kubeflow training operator")
+    for legacy in LEGACY_FLAGS:
+        if not _is_setting(legacy):
+            options: dict[str, Any] = {"nargs": "?", "const": "true"} if legacy.is_switch else {}
+            metavar = "true|false" if legacy.is_switch else "VALUE"
+            description = argparse.SUPPRESS if legacy.is_rejected else legacy.description
+            group.add_argument(legacy.flag, dest=_PREFIX + legacy.name, action="append", metavar=metavar, help=description, **options)
 
 
-def with_two_dashes(words: Iterable[str]) -> list[str]:
-    """The words of a command line, with old flags as dlop writes flags. For the old operator, one dash did as well as two."""
-    known = {f"-{old.name}" for old in FLAGS}
-    return [f"-{word}" if word.partition("=")[0] in known else word for word in words]
+def normalize_dashes(arguments: Iterable[str]) -> list[str]:
+    """The arguments, with two dashes before legacy flags. Go accepts one dash as well."""
+    known = {f"-{legacy.name}" for legacy in LEGACY_FLAGS}
+    return [f"-{argument}" if argument.partition("=")[0] in known else argument for argument in arguments]
 
 
-def spellings(field: str) -> frozenset[str]:
-    """All flags by which a setting is given, under its own name and under old ones."""
-    new = (flag for row in own.table() if row.field == field for flag in own.flags_of(row))
-    return frozenset((*new, *(old.flag for old in FLAGS if old.becomes is not None and old.becomes.field == field)))
+def flag_names(field: str) -> frozenset[str]:
+    """All flags that set a setting, including legacy ones."""
+    own_flags = (flag for setting in own.list_settings() if setting.field == field for flag in own.flags_of(setting))
+    legacy_flags = (legacy.flag for legacy in LEGACY_FLAGS if legacy.mapping is not None and legacy.mapping.field == field)
+    return frozenset((*own_flags, *legacy_flags))
 
 
-def read_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[Settings, list[Note]]:
-    """The settings that flags (as `argparse` gives them) and the environment make, and what was made of old names.
+def read_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[Settings, list[LegacyNotice]]:
+    """Read the settings from parsed flags (as a dict of the argparse namespace) and the environment.
 
-    Flags go before variables, and among those the names of dlop before old ones. Lists of kinds add up.
+    Flags take precedence over variables, and names of dlop over legacy names. Values of `--kinds` and `--enable-scheme`
+    are combined. Also returns the legacy names in use.
 
     Raises:
-        SettingsError: one of them makes no sense, or is refused.
+        SettingsError: a value is invalid, or a legacy flag is not supported.
     """
-    given = {name.removeprefix(_PREFIX): values for name, values in flags.items() if name.startswith(_PREFIX) and values is not None}
-    used = [old for old in FLAGS if old.name in given]
-    refused = next((old for old in used if old.is_refused), None)
-    if refused is not None:
-        raise SettingsError(f"{refused.flag} {refused.meaning}")
-    old_flags, new_flags = _translated(used, given), given_by_flags(flags)
-    if "kinds" in old_flags and "kinds" in new_flags:
-        new_flags["kinds"] = SourcedValue([*new_flags["kinds"].value, *old_flags["kinds"].value], new_flags["kinds"].origin)
-    variables = [old for old in VARIABLES if environ.get(old.name)]
-    old_variables = {old.field: SourcedValue(environ[old.name], old.name) for old in variables}
-    settings = Settings.of(old_variables | given_by_variables(environ) | old_flags | new_flags)
-    return settings, [Note(old.flag, old.meaning) for old in used] + [Note(old.name, old.meaning) for old in variables]
+    legacy_values = {
+        name.removeprefix(_PREFIX): values for name, values in flags.items() if name.startswith(_PREFIX) and values is not None
+    }
+    used = [legacy for legacy in LEGACY_FLAGS if legacy.name in legacy_values]
+    rejected = next((legacy for legacy in used if legacy.is_rejected), None)
+    if rejected is not None:
+        raise SettingsError(f"{rejected.flag} is not supported: {rejected.description}")
+    from_legacy_flags, from_flags = _convert(used, legacy_values), values_from_flags(flags)
+    if "kinds" in from_legacy_flags and "kinds" in from_flags:
+        kinds = [*from_flags["kinds"].value, *from_legacy_flags["kinds"].value]
+        from_flags["kinds"] = SourcedValue(kinds, from_flags["kinds"].origin)
+    variables = [legacy for legacy in LEGACY_VARIABLES if environ.get(legacy.name)]
+    from_legacy_variables = {legacy.field: SourcedValue(environ[legacy.name], legacy.name) for legacy in variables}
+    settings = Settings.from_values(from_legacy_variables | values_from_environment(environ) | from_legacy_flags | from_flags)
+    notices = [LegacyNotice(legacy.flag, legacy.description) for legacy in used]
+    return settings, notices + [LegacyNotice(legacy.name, legacy.description) for legacy in variables]
 
 
-def _is_setting(old: OldFlag) -> bool:
+def _is_setting(legacy: LegacyFlag) -> bool:
     """Whether dlop has a flag of the same name."""
-    return old.field in Settings.model_fields or f"{old.field}s" in Settings.model_fields
+    return legacy.field in Settings.model_fields or f"{legacy.field}s" in Settings.model_fields
 
 
-def _translated(used: Iterable[OldFlag], given: Mapping[str, Values]) -> dict[str, SourcedValue]:
-    found: dict[str, SourcedValue] = {}
-    for old in used:
-        if old.becomes is not None:
+def _convert(used: Iterable[LegacyFlag], legacy_values: Mapping[str, Values]) -> dict[str, SourcedValue]:
+    converted: dict[str, SourcedValue] = {}
+    for legacy in used:
+        if legacy.mapping is not None:
             try:
-                found[old.becomes.field] = SourcedValue(old.becomes.value(given[old.name], given), old.flag)
+                value = legacy.mapping.convert(legacy_values[legacy.name], legacy_values)
             except ValueError as error:
-                raise SettingsError(f"{old.flag} {error}") from None
-    return found
+                raise SettingsError(f"{legacy.flag}: invalid value {error}") from None
+            converted[legacy.mapping.field] = SourcedValue(value, legacy.flag)
+    return converted

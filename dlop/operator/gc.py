@@ -1,7 +1,7 @@
-"""Keeps Python's garbage collector out of the way of the event loop, and gives back what only the start needed.
+"""Tunes Python's garbage collector, and returns memory to the operating system after startup.
 
-A full collection walks through every container object of the process, and the loop stands still meanwhile. Most of what
-there is to walk through is code: it was loaded at the start and stays until the end.
+A full collection visits every container object and blocks the event loop. Most of these objects are code, which is loaded
+at startup and never freed.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ from __future__ import annotations
 import ctypes
 import gc
 
-# Collections that come often enough to be short, and seldom enough to cost little: by default there is one for every 700
-# new objects, which is a single answer of the server.
+# Python's default of 700 new objects per collection is less than one response of the API server.
 _THRESHOLDS = (10_000, 20, 50)
 
 
 def tune_garbage_collection() -> None:
-    """Leave all that is loaded by now out of every later collection. To be called once a program is about to begin its work."""
+    """Raise the thresholds, and exclude all current objects from later collections. Call it once, at the end of startup."""
     gc.set_threshold(*_THRESHOLDS)
     gc.collect()
     gc.freeze()
 
 
-def give_back_memory() -> None:
-    """Give the system back what long lists needed for a moment. The C library would keep it for ever, where it can be asked."""
+def release_free_memory() -> None:
+    """Return the free memory that the initial lists needed to the operating system. Does nothing without glibc."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,9 +1,8 @@
-"""What a kubelet and Prometheus ask: `/healthz`, `/readyz` and `/metrics`, served over plain HTTP.
+"""HTTP endpoints for the kubelet and Prometheus: `/healthz`, `/readyz` and `/metrics`.
 
-Healthy is an operator that hears from the API server; a restart may help one that does not. Ready is one whose caches are
-complete, whether it leads or stands by.
-
-Where the operator answers probes and Prometheus: all on one port, or, as Kubeflow's operator did, metrics and probes on two.
+The operator is healthy while it has contact with the API server; otherwise a restart may help. It is ready once its caches
+are synced, as leader and as standby. All paths share one port, or metrics and probes have separate ports as in the Kubeflow
+training operator.
 """
 
 from __future__ import annotations
@@ -19,77 +18,15 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from dlop.operator.operator import Operator
 from dlop.operator.settings import NO_ADDRESS, Settings, SettingsError
 
-_WELL = 200
-_FAILING = 503
-
-
-@asynccontextmanager
-async def serving_probes(operator: Operator, site: Endpoint, *, watch_age_limit_seconds: float) -> AsyncIterator[tuple[str, int]]:
-    """Answer probes while the context lasts; gives the address, which has a port of its own where none (0) was asked for."""
-    runner = web.AppRunner(_application(operator, site.pages, watch_age_limit_seconds), access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, site.host, site.port).start()
-        address = runner.addresses[0]
-        yield str(address[0]), int(address[1])
-    finally:
-        await runner.cleanup()
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a probe is told."""
-
-    is_well: bool
-    text: str
-
-
-def health(operator: Operator, *, watch_age_limit_seconds: float) -> Answer:
-    """Whether the operator still hears from the API server; if not, since when, and why."""
-    age = operator.watch_age_seconds()
-    if age <= watch_age_limit_seconds:
-        return Answer(is_well=True, text="ok")
-    return Answer(is_well=False, text="\n".join([f"the API server was last heard of {age:.0f} seconds ago", *operator.complaints()]))
-
-
-def readiness(operator: Operator) -> Answer:
-    """Whether the caches are complete; if not, why."""
-    if not operator.is_synced:
-        return Answer(is_well=False, text="\n".join(["the caches are not complete", *operator.complaints()]))
-    return Answer(is_well=True, text="ok: leads" if operator.is_working else "ok: stands by")
-
-
-def _application(operator: Operator, pages: Collection[EndpointPath], watch_age_limit_seconds: float) -> web.Application:
-    async def healthz(_: web.Request) -> web.Response:
-        return _response(health(operator, watch_age_limit_seconds=watch_age_limit_seconds))
-
-    async def readyz(_: web.Request) -> web.Response:
-        return _response(readiness(operator))
-
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(operator.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
-
-    application = web.Application()
-    handlers = {EndpointPath.HEALTH: healthz, EndpointPath.READINESS: readyz, EndpointPath.METRICS: metrics}
-    application.add_routes([web.get(page, handler) for page, handler in handlers.items() if page in pages])
-    return application
-
-
-def _response(answer: Answer) -> web.Response:
-    return web.Response(status=_WELL if answer.is_well else _FAILING, text=f"{answer.text}\n")
-
-
 METRICS_PORT = 8080
 PROBES_PORT = 8081
-"""Used when metrics have a port of their own."""
+"""Used if metrics have a separate port."""
 
-# What Kubeflow's operator takes for the same.
+# The Kubeflow training operator uses "0".
 _NO_ADDRESSES = (NO_ADDRESS, "0")
 
 
 class EndpointPath(StrEnum):
-    """What can be asked for."""
-
     HEALTH = "/healthz"
     READINESS = "/readyz"
     METRICS = "/metrics"
@@ -100,48 +37,103 @@ _PROBES = frozenset({EndpointPath.HEALTH, EndpointPath.READINESS})
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One port, and what is served there."""
+    """An address and the paths served there."""
 
     host: str
     port: int
-    """0: one that is free."""
-    pages: frozenset[EndpointPath]
+    """0 for any free port."""
+    paths: frozenset[EndpointPath]
     flag: str
-    """What to change when it cannot be served."""
+    """The flag that sets the address, for error messages."""
 
 
-def sites(settings: Settings, *, in_cluster: bool) -> list[Endpoint]:
-    """Where to serve what.
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    ok: bool
+    message: str
+
+
+def check_health(operator: Operator, *, watch_age_limit_seconds: float) -> ProbeResult:
+    """Whether the operator has had contact with the API server within the limit. If not, the message has the causes."""
+    age = operator.watch_age_seconds()
+    if age <= watch_age_limit_seconds:
+        return ProbeResult(ok=True, message="ok")
+    return ProbeResult(ok=False, message="\n".join([f"no contact with the API server for {age:.0f} seconds", *operator.sync_errors()]))
+
+
+def check_readiness(operator: Operator) -> ProbeResult:
+    """Whether the caches are synced. If not, the message has the causes."""
+    if not operator.is_synced:
+        return ProbeResult(ok=False, message="\n".join(["caches not synced", *operator.sync_errors()]))
+    return ProbeResult(ok=True, message="ok: leader" if operator.is_leading else "ok: standby")
+
+
+@asynccontextmanager
+async def serve_endpoint(operator: Operator, endpoint: Endpoint, *, watch_age_limit_seconds: float) -> AsyncIterator[tuple[str, int]]:
+    """Serve an endpoint while the context is open. Yields the host and the actual port."""
+    runner = web.AppRunner(_application(operator, endpoint.paths, watch_age_limit_seconds), access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, endpoint.host, endpoint.port).start()
+        address = runner.addresses[0]
+        yield str(address[0]), int(address[1])
+    finally:
+        await runner.cleanup()
+
+
+def _application(operator: Operator, paths: Collection[EndpointPath], watch_age_limit_seconds: float) -> web.Application:
+    async def healthz(_: web.Request) -> web.Response:
+        return _response(check_health(operator, watch_age_limit_seconds=watch_age_limit_seconds))
+
+    async def readyz(_: web.Request) -> web.Response:
+        return _response(check_readiness(operator))
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(operator.metrics.registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    application = web.Application()
+    handlers = {EndpointPath.HEALTH: healthz, EndpointPath.READINESS: readyz, EndpointPath.METRICS: metrics}
+    application.add_routes([web.get(path, handler) for path, handler in handlers.items() if path in paths])
+    return application
+
+
+def _response(result: ProbeResult) -> web.Response:
+    return web.Response(status=200 if result.ok else 503, text=f"{result.message}\n")
+
+
+def list_endpoints(settings: Settings, *, in_cluster: bool) -> list[Endpoint]:
+    """The endpoints to serve. Endpoints with the same address are merged.
 
     Raises:
-        SettingsError: one of the addresses is none.
+        SettingsError: an address is invalid.
     """
-    found: list[Endpoint] = []
-    for site in _asked_for(settings, in_cluster=in_cluster):
-        twin = next((index for index, each in enumerate(found) if (each.host, each.port) == (site.host, site.port) and site.port), None)
-        if twin is None:
-            found.append(site)
+    endpoints: list[Endpoint] = []
+    for endpoint in _configured_endpoints(settings, in_cluster=in_cluster):
+        address = (endpoint.host, endpoint.port)
+        index = next((index for index, other in enumerate(endpoints) if (other.host, other.port) == address and endpoint.port), None)
+        if index is None:
+            endpoints.append(endpoint)
         else:
-            found[twin] = replace(found[twin], pages=found[twin].pages | site.pages)
-    return found
+            endpoints[index] = replace(endpoints[index], paths=endpoints[index].paths | endpoint.paths)
+    return endpoints
 
 
-def _asked_for(settings: Settings, *, in_cluster: bool) -> Iterator[Endpoint]:
-    """One of the two ports of old brings the other with it, and only those are served, unless a third is asked for by name."""
+def _configured_endpoints(settings: Settings, *, in_cluster: bool) -> Iterator[Endpoint]:
+    """If either of the two separate addresses is set, both are served, and the shared one only if it is set as well."""
     host = "0.0.0.0" if in_cluster else "127.0.0.1"  # noqa: S104 - probes come from the node
-    has_two = bool(settings.metrics_bind_address or settings.health_probe_bind_address)
-    if settings.bind_address or not has_two:
-        yield from _site("--bind-address", settings.bind_address or f"{host}:{METRICS_PORT}", _PROBES | {EndpointPath.METRICS})
-    if has_two:
+    is_separate = bool(settings.metrics_bind_address or settings.health_probe_bind_address)
+    if settings.bind_address or not is_separate:
+        yield from _parse_endpoint("--bind-address", settings.bind_address or f"{host}:{METRICS_PORT}", _PROBES | {EndpointPath.METRICS})
+    if is_separate:
         metrics, probes = settings.metrics_bind_address, settings.health_probe_bind_address
-        yield from _site("--metrics-bind-address", metrics or f"{host}:{METRICS_PORT}", frozenset({EndpointPath.METRICS}))
-        yield from _site("--health-probe-bind-address", probes or f"{host}:{PROBES_PORT}", _PROBES)
+        yield from _parse_endpoint("--metrics-bind-address", metrics or f"{host}:{METRICS_PORT}", frozenset({EndpointPath.METRICS}))
+        yield from _parse_endpoint("--health-probe-bind-address", probes or f"{host}:{PROBES_PORT}", _PROBES)
 
 
-def _site(flag: str, address: str, pages: frozenset[EndpointPath]) -> Iterator[Endpoint]:
+def _parse_endpoint(flag: str, address: str, paths: frozenset[EndpointPath]) -> Iterator[Endpoint]:
     if address in _NO_ADDRESSES:
         return
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
-        raise SettingsError(f"{flag} is {address!r}; write host:port, :port or {NO_ADDRESS}")
-    yield Endpoint(host.strip("[]") or "0.0.0.0", int(port), pages, flag)  # noqa: S104 - no host was asked for
+        raise SettingsError(f"{flag}: invalid value {address!r}: must be host:port, :port or {NO_ADDRESS}")
+    yield Endpoint(host.strip("[]") or "0.0.0.0", int(port), paths, flag)  # noqa: S104 - an empty host means all interfaces

@@ -1,6 +1,7 @@
-"""How the operator is to run: read once, from flags and the environment, and never changed.
+"""Settings of the operator, read once from flags and the environment.
 
-A flag goes before its variable, a variable before the default. `table` lists them all, for `--help` and the documentation.
+A flag takes precedence over its environment variable, and a variable over the default. `list_settings` describes all
+settings, for `--help` and the documentation.
 """
 
 from __future__ import annotations
@@ -17,30 +18,26 @@ from pydantic.fields import FieldInfo
 
 PREFIX = "DLOP_"
 NO_ADDRESS = "off"
-_EXPECTED = {
-    "int_parsing": "write a whole number",
-    "float_parsing": "write a number",
-    "bool_parsing": "write true or false",
+_REQUIREMENTS = {
+    "int_parsing": "must be an integer",
+    "float_parsing": "must be a number",
+    "bool_parsing": "must be true or false",
 }
-"""What to write instead, by pydantic's names for what is wrong; its own words will do for the others."""
+"""Requirements by pydantic's error type. For other types pydantic's own message is used."""
 
 
 class SettingsError(Exception):
-    """A flag or variable makes no sense. The message names it and says what to write."""
+    """A flag or variable is invalid. The message names it and the valid values."""
 
 
 class LogFormat(StrEnum):
-    """How log lines look."""
-
     AUTO = "auto"
-    """For people at a terminal, else for machines."""
+    """Console on a terminal, JSON otherwise."""
     JSON = "json"
     CONSOLE = "console"
 
 
 class LogLevel(StrEnum):
-    """What is worth a line."""
-
     DEBUG = "debug"
     INFO = "info"
     WARNING = "warning"
@@ -48,86 +45,97 @@ class LogLevel(StrEnum):
 
 
 class Settings(BaseModel):
-    """Everything that can be set. Lists are separated by commas."""
+    """All settings. Lists are comma-separated."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kubeconfig: str = Field(
-        default="", description="the kubeconfig file; by default KUBECONFIG, the pod's service account or ~/.kube/config"
+        default="",
+        description="Path to a kubeconfig file. Defaults to KUBECONFIG, the service account of the pod or ~/.kube/config.",
     )
-    context: str = Field(default="", description="the context of the kubeconfig; by default its current one")
-    namespaces: tuple[str, ...] = Field(default=(), description="the namespaces to look after; by default all")
+    context: str = Field(default="", description="Context of the kubeconfig file to use. Defaults to the current context.")
+    namespaces: tuple[str, ...] = Field(default=(), description="Namespaces to watch; all if empty.")
     kinds: tuple[str, ...] = Field(
-        default=(), description="the kinds to look after, as MXJob or mxjobs.example.org; by default all installed ones"
+        default=(), description="Kinds to reconcile, such as MXJob or mxjobs.example.org; all installed kinds if empty."
     )
     frameworks: tuple[str, ...] = Field(
-        default=(), description="further frameworks, as module:Class; installed ones are found by themselves"
+        default=(), description="Additional frameworks, as module:Class. Installed frameworks are discovered automatically."
     )
-    workers: int = Field(default=128, ge=1, description="how many jobs are worked on at once")
-    writes_in_flight: int = Field(default=64, ge=2, description="how many writes the API server gets at once")
-    reads_in_flight: int = Field(default=16, ge=1, description="how many reads the API server gets at once")
-    kube_api_qps: float = Field(
-        default=0.0, description="how many requests a second the API server gets; 0: as many as it takes, which is faster"
-    )
+    workers: int = Field(default=128, ge=1, description="Maximum number of jobs reconciled concurrently.")
+    writes_in_flight: int = Field(default=64, ge=2, description="Maximum number of write requests in flight to the API server.")
+    reads_in_flight: int = Field(default=16, ge=1, description="Maximum number of read requests in flight to the API server.")
+    kube_api_qps: float = Field(default=0.0, description="Maximum queries per second to the API server; 0 means no limit, which is faster.")
     kube_api_burst: int = Field(
-        default=0,
-        ge=0,
-        description="how many it gets at once after a rest, where --kube-api-qps limits them; by default one and a half seconds' worth",
+        default=0, ge=0, description="Maximum burst of queries to the API server with --kube-api-qps; 0 means 1.5 times --kube-api-qps."
     )
-    leader_election: bool | None = Field(default=None, description="whether only the holder of a lease works; by default in a cluster")
-    lease_name: str = Field(default="dlop", min_length=1, description="the name of the lease")
-    lease_namespace: str = Field(default="", description="the namespace of the lease; by default that of the pod or the context")
-    lease_duration_seconds: int = Field(default=15, ge=1, description="how long others wait for a leader that is silent")
-    renew_deadline_seconds: float = Field(default=10.0, gt=0, description="how long a leader goes on without renewing the lease")
-    retry_period_seconds: float = Field(default=2.0, gt=0, description="how often the lease is renewed")
+    leader_election: bool | None = Field(
+        default=None, description="Use a lease to elect a leader, so that only one replica reconciles. Enabled by default in a cluster."
+    )
+    lease_name: str = Field(default="dlop", min_length=1, description="Name of the leader election lease.")
+    lease_namespace: str = Field(
+        default="", description="Namespace of the leader election lease. Defaults to the namespace of the pod or of the context."
+    )
+    lease_duration_seconds: int = Field(
+        default=15, ge=1, description="Seconds that non-leader candidates wait after the last renewal before they acquire the lease."
+    )
+    renew_deadline_seconds: float = Field(
+        default=10.0, gt=0, description="Seconds that the leader retries to renew the lease before it gives up leadership."
+    )
+    retry_period_seconds: float = Field(default=2.0, gt=0, description="Seconds between attempts to acquire or renew the lease.")
     bind_address: str = Field(
         default="",
-        description=f"where /healthz, /readyz and /metrics are, or {NO_ADDRESS}; default: port 8080, outside a cluster on loopback",
+        description=f"Address of /healthz, /readyz and /metrics, or {NO_ADDRESS}. Defaults to port 8080, on loopback outside a cluster.",
     )
     metrics_bind_address: str = Field(
-        default="", description=f"a port of its own for /metrics, or {NO_ADDRESS}; the probes then have one as well, by default 8081"
+        default="",
+        description=f"Separate address of /metrics, or {NO_ADDRESS}. The probes then default to port 8081.",
     )
     health_probe_bind_address: str = Field(
         default="",
-        description=f"a port of its own for /healthz and /readyz, or {NO_ADDRESS}; /metrics then has one as well, by default 8080",
+        description=f"Separate address of /healthz and /readyz, or {NO_ADDRESS}. /metrics then defaults to port 8080.",
     )
-    log_format: LogFormat = Field(default=LogFormat.AUTO, description="auto, json or console")
-    log_level: LogLevel = Field(default=LogLevel.INFO, description="debug, info, warning or error")
+    log_format: LogFormat = Field(default=LogFormat.AUTO, description="Log format: auto, json or console.")
+    log_level: LogLevel = Field(default=LogLevel.INFO, description="Log level: debug, info, warning or error.")
     node_lost_seconds: int = Field(
-        default=60, ge=0, description="how long after its time a pod that does not end counts as lost with its node"
+        default=60,
+        ge=0,
+        description="Seconds after the grace period until a pod that does not terminate counts as lost with its node.",
     )
-    controller_config_file: str = Field(default="", description="a YAML file with the accelerators of the cluster")
-    cluster_domain: str = Field(default="", description="the DNS domain of the cluster; empty leaves it to the search path of the pods")
+    controller_config_file: str = Field(default="", description="Path to a YAML file that describes the accelerators of the cluster.")
+    cluster_domain: str = Field(
+        default="", description="DNS domain of the cluster. If empty, names are resolved with the DNS search path of the pods."
+    )
     gang_scheduler_name: str = Field(
         default="",
-        description="the scheduler that places all pods of a job together: volcano, or one of the scheduler-plugins family; default: none",
+        description="Gang scheduler: volcano, or a scheduler built with scheduler-plugins; no gang scheduling if empty.",
     )
     mpi_kubectl_delivery_image: str = Field(
-        default="", description="the image that brings kubectl to the launchers of MPI jobs; by default the one that Kubeflow publishes"
+        default="", description="Image that delivers kubectl to the launchers of MPI jobs. Defaults to the image that Kubeflow publishes."
     )
     pytorch_init_container_image: str = Field(
         default="",
-        description="an image with nslookup for an init container that waits for a PyTorchJob's master; empty: none, none is needed",
+        description="Image with nslookup for an init container that waits for the master of a PyTorchJob; no init container if empty.",
     )
-    pytorch_init_container_max_tries: int = Field(default=100, ge=1, description="how often that init container tries, every two seconds")
+    pytorch_init_container_max_tries: int = Field(
+        default=100, ge=1, description="Number of tries of that init container, one every two seconds."
+    )
     pytorch_init_container_template_file: str = Field(
         default="",
-        description="a YAML file of other init containers instead, with {{.MasterAddr}}, {{.InitContainerImage}} and {{.MaxTries}} in it",
+        description="Path to a YAML file of other init containers, with {{.MasterAddr}}, {{.InitContainerImage}} and {{.MaxTries}}.",
     )
-    drain_seconds: float = Field(default=20.0, ge=0, description="how long work under way may take to end after SIGTERM")
+    drain_seconds: float = Field(default=20.0, ge=0, description="Seconds that running passes may take to finish after SIGTERM.")
     watch_age_limit_seconds: float = Field(
-        default=600.0, gt=0, description="how long without a sign from the API server until /healthz says no"
+        default=600.0, gt=0, description="Seconds without contact to the API server after which /healthz fails."
     )
 
     def elects_leader(self, *, in_cluster: bool) -> bool:
-        """Whether only the holder of a lease works: as it was told, and else where there may be several operators."""
         return in_cluster if self.leader_election is None else self.leader_election
 
     @field_validator("namespaces", "kinds", "frameworks", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
-        texts = [value] if isinstance(value, str) else value
-        return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
+        lists = [value] if isinstance(value, str) else value
+        return tuple(part.strip() for text in lists for part in text.split(",") if part.strip())
 
     @field_validator("log_format", "log_level", mode="before")
     @classmethod
@@ -135,87 +143,93 @@ class Settings(BaseModel):
         return value.lower() if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _times_fit(self) -> Self:
+    def _check_lease_times(self) -> Self:
         if self.lease_duration_seconds <= self.renew_deadline_seconds:
-            raise ValueError("--lease-duration-seconds must be more than --renew-deadline-seconds")
+            raise ValueError("--lease-duration-seconds must be greater than --renew-deadline-seconds")
         if self.renew_deadline_seconds <= 1.2 * self.retry_period_seconds:
-            raise ValueError("--renew-deadline-seconds must be more than 1.2 times --retry-period-seconds")
+            raise ValueError("--renew-deadline-seconds must be greater than 1.2 times --retry-period-seconds")
         return self
 
     @classmethod
-    def read(cls, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Self:
-        """The settings that flags (by field name, None where not given) and the environment make.
+    def load(cls, flags: Mapping[str, Any], environ: Mapping[str, str]) -> Self:
+        """Read the settings from flags (by field name, None if not set) and the environment.
 
         Raises:
-            SettingsError: one of them makes no sense.
+            SettingsError: a value is invalid.
         """
-        return cls.of(given_by_variables(environ) | given_by_flags(flags))
+        return cls.from_values(values_from_environment(environ) | values_from_flags(flags))
 
     @classmethod
-    def of(cls, given: Mapping[str, SourcedValue]) -> Self:
-        """The settings that are given by field name, and the defaults of all others.
+    def from_values(cls, values: Mapping[str, SourcedValue]) -> Self:
+        """Settings with these values by field name, and defaults for all others.
 
         Raises:
-            SettingsError: one of them makes no sense.
+            SettingsError: a value is invalid.
         """
         try:
-            return cls(**{field: each.value for field, each in given.items()})
+            return cls(**{field: sourced.value for field, sourced in values.items()})
         except ValidationError as error:
-            raise SettingsError(_explained(error, {field: each.origin for field, each in given.items()})) from None
+            raise SettingsError(_format_errors(error, {field: sourced.origin for field, sourced in values.items()})) from None
 
 
 @dataclass(frozen=True, slots=True)
 class SourcedValue:
-    """What somebody has set."""
-
     value: Any
     origin: str
-    """The flag or variable, as it is told to them."""
+    """The flag or variable that the value comes from, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
-class SettingRow:
-    """One setting, for people to read."""
+class SettingInfo:
+    """Documentation of one setting."""
 
     field: str
     flag: str
     variable: str
     default: str
-    meaning: str
+    description: str
 
 
-def table() -> list[SettingRow]:
-    """All settings."""
+def list_settings() -> list[SettingInfo]:
     return [
-        SettingRow(name, f"--{name.replace('_', '-')}", f"{PREFIX}{name.upper()}", _default(field), field.description or "")
+        SettingInfo(name, f"--{name.replace('_', '-')}", f"{PREFIX}{name.upper()}", _default(field), field.description or "")
         for name, field in Settings.model_fields.items()
     ]
 
 
-def given_by_flags(flags: Mapping[str, Any]) -> dict[str, SourcedValue]:
-    """What flags set, by field name. They are looked up by field name too, and are None where not given."""
-    return {row.field: SourcedValue(flags[row.field], row.flag) for row in table() if flags.get(row.field) is not None}
+def values_from_flags(flags: Mapping[str, Any]) -> dict[str, SourcedValue]:
+    """Values by field name. `flags` has field names as well, with None for flags that are not set."""
+    return {
+        setting.field: SourcedValue(flags[setting.field], setting.flag)
+        for setting in list_settings()
+        if flags.get(setting.field) is not None
+    }
 
 
-def given_by_variables(environ: Mapping[str, str]) -> dict[str, SourcedValue]:
-    """What the environment sets, by field name."""
-    return {row.field: SourcedValue(environ[row.variable], row.variable) for row in table() if row.variable in environ}
+def values_from_environment(environ: Mapping[str, str]) -> dict[str, SourcedValue]:
+    """Values by field name."""
+    return {
+        setting.field: SourcedValue(environ[setting.variable], setting.variable)
+        for setting in list_settings()
+        if setting.variable in environ
+    }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A flag for every setting. What is not given is None, so that the environment has its say."""
-    for row in table():
-        default = f"; default {row.default}" if row.default else ""
-        meaning = f"{row.meaning} [{row.variable}{default}]".replace("%", "%%")
-        parser.add_argument(*flags_of(row), dest=row.field, default=None, metavar=_metavar(row.field), help=meaning, **_manner(row.field))
+    """Add a flag for every setting. Flags that are not set are None, so that environment variables apply."""
+    for setting in list_settings():
+        default = f"; default {setting.default}" if setting.default else ""
+        text = f"{setting.description} [{setting.variable}{default}]".replace("%", "%%")
+        options = _argument_options(setting.field)
+        parser.add_argument(*flags_of(setting), dest=setting.field, default=None, metavar=_metavar(setting.field), help=text, **options)
 
 
-def flags_of(row: SettingRow) -> tuple[str, ...]:
-    """How a setting is given. A list may also be given one by one: `--framework a:B --framework c:D`."""
-    return (row.flag, row.flag.removesuffix("s")) if _is_list(row.field) else (row.flag,)
+def flags_of(setting: SettingInfo) -> tuple[str, ...]:
+    """The flags of a setting. A list also has a singular flag that can be repeated: `--framework a:B --framework c:D`."""
+    return (setting.flag, setting.flag.removesuffix("s")) if _is_list(setting.field) else (setting.flag,)
 
 
-def _manner(field: str) -> dict[str, Any]:
+def _argument_options(field: str) -> dict[str, Any]:
     if _is_list(field):
         return {"action": "append"}
     return {"nargs": "?", "const": "true"} if _is_switch(Settings.model_fields[field]) else {}
@@ -231,8 +245,8 @@ def _default(field: FieldInfo) -> str:
 
 
 def _is_switch(field: FieldInfo) -> bool:
-    kinds = get_args(field.annotation) if isinstance(field.annotation, types.UnionType) else (field.annotation,)
-    return bool in kinds
+    annotations = get_args(field.annotation) if isinstance(field.annotation, types.UnionType) else (field.annotation,)
+    return bool in annotations
 
 
 def _metavar(field: str) -> str:
@@ -241,16 +255,16 @@ def _metavar(field: str) -> str:
     return "SECONDS" if field.endswith("_seconds") else "VALUE"
 
 
-def _explained(error: ValidationError, origins: Mapping[str, str]) -> str:
-    return "; ".join(_sentence(problem, origins) for problem in error.errors())
+def _format_errors(error: ValidationError, origins: Mapping[str, str]) -> str:
+    return "; ".join(_format_error(details, origins) for details in error.errors())
 
 
-def _sentence(problem: Any, origins: Mapping[str, str]) -> str:
-    said = str(problem["msg"]).removeprefix("Value error, ")
-    if not problem["loc"]:
-        return said
-    field = str(problem["loc"][0])
-    expected = _EXPECTED.get(problem["type"]) or said.replace("Input should be ", "write ")
-    if problem["type"] == "float_parsing" and field.endswith("_seconds"):
-        expected = f"{expected}, in seconds"
-    return f"{origins.get(field, field)} is {problem['input']!r}; {expected}"
+def _format_error(details: Any, origins: Mapping[str, str]) -> str:
+    message = str(details["msg"]).removeprefix("Value error, ")
+    if not details["loc"]:
+        return message
+    field = str(details["loc"][0])
+    requirement = _REQUIREMENTS.get(details["type"]) or message.replace("Input should be ", "must be ")
+    if details["type"] == "float_parsing" and field.endswith("_seconds"):
+        requirement = f"{requirement}, in seconds"
+    return f"{origins.get(field, field)}: invalid value {details['input']!r}: {requirement}"

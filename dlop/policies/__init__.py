@@ -1,1 +1,1 @@
-"""TODO package docstring."""
+"""Composable parts of a DLJob."""

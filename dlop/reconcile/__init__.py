@@ -1,1 +1,1 @@
-"""Pure decisions about jobs: what is known goes in, a plan comes out. Nothing here awaits, asks a clock or talks to a server."""
+"""The planner: job, snapshot and time in, plan out. Pure: no await, no clock, no client."""

@@ -1,8 +1,9 @@
-"""How long something waits before it is started again: the more often it was lost in a row, the longer.
+"""Exponential back-off between restarts.
 
-What waits is whatever is started again as one: a replica, a role or the job, as the restart scope says. The record keeps
-how often in a row it was lost and from when on it may start. Nothing is forgotten by a write of its own: what has gone
-well for long enough counts as forgotten, and leaves the record with the next loss. An edit of the spec is a new try.
+The back-off applies to the unit that is restarted together: a replica, a role or the job, depending on the restart scope.
+The record keeps the number of consecutive failures and the earliest time of the next start. A unit that has run long enough
+counts as reset; its entry is removed when the next failure is recorded, not by a write of its own. A change of the spec
+resets all back-offs.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from dlop.api.spec import RestartScope
 from dlop.kube.timestamps import format_time, parse_time
 from dlop.reconcile.context import ReconcileContext
 
-FIRST_DELAY_SECONDS = 10
-LONGEST_DELAY_SECONDS = 300
-FORGIVEN_AFTER_SECONDS = 600
-"""Whoever has gone on for that long begins from the start."""
+INITIAL_DELAY_SECONDS = 10
+MAX_DELAY_SECONDS = 300
+RESET_AFTER_SECONDS = 600
+"""The back-off of a unit is reset after this time without a failure."""
 
 WHOLE_JOB = "*"
 
-_WITHOUT_DELAY = {ReplicaState.RESTARTING: 1, ReplicaState.DISRUPTED: 2}
-"""How many losses in a row are made good at once. One disruption often comes with another: a node that is drained, then its
-neighbour. A storm of them must still not become a storm of creates."""
+_RESTARTS_WITHOUT_DELAY = {ReplicaState.RESTARTING: 1, ReplicaState.DISRUPTED: 2}
+"""Consecutive failures that are retried at once. Disruptions get one more, because nodes are often drained one after
+another. A storm of disruptions must still not cause a storm of creates."""
 
 
-def unit_of(scope: RestartScope, role: str, index: int) -> str:
-    """What a replica is started again with, as the record calls it."""
+def restart_unit(scope: RestartScope, role: str, index: int) -> str:
+    """The key in `Record.backoffs` of the unit that a replica is restarted with."""
     match scope:
         case RestartScope.REPLICA:
             return f"{role}/{index}"
@@ -39,53 +40,53 @@ def unit_of(scope: RestartScope, role: str, index: int) -> str:
             return WHOLE_JOB
 
 
-def delay_seconds(losses: int, state: ReplicaState) -> int:
-    """How long to wait after the last of so many losses in a row, which was a failure or a disruption."""
-    doublings = losses - _WITHOUT_DELAY[state] - 1
-    # A record that somebody has written by hand may hold any number.
-    return 0 if doublings < 0 else min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS << min(doublings, 10))
+def delay_seconds(failures: int, state: ReplicaState) -> int:
+    """The delay after this number of consecutive failures. `state` is Restarting or Disrupted, depending on the last one."""
+    doublings = failures - _RESTARTS_WITHOUT_DELAY[state] - 1
+    # The record may have been edited by hand and contain any number.
+    return 0 if doublings < 0 else min(MAX_DELAY_SECONDS, INITIAL_DELAY_SECONDS << min(doublings, 10))
 
 
-def put_off(retries: MutableMapping[str, BackoffState], unit: str, *, state: ReplicaState, now: float) -> None:
-    """Note a loss, and from when on what was lost may be started again."""
-    losses = 1 + retries.get(unit, BackoffState()).losses
-    retries[unit] = BackoffState(losses, format_time(now + delay_seconds(losses, state)))
+def record_failure(backoffs: MutableMapping[str, BackoffState], unit: str, *, state: ReplicaState, now: float) -> None:
+    """Count a failure or disruption of a unit, and set the time of its next start."""
+    failures = 1 + backoffs.get(unit, BackoffState()).failures
+    backoffs[unit] = BackoffState(failures, format_time(now + delay_seconds(failures, state)))
 
 
-def forgive(retries: MutableMapping[str, BackoffState], *, now: float) -> None:
-    """Forget whatever has gone on for long enough."""
-    for unit, retry in list(retries.items()):
-        if now >= (parse_time(retry.until) or 0.0) + FORGIVEN_AFTER_SECONDS:
-            del retries[unit]
+def expire(backoffs: MutableMapping[str, BackoffState], *, now: float) -> None:
+    """Remove the entries of units that have run long enough."""
+    for unit, backoff in list(backoffs.items()):
+        if now >= (parse_time(backoff.not_before) or 0.0) + RESET_AFTER_SECONDS:
+            del backoffs[unit]
 
 
-def resting(retries: Mapping[str, BackoffState], *, now: float) -> dict[str, float]:
-    """What has to wait, and until when. A moment that no delay reaches was written by a clock that was wrong."""
-    moments = ((unit, parse_time(retry.until) or 0.0) for unit, retry in retries.items())
-    return {unit: moment for unit, moment in moments if now < moment <= now + LONGEST_DELAY_SECONDS}
+def active(backoffs: Mapping[str, BackoffState], *, now: float) -> dict[str, float]:
+    """Units in back-off, with the time of their next start. Times beyond the maximum delay come from a wrong clock and are ignored."""
+    times = ((unit, parse_time(backoff.not_before) or 0.0) for unit, backoff in backoffs.items())
+    return {unit: time for unit, time in times if now < time <= now + MAX_DELAY_SECONDS}
 
 
-def lost_last(case: ReconcileContext) -> float:
-    """When what was lost last could start again: before that, what is in the way may have been in nobody's."""
-    return max((parse_time(retry.until) or 0.0 for retry in case.stored.record.retries.values()), default=0.0)
+def last_backoff_end(context: ReconcileContext) -> float:
+    """The end of the latest back-off; 0 if there is none. Pods were not expected to start before it."""
+    return max((parse_time(backoff.not_before) or 0.0 for backoff in context.stored.record.backoffs.values()), default=0.0)
 
 
-def explained(case: ReconcileContext, waiting: Mapping[str, float], retries: Mapping[str, BackoffState]) -> Blocked | None:
-    """Why something does not run: of all that waits, what starts first. The words are the same as long as it waits."""
+def blocked_by_backoff(context: ReconcileContext, waiting: Mapping[str, float], backoffs: Mapping[str, BackoffState]) -> Blocked | None:
+    """The back-off that ends first; None if there is none. The message does not change while it lasts."""
     if not waiting:
         return None
-    unit = min(waiting, key=lambda each: (waiting[each], each))
-    retry, what = retries[unit], _described(case, unit)
-    message = f"{what}: it ended {retry.losses} times in a row, and is started again at {retry.until}"
-    before = case.stored.record.blocked
-    if before is not None and before.message == message:
-        return before
-    return Blocked(object=what, reason=Reason.BACK_OFF, message=message, since=format_time(case.now))
+    unit = min(waiting, key=lambda unit: (waiting[unit], unit))
+    backoff, subject = backoffs[unit], _describe_unit(context, unit)
+    message = f"{subject}: back-off after {backoff.failures} consecutive failures, next start at {backoff.not_before}"
+    previous = context.stored.record.blocked
+    if previous is not None and previous.message == message:
+        return previous
+    return Blocked(object=subject, reason=Reason.BACK_OFF, message=message, since=format_time(context.now))
 
 
-def _described(case: ReconcileContext, unit: str) -> str:
+def _describe_unit(context: ReconcileContext, unit: str) -> str:
     if unit == WHOLE_JOB:
-        return f"job {case.job.metadata.name}"
-    role, _, index = unit.partition("/")
-    found = case.spec.role(role)
-    return f"pod {case.job.replica_name(found, int(index))}" if found is not None and index.isdecimal() else f"role {role}"
+        return f"job {context.job.metadata.name}"
+    name, _, index = unit.partition("/")
+    role = context.spec.role(name)
+    return f"pod {context.job.replica_name(role, int(index))}" if role is not None and index.isdecimal() else f"role {name}"

@@ -1,4 +1,4 @@
-"""What is left to do for a job that has come to its end: take away what it no longer needs, and itself after a while."""
+"""Cleanup of finished jobs: pods and services by clean-pod policy, ephemeral children, and the job itself after its TTL."""
 
 from __future__ import annotations
 
@@ -9,50 +9,44 @@ from dlop.api.spec import CleanPodPolicy
 from dlop.kube.objects import Pod, Service
 from dlop.kube.timestamps import earliest
 from dlop.reconcile.context import ReconcileContext
-from dlop.reconcile.deletion import deletions, next_overdue, overdue, passing
-from dlop.reconcile.events import of_groups
+from dlop.reconcile.deletion import deletes_of, ephemeral_deletes, force_deletes, next_force_deletes
+from dlop.reconcile.events import pod_group_events
 from dlop.reconcile.plan import Event, EventType, Plan
 
 
-def plan_finished(case: ReconcileContext) -> Plan:
-    """Clean up, and delete the job when its time has come. The status is never touched again."""
-    expires_at = _expires_at(case)
-    if expires_at is not None and case.now >= expires_at:
+def plan_finished(context: ReconcileContext) -> Plan:
+    """Plan a pass over a finished job. Its status is not written again."""
+    expires_at = _expires_at(context)
+    if expires_at is not None and context.now >= expires_at:
         return Plan(delete_job=True)
-    pods = tuple(_pods_to_go(case))
-    gone = deletions(pods, _services_to_go(case)) + overdue(case, pods) + passing(case)
+    pods = tuple(pod for pod in context.snapshot.pods if _is_cleaned(context.policy.clean_pod_policy, pod))
+    deletes = deletes_of(pods, _services_to_clean(context)) + force_deletes(context, pods) + ephemeral_deletes(context)
     return Plan(
-        deletions=gone,
-        events=(*_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)), *of_groups(gone)),
-        look_again_at=earliest(expires_at, *next_overdue(case, pods)),
+        deletes=deletes,
+        events=(*_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)), *pod_group_events(deletes)),
+        requeue_at=earliest(expires_at, *next_force_deletes(context, pods)),
     )
 
 
-def _expires_at(case: ReconcileContext) -> float | None:
-    seconds = case.policy.ttl_seconds_after_finished
-    return None if seconds is None or case.stored.finished_at is None else case.stored.finished_at + seconds
+def _expires_at(context: ReconcileContext) -> float | None:
+    seconds = context.policy.ttl_seconds_after_finished
+    return None if seconds is None or context.stored.finished_at is None else context.stored.finished_at + seconds
 
 
-def _pods_to_go(case: ReconcileContext) -> Iterator[Pod]:
-    for pod in case.snapshot.pods:
-        if _goes(case.policy.clean_pod_policy, pod):
-            yield pod
-
-
-def _goes(policy: CleanPodPolicy, pod: Pod) -> bool:
+def _is_cleaned(policy: CleanPodPolicy, pod: Pod) -> bool:
     if policy is CleanPodPolicy.RUNNING:
         return pod.status.phase not in ("Succeeded", "Failed")
     return policy is CleanPodPolicy.ALL
 
 
-def _services_to_go(case: ReconcileContext) -> Iterator[Service]:
-    """A service goes with its pod; where the pod stays for its logs, so does the service."""
-    if case.policy.clean_pod_policy is CleanPodPolicy.NONE:
+def _services_to_clean(context: ReconcileContext) -> Iterator[Service]:
+    """A service is deleted with its pod. If the pod is kept for its logs, the service is kept as well."""
+    if context.policy.clean_pod_policy is CleanPodPolicy.NONE:
         return
-    staying = {name for name, pod in case.pods.items() if not _goes(case.policy.clean_pod_policy, pod)}
-    for service in case.snapshot.services:
-        replica = case.service_names.get(service.metadata.name)
-        if replica is not None and case.job.replica_name(replica.role, replica.index) not in staying:
+    kept = {name for name, pod in context.pods.items() if not _is_cleaned(context.policy.clean_pod_policy, pod)}
+    for service in context.snapshot.services:
+        replica = context.desired_services.get(service.metadata.name)
+        if replica is not None and context.job.replica_name(replica.role, replica.index) not in kept:
             yield service
 
 

@@ -1,99 +1,143 @@
-"""What has to be created now: what the kind needs besides, then services, then pods.
+"""What to create in this pass: child objects, then services, then pods.
 
-A create that was refused is asked for again in every pass; when it is tried again is for the one who carries out the plan.
+A rejected create is planned again in every pass; the controller decides when to retry it.
 
-How things stand once a plan has been carried out, told in the same write and not in one more.
+Some child objects are updated while the job runs, for example a list of the running pods. An annotation holds a hash of their
+contents, so that the caches need not keep the contents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dlop.api.child_objects import Create
+from dlop.api.constants import TEMPLATE_HASH_ANNOTATION
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
+from dlop.api.template_hash import child_with_template_hash, parse_template_hash
+from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import PODS, SERVICES
-from dlop.reconcile.backoff import unit_of
-from dlop.reconcile.children import as_of_now
+from dlop.kube.types import JsonObject
+from dlop.reconcile.backoff import restart_unit
 from dlop.reconcile.context import ReconcileContext
-from dlop.reconcile.gang.admission import is_held
-from dlop.reconcile.gang.podgroup import group_to_create
+from dlop.reconcile.gang import awaits_admission, pod_group_creates
 from dlop.reconcile.observe import Observation
-from dlop.reconcile.plan import Delete
+from dlop.reconcile.plan import Delete, Patch
 
 
 @dataclass(frozen=True, slots=True)
-class Creations:
-    """The three steps. Where a name of one step is taken by somebody else, the steps after it wait."""
+class Creates:
+    """The creates of a pass in three steps. A name conflict in one step delays the later steps."""
 
-    others: tuple[Create, ...] = ()
+    children: tuple[Create, ...] = ()
     services: tuple[Create, ...] = ()
     pods: tuple[Create, ...] = ()
 
 
-def to_create(case: ReconcileContext, progress: Progress, *, resting: Container[str] = ()) -> Creations:
-    """Everything that is missing and may be there by now. The pods of what rests come later."""
-    if case.unreadable:
-        return Creations()
-    free = [creation for creation in case.other_objects if _is_free(case, creation)]
-    others = group_to_create(case, progress) + as_of_now(case, progress, free)
-    if is_held(case) or any(resource not in (PODS, SERVICES) for resource, _ in case.taken):
-        return Creations(others=others)
-    services = _services(case)
-    if any(resource == SERVICES for resource, _ in case.taken):
-        return Creations(others=others, services=services)
-    return Creations(others=others, services=services, pods=_pods(case, progress, resting))
+def plan_creates(context: ReconcileContext, progress: Progress, *, in_backoff: Container[str] = ()) -> Creates:
+    """Everything that is missing and may be created now. `in_backoff` are the restart units whose pods have to wait."""
+    if context.unavailable:
+        return Creates()
+    missing = [create for create in context.child_objects if _is_missing(context, create)]
+    children = pod_group_creates(context, progress) + with_current_bodies(context, progress, missing)
+    if awaits_admission(context) or any(resource not in (PODS, SERVICES) for resource, _ in context.name_conflicts):
+        return Creates(children=children)
+    services = _services(context)
+    if any(resource == SERVICES for resource, _ in context.name_conflicts):
+        return Creates(children=children, services=services)
+    return Creates(children=children, services=services, pods=_pods(context, progress, in_backoff))
 
 
-def _is_free(case: ReconcileContext, creation: Create) -> bool:
-    place = (creation.resource, creation.name)
-    return not case.is_there(*place) and place not in case.taken and place not in case.snapshot.lent
+def _is_missing(context: ReconcileContext, create: Create) -> bool:
+    ref = (create.resource, create.name)
+    return not context.exists(*ref) and ref not in context.name_conflicts and ref not in context.snapshot.shared
 
 
-def _services(case: ReconcileContext) -> tuple[Create, ...]:
-    missing = (replica for name, replica in case.service_names.items() if name not in case.services and (SERVICES, name) not in case.taken)
-    bodies = (case.job.make_service(replica.role, replica.index) for replica in missing)
+def _services(context: ReconcileContext) -> tuple[Create, ...]:
+    unavailable = context.existing_services | {name for resource, name in context.name_conflicts if resource == SERVICES}
+    missing = (replica for name, replica in context.desired_services.items() if name not in unavailable)
+    bodies = (context.job.make_service(replica.role, replica.index) for replica in missing)
     return tuple(Create(SERVICES, body) for body in bodies if body is not None)
 
 
-def _pods(case: ReconcileContext, progress: Progress, resting: Container[str]) -> tuple[Create, ...]:
-    """A role starts when its turn has come and nothing of an earlier attempt is left."""
-    found: list[Create] = []
+def _pods(context: ReconcileContext, progress: Progress, in_backoff: Container[str]) -> tuple[Create, ...]:
+    """The missing pods of all roles that may start and have no pods of an earlier attempt."""
+    creates: list[Create] = []
     for role in progress.roles:
-        missing = [replica for replica in role.replicas if _is_missing(replica) and not _rests(case, replica, resting)]
-        if missing and not case.has_outdated(role.spec) and case.job.may_start(role.spec, progress):
-            attempt = case.attempts[role.spec.name]
-            bodies = (case.job.make_pod(role.spec, replica.index, attempt=attempt) for replica in missing)
-            found += [pod for pod in (Create(PODS, body) for body in bodies) if _is_free(case, pod)]
-    return tuple(found)
+        missing = [replica for replica in role.replicas if _has_no_pod(replica) and not _is_delayed(context, replica, in_backoff)]
+        if missing and not context.has_stale_pods(role.spec) and context.job.may_start(role.spec, progress):
+            attempt = context.attempts[role.spec.name]
+            bodies = (context.job.make_pod(role.spec, replica.index, attempt=attempt) for replica in missing)
+            creates += [create for create in (Create(PODS, body) for body in bodies) if _is_missing(context, create)]
+    return tuple(creates)
 
 
-def _rests(case: ReconcileContext, replica: ReplicaProgress, resting: Container[str]) -> bool:
-    return bool(resting) and unit_of(case.policy.restart_scope, replica.role, replica.index) in resting
+def _is_delayed(context: ReconcileContext, replica: ReplicaProgress, in_backoff: Container[str]) -> bool:
+    return bool(in_backoff) and restart_unit(context.policy.restart_scope, replica.role, replica.index) in in_backoff
 
 
-def _is_missing(replica: ReplicaProgress) -> bool:
+def _has_no_pod(replica: ReplicaProgress) -> bool:
     return replica.state is ReplicaState.MISSING and replica.pod is None
 
 
-def when_created(case: ReconcileContext, progress: Progress, pods: Collection[Create]) -> Progress:
-    """A replica whose pod is created waits for it to run. While creates are refused, nobody knows what will come of them."""
-    if not pods or case.snapshot.refusals:
+def assume_created(context: ReconcileContext, progress: Progress, pods: Collection[Create]) -> Progress:
+    """The progress after these pods are created, which saves a second status write.
+
+    Nothing is assumed while creates are rejected.
+    """
+    if not pods or context.snapshot.rejected_writes:
         return progress
-    created = {(case.names[pod.name].role.name, case.names[pod.name].index) for pod in pods}
+    created = {(context.desired_pods[pod.name].role.name, context.desired_pods[pod.name].index) for pod in pods}
 
-    def told(replica: ReplicaProgress) -> ReplicaProgress:
-        is_new = (replica.role, replica.index) in created
-        return replace(replica, state=ReplicaState.PENDING) if is_new else replica
+    def update(replica: ReplicaProgress) -> ReplicaProgress:
+        is_created = (replica.role, replica.index) in created
+        return replace(replica, state=ReplicaState.PENDING) if is_created else replica
 
-    def of_role(role: RoleProgress) -> RoleProgress:
-        return replace(role, replicas=tuple(told(replica) for replica in role.replicas))
+    def update_role(role: RoleProgress) -> RoleProgress:
+        return replace(role, replicas=tuple(update(replica) for replica in role.replicas))
 
-    return Progress(roles=tuple(of_role(role) for role in progress.roles))
+    return Progress(roles=tuple(update_role(role) for role in progress.roles))
 
 
-def nothing_is_left(case: ReconcileContext, account: Observation, progress: Progress, gone: Collection[Delete]) -> bool:
-    """Whether there is nothing more to do, now that every replica has its pod, until something happens to one of them."""
-    unfinished = gone or account.losses or case.surplus or case.outdated or case.stored.record.written_off
-    hindered = case.taken or case.snapshot.refusals
-    return not unfinished and not hindered and not any(role.count(ReplicaState.MISSING) for role in progress.roles)
+def is_settled(context: ReconcileContext, observation: Observation, progress: Progress, deletes: Collection[Delete]) -> bool:
+    """Whether nothing is left to plan after this pass until something changes."""
+    unfinished = deletes or observation.lost_replicas or context.surplus_pods or context.stale_pods or context.stored.record.accounted_pods
+    obstructed = context.name_conflicts or context.snapshot.rejected_writes
+    return not unfinished and not obstructed and not any(role.count(ReplicaState.MISSING) for role in progress.roles)
+
+
+def with_current_bodies(context: ReconcileContext, progress: Progress, creates: Iterable[Create]) -> tuple[Create, ...]:
+    """The same creates, with the current bodies of updated children."""
+    creates = tuple(creates)
+    if not creates:
+        return creates
+    updated = {(child.resource, child.name): child for child in _updated_children(context, progress)}
+    return tuple(updated.get((create.resource, create.name), create) for create in creates)
+
+
+def child_patches(context: ReconcileContext, progress: Progress) -> tuple[Patch, ...]:
+    """Patches for existing children whose contents have changed."""
+    if not context.snapshot.children:
+        return ()
+    existing = {(resource, child.metadata.name): child.metadata for resource, child in context.snapshot.children}
+    pairs = ((child, existing.get((child.resource, child.name))) for child in _updated_children(context, progress))
+    return tuple(
+        Patch(child.resource, metadata.uid, child.body)
+        for child, metadata in pairs
+        if metadata is not None and _is_stale(metadata, child.body)
+    )
+
+
+def _updated_children(context: ReconcileContext, progress: Progress) -> Iterator[Create]:
+    generation = context.job.metadata.generation
+    for child in context.job.updated_children(progress):
+        yield replace(child, body=child_with_template_hash(child.body, generation=generation))
+
+
+def _is_stale(metadata: ObjectMeta, body: JsonObject) -> bool:
+    """Compares only the hashes, because a new generation may render the same contents."""
+    if metadata.deletion_timestamp is not None:
+        return False
+    _, existing = parse_template_hash(metadata.annotations.get(TEMPLATE_HASH_ANNOTATION, ""))
+    _, desired = parse_template_hash(body["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION])
+    return existing != desired

@@ -1,36 +1,43 @@
-"""What was made from an older spec.
+"""Drift: pods and services that were rendered from an older spec.
 
-A pod that has not started is made anew; one that runs keeps what it was made of. A service is made anew when its ports are
-others. The spec is compared only in passes that see a new generation: the record tells which one was seen last, and that is written
-when the pods that had to go are deleted.
+A pod that has not started is replaced; a running pod keeps its spec. A service is replaced if its ports have changed. Drift
+is computed only in passes that see a new generation. The record stores the generation that was seen last, and is written in
+the pass that deletes the drifted pods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlop.api.constants import RENDERED_ANNOTATION
+from dlop.api.constants import TEMPLATE_HASH_ANNOTATION
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.spec import RoleSpec
-from dlop.api.template_hash import read_stamp
+from dlop.api.template_hash import parse_template_hash
 from dlop.kube.objects import Pod, Service
 from dlop.kube.types import JsonObject
 from dlop.reconcile.context import ReconcileContext
-from dlop.reconcile.pod_state import has_begun
+from dlop.reconcile.pod_state import has_started
 
 
-def outdated_by_edits(case: ReconcileContext, progress: Progress) -> tuple[Pod, ...]:
-    """Pods that have not started, and would be made of something else today."""
-    return tuple(_outdated(case, progress)) if case.is_edited else ()
+def drifted_pods(context: ReconcileContext, progress: Progress) -> tuple[Pod, ...]:
+    """Pods that have not started and would be rendered differently now."""
+    if not context.spec_changed:
+        return ()
+    return tuple(
+        replica.pod
+        for role in progress.roles
+        for replica in role.replicas
+        if replica.state is ReplicaState.PENDING and replica.pod is not None and _is_drifted(context, replica.pod, role.spec, replica.index)
+    )
 
 
-def services_outdated_by_edits(case: ReconcileContext) -> Iterator[Service]:
-    """Services that would have other ports today."""
-    if not case.is_edited:
+def drifted_services(context: ReconcileContext) -> Iterator[Service]:
+    """Services that would have other ports now."""
+    if not context.spec_changed:
         return
-    for service in case.snapshot.services:
-        replica = case.service_names.get(service.metadata.name)
-        body = None if replica is None else case.job.make_service(replica.role, replica.index)
+    for service in context.snapshot.services:
+        replica = context.desired_services.get(service.metadata.name)
+        body = None if replica is None else context.job.make_service(replica.role, replica.index)
         if body is not None and _ports(body) != {(port.name, port.port) for port in service.spec.ports}:
             yield service
 
@@ -39,18 +46,10 @@ def _ports(service: JsonObject) -> set[tuple[str, int]]:
     return {(port.get("name", ""), port["port"]) for port in service["spec"].get("ports") or ()}
 
 
-def _outdated(case: ReconcileContext, progress: Progress) -> Iterator[Pod]:
-    for role in progress.roles:
-        for replica in role.replicas:
-            pod = replica.pod if replica.state is ReplicaState.PENDING else None
-            if pod is not None and _is_outdated(case, pod, role.spec, replica.index):
-                yield pod
-
-
-def _is_outdated(case: ReconcileContext, pod: Pod, role: RoleSpec, index: int) -> bool:
-    """Only an older spec is worth a look: one that is newer than the job was read by somebody who knows more."""
-    generation, digest = read_stamp(pod.metadata.annotations.get(RENDERED_ANNOTATION, ""))
-    if not digest or generation >= case.job.metadata.generation or has_begun(pod, role):
+def _is_drifted(context: ReconcileContext, pod: Pod, role: RoleSpec, index: int) -> bool:
+    """A pod of a newer generation never counts as drifted: it was created by an instance whose cache is ahead of this one."""
+    generation, digest = parse_template_hash(pod.metadata.annotations.get(TEMPLATE_HASH_ANNOTATION, ""))
+    if not digest or generation >= context.job.metadata.generation or has_started(pod, role):
         return False
-    body = case.job.make_pod(role, index, attempt=case.attempts[role.name])
-    return read_stamp(body["metadata"]["annotations"][RENDERED_ANNOTATION])[1] != digest
+    body = context.job.make_pod(role, index, attempt=context.attempts[role.name])
+    return parse_template_hash(body["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION])[1] != digest

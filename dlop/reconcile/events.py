@@ -1,4 +1,4 @@
-"""What is told to the people who look at the job: once for each cause, in the pass that finds it, and nothing at rest."""
+"""Events of a pass. Each cause is reported once, in the pass that detects it; an idle job has no events."""
 
 from __future__ import annotations
 
@@ -11,91 +11,91 @@ from dlop.api.progress import ReplicaState
 from dlop.api.record import LastFailure, describe_failure
 from dlop.kube.resources import PODS
 from dlop.reconcile.context import ReconcileContext
-from dlop.reconcile.creation import Creations
+from dlop.reconcile.creation import Creates
 from dlop.reconcile.observe import Observation
 from dlop.reconcile.plan import Delete, Event, EventType
-from dlop.reconcile.spec_warnings import remarks_on
+from dlop.reconcile.spec_warnings import spec_warnings
 
 _PHASES = {
     Phase.SUSPENDED: (EventType.NORMAL, "the job is suspended"),
     Phase.SUCCEEDED: (EventType.NORMAL, "the job has succeeded"),
     Phase.FAILED: (EventType.WARNING, "the job has failed"),
-    Phase.INVALID: (EventType.WARNING, "the spec makes no sense"),
+    Phase.INVALID: (EventType.WARNING, "the spec is invalid"),
 }
 
 
-def of_phase(before: Phase | None, outcome: Outcome) -> Iterator[Event]:
-    """A change of phase that somebody may be waiting for."""
-    if outcome.phase in _PHASES and (outcome.phase is not before or outcome.phase is Phase.INVALID):
-        kind, text = _PHASES[outcome.phase]
-        yield Event(kind, outcome.reason, outcome.message or text)
-    if before is Phase.SUSPENDED and outcome.phase is not Phase.SUSPENDED:
+def phase_events(previous: Phase | None, outcome: Outcome) -> Iterator[Event]:
+    """Phase changes to Suspended, Succeeded, Failed or Invalid, and the resumption of a job."""
+    if outcome.phase in _PHASES and (outcome.phase is not previous or outcome.phase is Phase.INVALID):
+        event_type, text = _PHASES[outcome.phase]
+        yield Event(event_type, outcome.reason, outcome.message or text)
+    if previous is Phase.SUSPENDED and outcome.phase is not Phase.SUSPENDED:
         yield Event(EventType.NORMAL, Reason.RESUMED, "the job is resumed")
 
 
-def of_losses(account: Observation) -> Iterator[Event]:
-    """Replicas that have failed or were taken away."""
-    failed = [loss.failure for loss in account.losses if loss.state is ReplicaState.RESTARTING]
-    disrupted = [loss.failure for loss in account.losses if loss.state is ReplicaState.DISRUPTED]
-    yield from _batch(EventType.WARNING, Reason.RESTARTING, [*failed, *account.restarted], "restarted")
+def lost_replica_events(observation: Observation) -> Iterator[Event]:
+    """Replicas that failed or were disrupted."""
+    failed = [lost.failure for lost in observation.lost_replicas if lost.state is ReplicaState.RESTARTING]
+    disrupted = [lost.failure for lost in observation.lost_replicas if lost.state is ReplicaState.DISRUPTED]
+    yield from _batch(EventType.WARNING, Reason.RESTARTING, [*failed, *observation.restarted_in_place], "restarted")
     yield from _batch(EventType.WARNING, Reason.DISRUPTED, disrupted, "replaced")
 
 
-def of_block(case: ReconcileContext, outcome: Outcome) -> Iterator[Event]:
-    """Something new is in the way."""
+def blocked_events(context: ReconcileContext, outcome: Outcome) -> Iterator[Event]:
+    """A new reason why the job cannot progress."""
     blocked = outcome.record.blocked
-    if blocked is not None and blocked != case.stored.record.blocked:
+    if blocked is not None and blocked != context.stored.record.blocked:
         yield Event(EventType.WARNING, blocked.reason, blocked.message)
 
 
-def of_creations(creations: Creations) -> Iterator[Event]:
-    """What is created, in one sentence. It is told when it has come true, for creates may be refused or put off."""
-    numbers = [_number(things, name) for things, name in ((creations.pods, "pod"), (creations.services, "service")) if things]
-    if numbers:
-        reason = Reason.CREATED_PODS if creations.pods else Reason.CREATED_SERVICES
-        yield Event(EventType.NORMAL, reason, f"Created {' and '.join(numbers)}")
+def create_events(creates: Creates) -> Iterator[Event]:
+    """One event for all creates. The controller publishes it after they succeed, because creates may be rejected or delayed."""
+    counts = [_count(objects, noun) for objects, noun in ((creates.pods, "pod"), (creates.services, "service")) if objects]
+    if counts:
+        reason = Reason.CREATED_PODS if creates.pods else Reason.CREATED_SERVICES
+        yield Event(EventType.NORMAL, reason, f"Created {' and '.join(counts)}")
 
 
-def of_deletions(deletions: Sequence[Delete]) -> Iterator[Event]:
-    """What is deleted, in one sentence, and what had to be removed by force."""
-    pods = [deletion for deletion in deletions if deletion.resource == PODS]
-    forced = [deletion.name for deletion in pods if deletion.grace_seconds == 0]
+def delete_events(deletes: Sequence[Delete]) -> Iterator[Event]:
+    """One event for all deleted pods, one for force deleted pods, and one for each PodGroup."""
+    pods = [delete for delete in deletes if delete.resource == PODS]
+    forced = [delete.name for delete in pods if delete.grace_seconds == 0]
     if len(pods) > len(forced):
-        yield Event(EventType.NORMAL, Reason.DELETED_PODS, f"Deleted {_number(pods[len(forced) :], 'pod')}")
+        yield Event(EventType.NORMAL, Reason.DELETED_PODS, f"Deleted {_count(pods[len(forced) :], 'pod')}")
     if forced:
-        message = f"Removed {_number(forced, 'pod')} by force, because the node does not answer: {_first(forced)}"
+        message = f"Force deleted {_count(forced, 'pod')}, because the node does not respond: {_first(forced)}"
         yield Event(EventType.WARNING, Reason.NODE_LOST, message)
-    yield from of_groups(deletions)
+    yield from pod_group_events(deletes)
 
 
-def of_groups(deletions: Sequence[Delete]) -> Iterator[Event]:
-    """That the pods of a job are not placed together any more, because there are none."""
-    for deletion in deletions:
-        if deletion.resource in POD_GROUPS:
-            yield Event(EventType.NORMAL, Reason.DELETED_POD_GROUP, f"Deleted podgroup {deletion.name}")
+def pod_group_events(deletes: Sequence[Delete]) -> Iterator[Event]:
+    """Deleted PodGroups."""
+    for delete in deletes:
+        if delete.resource in POD_GROUPS:
+            yield Event(EventType.NORMAL, Reason.DELETED_POD_GROUP, f"Deleted podgroup {delete.name}")
 
 
-def of_edits(replaced: Sequence[Delete]) -> Iterator[Event]:
-    """Pods that give way to others because the spec was edited."""
-    if replaced:
-        message = f"Replaced {_number(replaced, 'pod')} that had not started: the job's spec has changed"
+def drift_events(deletes: Sequence[Delete]) -> Iterator[Event]:
+    """Pods that are replaced because the spec has changed."""
+    if deletes:
+        message = f"Replaced {_count(deletes, 'pod')} that had not started, because the job's spec has changed"
         yield Event(EventType.NORMAL, Reason.REPLACED_PODS, message)
 
 
-def of_remarks(case: ReconcileContext) -> Iterator[Event]:
-    """What there is to say about a spec that is new."""
-    if case.is_edited:
-        yield from (Event(EventType.WARNING, remark.reason, str(remark)) for remark in remarks_on(case.job))
+def spec_warning_events(context: ReconcileContext) -> Iterator[Event]:
+    """Warnings about a new spec."""
+    if context.spec_changed:
+        yield from (Event(EventType.WARNING, warning.reason, str(warning)) for warning in spec_warnings(context.job))
 
 
-def _batch(kind: EventType, reason: str, failures: Sequence[LastFailure], verb: str) -> Iterator[Event]:
+def _batch(event_type: EventType, reason: str, failures: Sequence[LastFailure], verb: str) -> Iterator[Event]:
     if failures:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        yield Event(kind, reason, f"{describe_failure(failures[0])}{more}; {verb}")
+        yield Event(event_type, reason, f"{describe_failure(failures[0])}{more}; {verb}")
 
 
-def _number(things: Sequence[object], name: str) -> str:
-    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+def _count(objects: Sequence[object], noun: str) -> str:
+    return f"{len(objects)} {noun}{'' if len(objects) == 1 else 's'}"
 
 
 def _first(names: Sequence[str]) -> str:

@@ -1,9 +1,9 @@
-"""A spec that makes no sense: what is wrong is said, and everything is left as it is until the spec is mended.
+"""The plan for a job with an invalid spec. The error is reported, and the children are left alone until the spec is fixed.
 
-the job                 what is told
-has not begun           Invalid: it is never run
-has begun               its phase stays, for its pods go on; what is wrong is in its way
-has come to its end     nothing: it is cleaned up as far as its spec can be read
+state of the job    effect
+not started         phase Invalid; it is not started
+started             keeps its phase and its pods; the error is its Blocked condition
+finished            nothing is reported; cleanup uses the fields that can be parsed
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from dlop.reconcile.cleanup import plan_finished
 from dlop.reconcile.context import PersistedState, ReconcileContext
 from dlop.reconcile.plan import Event, EventType, Plan
 from dlop.reconcile.snapshot import Snapshot
-from dlop.reconcile.status import changed_status, refusal_of, status_with_block
+from dlop.reconcile.status import blocked_status, changed_status, invalid_outcome
 
 if TYPE_CHECKING:
     from dlop.job import DLJob
 
 
 def plan_invalid(job: DLJob, snapshot: Snapshot, stored: PersistedState, error: SpecError, *, now: float) -> Plan:
-    """What is to be done about a job with such a spec."""
+    """Plan a pass over a job with an invalid spec."""
     if stored.phase is None or stored.phase is Phase.INVALID:
-        return _never_run(job, stored, error, now=now)
-    if stored.phase.is_end:
-        legible = job.as_far_as_legible()
-        return plan_finished(ReconcileContext(legible, legible.spec, snapshot, stored, now))
-    return _leave(job, stored, error, phase=stored.phase, now=now)
+        return _reject(job, stored, error, now=now)
+    if stored.phase.is_finished:
+        job = job.with_parsable_fields()
+        return plan_finished(ReconcileContext(job, job.spec, snapshot, stored, now))
+    return _block(job, stored, error, phase=stored.phase, now=now)
 
 
-def _never_run(job: DLJob, stored: PersistedState, error: SpecError, *, now: float) -> Plan:
-    outcome = refusal_of(job, stored, message=str(error), now=now)
+def _reject(job: DLJob, stored: PersistedState, error: SpecError, *, now: float) -> Plan:
+    outcome = invalid_outcome(job, stored, message=str(error), now=now)
     status = changed_status(job, outcome)
-    return Plan() if status is None else Plan(status=status, events=tuple(events.of_phase(stored.phase, outcome)))
+    return Plan() if status is None else Plan(status=status, events=tuple(events.phase_events(stored.phase, outcome)))
 
 
-def _leave(job: DLJob, stored: PersistedState, error: SpecError, *, phase: Phase, now: float) -> Plan:
-    """Who has mended one mistake and made another must not read of the first."""
-    before, message = stored.record.blocked, str(error)
-    if before is not None and (before.reason, before.message) == (Reason.INVALID_SPEC, message):
-        return Plan(status=status_with_block(job, stored, before, phase=phase, now=now))
+def _block(job: DLJob, stored: PersistedState, error: SpecError, *, phase: Phase, now: float) -> Plan:
+    """The message is compared, too: after the user has fixed one error and made another, the new one must be reported."""
+    previous, message = stored.record.blocked, str(error)
+    if previous is not None and (previous.reason, previous.message) == (Reason.INVALID_SPEC, message):
+        return Plan(status=blocked_status(job, stored, previous, phase=phase, now=now))
     blocked = Blocked(object="spec", reason=Reason.INVALID_SPEC, message=message, since=format_time(now))
-    told = Event(EventType.WARNING, blocked.reason, blocked.message)
-    return Plan(status=status_with_block(job, stored, blocked, phase=phase, now=now), events=(told,))
+    event = Event(EventType.WARNING, blocked.reason, blocked.message)
+    return Plan(status=blocked_status(job, stored, blocked, phase=phase, now=now), events=(event,))

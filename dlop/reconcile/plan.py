@@ -1,4 +1,4 @@
-"""What a pass has decided: carried out by `dlop.controller`, in the order of the fields."""
+"""The result of planning. `dlop.controller` executes it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from dlop.kube.types import JsonObject
 
 
 class EventType(StrEnum):
-    """How an event is to be taken."""
-
     NORMAL = "Normal"
     WARNING = "Warning"
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """An object to change, if it is still the one with this uid, so that it is made of this body."""
+    """A merge patch of an object, with its UID as a precondition."""
 
     resource: Resource
     uid: str
@@ -27,29 +25,28 @@ class Patch:
 
     @property
     def name(self) -> str:
-        """The name of the object."""
         name: str = self.body["metadata"]["name"]
         return name
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """An object to delete, if it is still the one with this uid."""
+    """The deletion of an object, with its UID as a precondition."""
 
     resource: Resource
     name: str
     uid: str
     grace_seconds: int | None = None
-    """0 removes it without waiting for its node, which may be gone for ever."""
+    """0 force deletes the object without waiting for its node; None uses the default of the object."""
     resource_version: str | None = None
-    """Where given, it is deleted only if nothing about it has changed since."""
+    """A further precondition; None means none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to tell the people who look at the job, after the status that it explains has been written.
+    """An event of the job. It is published after the status that it explains is written.
 
-    What was created is told also when that status comes later.
+    Events about created objects are published even if the status write is delayed.
     """
 
     type: EventType
@@ -59,33 +56,33 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that one pass does for one job.
+    """All actions of one pass over one job.
 
-    Deletions and creations do not depend on each other. What must wait for something else is left to a later pass.
+    Deletes and creates are independent of each other. Actions that have to wait for others are left to a later pass.
     """
 
-    deletions: tuple[Delete, ...] = ()
-    changes: tuple[Patch, ...] = ()
-    """Made before anything is created: a pod may read what is changed."""
+    deletes: tuple[Delete, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    """Executed before the creates, because a pod may read a patched object."""
     services: tuple[Create, ...] = ()
     """Created before the pods."""
     pods: tuple[Create, ...] = ()
-    others: tuple[Create, ...] = ()
-    """Whatever else the kind needs, created before services and pods."""
+    children: tuple[Create, ...] = ()
+    """Other child objects, created before services and pods."""
     status: JsonObject | None = None
-    """The whole new status; None leaves it as it is."""
+    """The complete new status; None if it is unchanged."""
     events: tuple[Event, ...] = ()
     delete_job: bool = False
-    look_again_at: float | None = None
-    """When the next deadline is, in seconds since the epoch; None: nothing happens by itself."""
-    is_complete: bool = False
-    """Once all of this is done there is nothing more to plan, until something else happens: seeing it done is no news."""
+    requeue_at: float | None = None
+    """The next deadline, in seconds since the epoch; None if there is none."""
+    settles: bool = False
+    """Whether nothing is left to plan after this pass. The echoes of its own writes then do not need another pass."""
 
     @property
-    def creations(self) -> tuple[Create, ...]:
-        """All that is created, in the order in which it is."""
-        return self.others + self.services + self.pods
+    def creates(self) -> tuple[Create, ...]:
+        """All creates, in the order of execution."""
+        return self.children + self.services + self.pods
 
-    def without_creations(self) -> Plan:
-        """What is left when all is created."""
-        return replace(self, others=(), services=(), pods=()) if self.creations else self
+    def without_creates(self) -> Plan:
+        """The plan after all creates are executed."""
+        return replace(self, children=(), services=(), pods=()) if self.creates else self

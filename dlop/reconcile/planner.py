@@ -1,4 +1,4 @@
-"""One pass over one job: what is known goes in, a plan comes out. Everything else in this package is a part of it."""
+"""The entry point of the planner: one pass over one job. The other modules of this package are its parts."""
 
 from __future__ import annotations
 
@@ -9,148 +9,167 @@ from dlop.api.record import Blocked, Record
 from dlop.api.spec import SpecError
 from dlop.kube.timestamps import earliest
 from dlop.reconcile import backoff, events, restart
-from dlop.reconcile.blocked import find_blocked, next_terminating_conflict, nothing_to_run
-from dlop.reconcile.children import to_change
+from dlop.reconcile.blocked import blocked_without_replicas, find_blocked, next_terminating_report
 from dlop.reconcile.cleanup import plan_finished
 from dlop.reconcile.context import ReconcileContext, persisted_state
-from dlop.reconcile.creation import Creations, nothing_is_left, to_create, when_created
-from dlop.reconcile.deadline import missed, next_deadline
+from dlop.reconcile.creation import Creates, assume_created, child_patches, is_settled, plan_creates
+from dlop.reconcile.deadline import exceeded_deadline, next_deadline
 from dlop.reconcile.deletion import (
-    deletions,
-    deletions_if_unchanged,
-    next_overdue,
-    outdated_and_written_off,
-    overdue,
-    passed,
-    surplus_pods,
+    deletes_if_unchanged,
+    deletes_of,
+    force_deletes,
+    next_force_deletes,
+    obsolete_deletes,
+    stale_and_accounted_pods,
     surplus_services,
+    unclaimed_surplus_pods,
 )
-from dlop.reconcile.drift import outdated_by_edits, services_outdated_by_edits
-from dlop.reconcile.gang.admission import is_yet_to_start, told_next, waiting_for_group
-from dlop.reconcile.gang.podgroup import group_to_change
+from dlop.reconcile.drift import drifted_pods, drifted_services
+from dlop.reconcile.gang import blocked_by_gang, is_start_pending, next_admission_report, pod_group_patches
 from dlop.reconcile.invalid_spec import plan_invalid
 from dlop.reconcile.observe import Observation, observe, with_latest_attempt
 from dlop.reconcile.plan import Event, EventType, Plan
-from dlop.reconcile.resize import previous_size, restart_for_resize
-from dlop.reconcile.restart import exceeded
+from dlop.reconcile.restart import previous_size, restart_for_resize
 from dlop.reconcile.snapshot import Snapshot
-from dlop.reconcile.status import changed_status, end_of, outcome_of, phase_of, resizing_of, started_at
-from dlop.reconcile.suspend import hold, to_take_away
+from dlop.reconcile.status import active_outcome, changed_status, current_phase, finished_outcome, resize_outcome, start_time
+from dlop.reconcile.suspend import suspend, suspend_deletes
 
 if TYPE_CHECKING:
     from dlop.job import DLJob
 
 
 def plan(job: DLJob, snapshot: Snapshot, *, now: float) -> Plan:
-    """What is to be done about a job now. The same question always has the same answer."""
-    if job.managed_elsewhere or job.metadata.deletion_timestamp is not None:
+    """Plan one pass. Deterministic: the result depends on the arguments only. `now` is in seconds since the epoch."""
+    if job.managed_by_other or job.metadata.deletion_timestamp is not None:
         return Plan()
     stored = persisted_state(job)
     try:
-        case = ReconcileContext(job, job.spec, snapshot, stored, now)
+        context = ReconcileContext(job, job.spec, snapshot, stored, now)
     except SpecError as error:
         return plan_invalid(job, snapshot, stored, error, now=now)
-    if stored.phase is not None and stored.phase.is_end:
-        return plan_finished(case)
-    if case.missed_attempts:
-        return Plan(status=with_latest_attempt(case))
-    return _suspend(case) if case.policy.suspend else _run(case)
+    if stored.phase is not None and stored.phase.is_finished:
+        return plan_finished(context)
+    if context.unrecorded_attempts:
+        return Plan(status=with_latest_attempt(context))
+    return _suspend(context) if context.policy.suspend else _run(context)
 
 
-def _suspend(case: ReconcileContext) -> Plan:
-    account = observe(case)
-    progress = hold(account)
-    outcome = outcome_of(case, progress, _closed(case, account), phase=Phase.SUSPENDED, since=case.stored.started_at)
-    status = changed_status(case.job, outcome)
-    # A pod may have finished in the meantime: what it tells is written down before it goes.
-    gone = to_take_away(case) if status is None else ()
+def _suspend(context: ReconcileContext) -> Plan:
+    observation = observe(context)
+    progress = suspend(observation)
+    record = _build_record(context, observation)
+    outcome = active_outcome(context, progress, record, phase=Phase.SUSPENDED, started_at=context.stored.started_at)
+    status = changed_status(context.job, outcome)
+    # A pod may have finished in the meantime. Its result must be stored before it is deleted.
+    deletes = suspend_deletes(context) if status is None else ()
     return Plan(
-        deletions=gone,
+        deletes=deletes,
         status=status,
-        events=(*events.of_phase(case.stored.phase, outcome), *events.of_deletions(gone)),
-        look_again_at=earliest(*next_overdue(case, case.snapshot.pods)),
+        events=(*events.phase_events(context.stored.phase, outcome), *events.delete_events(deletes)),
+        requeue_at=earliest(*next_force_deletes(context, context.snapshot.pods)),
     )
 
 
-def _run(case: ReconcileContext) -> Plan:
-    account = observe(case)
-    blocked = find_blocked(case, account.progress)
-    since = started_at(case.stored, now=case.now)
-    verdict = _verdict(case, account, since=since, blocked=blocked)
-    if verdict is not None:
-        return _end(case, account, verdict, since=since)
-    restart.start_again(account.losses, account.ledger, scope=case.policy.restart_scope, now=case.now)
-    if size := previous_size(case, account.progress):
-        return _begin_anew(case, account, since=since, size=size)
-    return _go_on(case, account, since=since, blocked=blocked)
+def _run(context: ReconcileContext) -> Plan:
+    observation = observe(context)
+    blocked = find_blocked(context, observation.progress)
+    started_at = start_time(context.stored, now=context.now)
+    result = _evaluate(context, observation, started_at=started_at, blocked=blocked)
+    if result is not None:
+        return _finish(context, observation, result, started_at=started_at)
+    restart.record_restarts(observation.lost_replicas, observation.builder, scope=context.policy.restart_scope, now=context.now)
+    if size := previous_size(context, observation.progress):
+        return _resize(context, observation, started_at=started_at, size=size)
+    return _continue(context, observation, started_at=started_at, blocked=blocked)
 
 
-def _verdict(case: ReconcileContext, account: Observation, *, since: float, blocked: Blocked | None) -> JobResult | None:
-    """The kind goes first: a job that is done is done, however late. What then has to be started again uses up the limits."""
-    judged = case.job.judge(account.progress)
-    if judged is not None and not (judged.succeeded and case.is_idle):
-        return judged
-    restart.count(account.losses, account.ledger, scope=case.policy.restart_scope)
-    return exceeded(case.policy, account.ledger) or missed(case, account.progress, started_at=since, blocked=blocked)
+def _evaluate(context: ReconcileContext, observation: Observation, *, started_at: float, blocked: Blocked | None) -> JobResult | None:
+    """Whether the job has finished. The kind decides first, so a job that has succeeded cannot exceed a limit or deadline."""
+    result = context.job.evaluate(observation.progress)
+    if result is not None and not (result.succeeded and context.is_idle):
+        return result
+    restart.count_lost_replicas(observation.lost_replicas, observation.builder, scope=context.policy.restart_scope)
+    exceeded = restart.exceeded_limit(context.policy, observation.builder)
+    return exceeded or exceeded_deadline(context, observation.progress, started_at=started_at, blocked=blocked)
 
 
-def _end(case: ReconcileContext, account: Observation, verdict: JobResult, *, since: float) -> Plan:
-    """Write down the end, and nothing else: cleaning up begins when it is stored."""
-    account.ledger.retries.clear()
-    outcome = end_of(case, account.progress, _closed(case, account), verdict=verdict, since=since)
-    return Plan(status=changed_status(case.job, outcome), events=tuple(events.of_phase(case.stored.phase, outcome)))
+def _finish(context: ReconcileContext, observation: Observation, result: JobResult, *, started_at: float) -> Plan:
+    """Write the final status only. Cleanup starts once it is stored."""
+    observation.builder.backoffs.clear()
+    record = _build_record(context, observation)
+    outcome = finished_outcome(context, observation.progress, record, result=result, started_at=started_at)
+    return Plan(status=changed_status(context.job, outcome), events=tuple(events.phase_events(context.stored.phase, outcome)))
 
 
-def _begin_anew(case: ReconcileContext, account: Observation, *, since: float, size: str) -> Plan:
-    """Give up what knows an old size of the job, and nothing else: making room begins when that is stored."""
-    restart_for_resize(account.ledger)
-    progress = restart.from_the_start(account.progress)
-    outcome = resizing_of(case, progress, _closed(case, account), since=since, size=size)
-    begun_anew = Event(EventType.NORMAL, outcome.reason, outcome.message)
-    told = (*events.of_phase(case.stored.phase, outcome), *events.of_losses(account), *events.of_remarks(case), begun_anew)
-    return Plan(status=changed_status(case.job, outcome), events=told)
-
-
-def _go_on(case: ReconcileContext, account: Observation, *, since: float, blocked: Blocked | None) -> Plan:
-    progress = restart.started_again(account.progress, account.losses, scope=case.policy.restart_scope)
-    resting = backoff.resting(account.ledger.retries, now=case.now)
-    # What dlop itself waits for is told like anything in the way, but no deadline runs meanwhile.
-    told = blocked or nothing_to_run(case) or waiting_for_group(case, progress) or backoff.explained(case, resting, account.ledger.retries)
-    pods = (*outdated_and_written_off(case), *surplus_pods(case))
-    services = (*surplus_services(case), *services_outdated_by_edits(case))
-    gone = deletions(pods, services) + overdue(case, case.snapshot.pods) + passed(case)
-    edited = deletions_if_unchanged(outdated_by_edits(case, progress))
-    # What was lost has to be written down before anything takes its place.
-    new = to_create(case, progress, resting=resting) if not account.losses else Creations()
-    then = when_created(case, progress, new.pods)
-    began = None if is_yet_to_start(case) else since
-    outcome = outcome_of(case, then, _closed(case, account), phase=phase_of(case, then), since=began, blocked=told)
+def _resize(context: ReconcileContext, observation: Observation, *, started_at: float, size: str) -> Plan:
+    """Write the new attempt only. The pods of the old size are deleted once it is stored."""
+    restart_for_resize(observation.builder)
+    progress = restart.reset_progress(observation.progress)
+    outcome = resize_outcome(context, progress, _build_record(context, observation), started_at=started_at, size=size)
     return Plan(
-        deletions=gone + edited,
-        changes=group_to_change(case, progress) + to_change(case, progress),
-        services=new.services,
-        pods=new.pods,
-        others=new.others,
-        status=changed_status(case.job, outcome),
+        status=changed_status(context.job, outcome),
         events=(
-            *events.of_phase(case.stored.phase, outcome),
-            *events.of_losses(account),
-            *events.of_block(case, outcome),
-            *events.of_deletions(gone),
-            *events.of_edits(edited),
-            *events.of_remarks(case),
-            *events.of_creations(new),
+            *events.phase_events(context.stored.phase, outcome),
+            *events.lost_replica_events(observation),
+            *events.spec_warning_events(context),
+            Event(EventType.NORMAL, outcome.reason, outcome.message),
         ),
-        look_again_at=earliest(
-            None if began is None else next_deadline(case, then, started_at=since, blocked=blocked),
-            *next_overdue(case, case.snapshot.pods),
-            *resting.values(),
-            told_next(case, progress),
-            next_terminating_conflict(case),
-        ),
-        is_complete=nothing_is_left(case, account, then, gone + edited),
     )
 
 
-def _closed(case: ReconcileContext, account: Observation) -> Record:
-    return account.ledger.close(living=(pod.metadata.uid for pod in case.snapshot.pods))
+def _continue(context: ReconcileContext, observation: Observation, *, started_at: float, blocked: Blocked | None) -> Plan:
+    progress = restart.progress_after_restart(observation.progress, observation.lost_replicas, scope=context.policy.restart_scope)
+    backoffs = observation.builder.backoffs
+    in_backoff = backoff.active(backoffs, now=context.now)
+    # Delays of dlop itself are reported like other causes, but the start deadline does not apply to them.
+    reported = (
+        blocked
+        or blocked_without_replicas(context)
+        or blocked_by_gang(context, progress)
+        or backoff.blocked_by_backoff(context, in_backoff, backoffs)
+    )
+    pods = (*stale_and_accounted_pods(context), *unclaimed_surplus_pods(context))
+    services = (*surplus_services(context), *drifted_services(context))
+    deletes = deletes_of(pods, services) + force_deletes(context, context.snapshot.pods) + obsolete_deletes(context)
+    drift_deletes = deletes_if_unchanged(drifted_pods(context, progress))
+    # Lost replicas must be stored in the record before their replacements are created.
+    creates = plan_creates(context, progress, in_backoff=in_backoff) if not observation.lost_replicas else Creates()
+    expected = assume_created(context, progress, creates.pods)
+    actual_start = None if is_start_pending(context) else started_at
+    outcome = active_outcome(
+        context,
+        expected,
+        _build_record(context, observation),
+        phase=current_phase(context, expected),
+        started_at=actual_start,
+        blocked=reported,
+    )
+    return Plan(
+        deletes=deletes + drift_deletes,
+        patches=pod_group_patches(context, progress) + child_patches(context, progress),
+        services=creates.services,
+        pods=creates.pods,
+        children=creates.children,
+        status=changed_status(context.job, outcome),
+        events=(
+            *events.phase_events(context.stored.phase, outcome),
+            *events.lost_replica_events(observation),
+            *events.blocked_events(context, outcome),
+            *events.delete_events(deletes),
+            *events.drift_events(drift_deletes),
+            *events.spec_warning_events(context),
+            *events.create_events(creates),
+        ),
+        requeue_at=earliest(
+            None if actual_start is None else next_deadline(context, expected, started_at=started_at, blocked=blocked),
+            *next_force_deletes(context, context.snapshot.pods),
+            *in_backoff.values(),
+            next_admission_report(context, progress),
+            next_terminating_report(context),
+        ),
+        settles=is_settled(context, observation, expected, deletes + drift_deletes),
+    )
+
+
+def _build_record(context: ReconcileContext, observation: Observation) -> Record:
+    return observation.builder.build(live_uids=(pod.metadata.uid for pod in context.snapshot.pods))

@@ -1,128 +1,163 @@
-"""What to do when a replica is lost: nothing more, start it again, or start its role or the whole job again.
+"""What to do when a replica is lost: fail the job, or restart the replica, its role or the whole job.
 
-The full truth table, with every cell run by a test, is in `dlop/reconcile/README.md`.
+The restart matrix in `dlop/reconcile/README.md` lists all cases. This module also enforces backoffLimit and disruptionLimit.
 
-How often a job may be restarted or disrupted before it has failed.
+A job whose replicas know the world size restarts as a whole when it is scaled while it runs. Otherwise old pods would wait for the
+old number of peers and new pods for the new one. This does not count as a failure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dlop.api.constants import Reason
+from dlop.api.constants import SIZE_ANNOTATION, Reason
 from dlop.api.phase import JobResult
 from dlop.api.progress import Progress, ReplicaState, RoleProgress
-from dlop.api.record import LastFailure, describe_failure
+from dlop.api.record import LastFailure, RecordBuilder, describe_failure
 from dlop.api.spec import RestartPolicy, RestartScope, RunPolicy
+from dlop.kube.objects import Pod
 from dlop.reconcile import backoff
-from dlop.reconcile.record_builder import RecordBuilder
+from dlop.reconcile.context import ReconcileContext
+from dlop.reconcile.pod_state import has_started
 
 FIRST_RETRYABLE_EXIT_CODE = 128
-"""From here on a program was ended by a signal, or says that another try is worth it."""
+"""Exit codes from here on mean that a signal ended the program, or that the program asks to be restarted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostReplica:
-    """A replica that has to be started again, found in this pass for the first time."""
+    """A replica that has to be restarted and is not in the record yet."""
 
     state: ReplicaState
     """Restarting or Disrupted."""
     failure: LastFailure
     uid: str
-    """Of the pod; empty when it is gone already."""
+    """UID of the pod; empty if the pod does not exist any more."""
 
     @property
     def role(self) -> str:
-        """Whose replica it was."""
         return self.failure.role
 
 
-def after_failure(policy: RestartPolicy, failure: LastFailure, *, is_final: bool | None) -> ReplicaState:
-    """Whether a replica whose program failed is started again. What the kind says goes first."""
+def state_after_failure(policy: RestartPolicy, failure: LastFailure, *, is_final: bool | None) -> ReplicaState:
+    """Restarting or Failed, for a replica whose program failed. `is_final` is the decision of the kind; None means no decision."""
     if is_final is not None:
         return ReplicaState.FAILED if is_final else ReplicaState.RESTARTING
     if policy is RestartPolicy.NEVER:
         return ReplicaState.FAILED
-    if policy is RestartPolicy.EXIT_CODE and _is_final(failure.exit_code):
+    if policy is RestartPolicy.EXIT_CODE and _is_permanent(failure.exit_code):
         return ReplicaState.FAILED
     return ReplicaState.RESTARTING
 
 
-def count(losses: tuple[LostReplica, ...], ledger: RecordBuilder, *, scope: RestartScope) -> None:
-    """Count every loss once; where the scope is wider, once for each new attempt."""
-    for loss in _counted(losses, scope):
-        if loss.state is ReplicaState.DISRUPTED:
-            ledger.count_disruption(loss.role)
+def count_lost_replicas(lost_replicas: tuple[LostReplica, ...], builder: RecordBuilder, *, scope: RestartScope) -> None:
+    """Count every lost replica once; in the scopes Role and Job, count every new attempt once."""
+    for lost in _one_per_attempt(lost_replicas, scope):
+        if lost.state is ReplicaState.DISRUPTED:
+            builder.count_disruption(lost.role)
         else:
-            ledger.count_restarts(loss.role, 1)
-        ledger.note(loss.failure)
+            builder.count_restarts(lost.role, 1)
+        builder.update_last_failure(lost.failure)
 
 
-def start_again(losses: tuple[LostReplica, ...], ledger: RecordBuilder, *, scope: RestartScope, now: float) -> None:
-    """Give up what is to be started again: the pods are deleted when this has been stored, and created when they are gone."""
-    if losses:
-        backoff.forgive(ledger.retries, now=now)
-    for loss in _counted(losses, scope):
-        unit = backoff.unit_of(scope, loss.role, loss.failure.index)
-        backoff.put_off(ledger.retries, unit, state=loss.state, now=now)
+def record_restarts(lost_replicas: tuple[LostReplica, ...], builder: RecordBuilder, *, scope: RestartScope, now: float) -> None:
+    """Record what is restarted. The pods are deleted once this is stored, and created again when they are gone."""
+    if lost_replicas:
+        backoff.expire(builder.backoffs, now=now)
+    for lost in _one_per_attempt(lost_replicas, scope):
+        unit = backoff.restart_unit(scope, lost.role, lost.failure.index)
+        backoff.record_failure(builder.backoffs, unit, state=lost.state, now=now)
         match scope:
             case RestartScope.REPLICA:
-                ledger.started[loss.role].discard(loss.failure.index)
-                ledger.written_off |= {loss.uid} - {""}
+                builder.started_indexes[lost.role].discard(lost.failure.index)
+                builder.accounted_pods |= {lost.uid} - {""}
             case RestartScope.ROLE:
-                ledger.role_attempts[loss.role] = ledger.role_attempts.get(loss.role, 0) + 1
-                ledger.forget(loss.role)
+                builder.role_attempts[lost.role] = builder.role_attempts.get(lost.role, 0) + 1
+                builder.reset_role(lost.role)
             case RestartScope.JOB:
-                ledger.attempt += 1
-                ledger.forget_all()
+                builder.attempt += 1
+                builder.reset_all_roles()
 
 
-def started_again(progress: Progress, losses: tuple[LostReplica, ...], *, scope: RestartScope) -> Progress:
-    """How far the job has come after that. Of what is started again, only the lost replicas are still told apart."""
-    if scope is RestartScope.REPLICA or not losses:
+def progress_after_restart(progress: Progress, lost_replicas: tuple[LostReplica, ...], *, scope: RestartScope) -> Progress:
+    """The progress after the restart. Lost replicas keep their state; all others of the restarted roles become Missing."""
+    if scope is RestartScope.REPLICA or not lost_replicas:
         return progress
-    roles = {loss.role for loss in losses}
+    lost_roles = {lost.role for lost in lost_replicas}
     return Progress(
-        roles=tuple(_from_the_start(role) if scope is RestartScope.JOB or role.spec.name in roles else role for role in progress.roles)
+        roles=tuple(_reset_role(role) if scope is RestartScope.JOB or role.spec.name in lost_roles else role for role in progress.roles)
     )
 
 
-def from_the_start(progress: Progress) -> Progress:
-    """How far the job has come once all of it is started again."""
-    return Progress(roles=tuple(_from_the_start(role) for role in progress.roles))
+def reset_progress(progress: Progress) -> Progress:
+    """The progress after a restart of the whole job."""
+    return Progress(roles=tuple(_reset_role(role) for role in progress.roles))
 
 
-def _from_the_start(role: RoleProgress) -> RoleProgress:
-    lost = (ReplicaState.RESTARTING, ReplicaState.DISRUPTED)
-    replicas = (each if each.state in lost else replace(each, state=ReplicaState.MISSING, failure=None) for each in role.replicas)
+def _reset_role(role: RoleProgress) -> RoleProgress:
+    lost_states = (ReplicaState.RESTARTING, ReplicaState.DISRUPTED)
+    replicas = (
+        replica if replica.state in lost_states else replace(replica, state=ReplicaState.MISSING, failure=None) for replica in role.replicas
+    )
     return replace(role, replicas=tuple(replicas))
 
 
-def _is_final(exit_code: int | None) -> bool:
+def _is_permanent(exit_code: int | None) -> bool:
     return exit_code is not None and exit_code < FIRST_RETRYABLE_EXIT_CODE
 
 
-def _counted(losses: tuple[LostReplica, ...], scope: RestartScope) -> tuple[LostReplica, ...]:
-    """One loss for each new attempt. A disruption explains the failures around it: peers of a lost replica often fail too."""
+def _one_per_attempt(lost_replicas: tuple[LostReplica, ...], scope: RestartScope) -> tuple[LostReplica, ...]:
+    """One lost replica for each new attempt. A disruption takes precedence, because peers of a disrupted replica often fail, too."""
     if scope is RestartScope.REPLICA:
-        return losses
-    ordered = sorted(losses, key=lambda loss: loss.state is not ReplicaState.DISRUPTED)
-    first = {loss.role if scope is RestartScope.ROLE else "": loss for loss in reversed(ordered)}
+        return lost_replicas
+    ordered = sorted(lost_replicas, key=lambda lost: lost.state is not ReplicaState.DISRUPTED)
+    first = {lost.role if scope is RestartScope.ROLE else "": lost for lost in reversed(ordered)}
     return tuple(first.values())
 
 
-def exceeded(policy: RunPolicy, ledger: RecordBuilder) -> JobResult | None:
-    """The end of a job that was restarted or disrupted more often than it may be."""
-    restarts = sum(ledger.restarts.values())
+def exceeded_limit(policy: RunPolicy, builder: RecordBuilder) -> JobResult | None:
+    """The failure of a job that exceeds its backoff or disruption limit; None if it does not."""
+    restarts = sum(builder.restarts.values())
     if policy.backoff_limit is not None and restarts > policy.backoff_limit:
-        message = f"the backoff limit of {policy.backoff_limit} is exceeded{_last(ledger)}"
+        message = f"the backoff limit of {policy.backoff_limit} is exceeded{_last_failure(builder)}"
         return JobResult(succeeded=False, reason=Reason.BACKOFF_LIMIT_EXCEEDED, message=message)
-    disruptions = sum(ledger.disruptions.values())
+    disruptions = sum(builder.disruptions.values())
     if policy.disruption_limit is not None and disruptions > policy.disruption_limit:
-        message = f"the disruption limit of {policy.disruption_limit} is exceeded{_last(ledger)}"
+        message = f"the disruption limit of {policy.disruption_limit} is exceeded{_last_failure(builder)}"
         return JobResult(succeeded=False, reason=Reason.DISRUPTION_LIMIT_EXCEEDED, message=message)
     return None
 
 
-def _last(ledger: RecordBuilder) -> str:
-    return f": {describe_failure(ledger.last_failure)}" if ledger.last_failure else ""
+def _last_failure(builder: RecordBuilder) -> str:
+    return f": {describe_failure(builder.last_failure)}" if builder.last_failure else ""
+
+
+_CONTINUING = (ReplicaState.PENDING, ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
+
+
+def previous_size(context: ReconcileContext, progress: Progress) -> str:
+    """The outdated size in started pods; empty if there is none. Pods that have not started are replaced by drift detection."""
+    size = context.job.size if context.spec_changed else ""
+    return next((known for known in map(_known_size, _started_pods(progress)) if known not in ("", size)), "") if size else ""
+
+
+def restart_for_resize(builder: RecordBuilder) -> None:
+    """Start a new attempt of the job. The pods are deleted once this is stored, and created again when they are gone."""
+    builder.attempt += 1 + max(builder.role_attempts.values(), default=0)
+    builder.role_attempts.clear()
+    builder.backoffs.clear()
+    builder.reset_all_roles()
+
+
+def _started_pods(progress: Progress) -> Iterator[Pod]:
+    """Pods whose main container has started, even if another container of the pod is still waiting."""
+    for role in progress.roles:
+        for replica in role.replicas:
+            if replica.pod is not None and replica.state in _CONTINUING and has_started(replica.pod, role.spec):
+                yield replica.pod
+
+
+def _known_size(pod: Pod) -> str:
+    """Empty if another operator created the pod. The size in its environment is unknown then."""
+    return pod.metadata.annotations.get(SIZE_ANNOTATION, "")

@@ -1,4 +1,4 @@
-"""What is known of one job's children at one moment."""
+"""The input of a pass: the children of one job as the caches show them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlop.kube.resources import Resource
 
 @dataclass(frozen=True, slots=True)
 class RejectedWrite:
-    """A create that the server refused in an earlier pass: a quota, a webhook, missing rights."""
+    """A create or patch that the API server rejected in an earlier pass, for example because of a quota or a webhook."""
 
     resource: Resource
     name: str
@@ -21,45 +21,45 @@ class RejectedWrite:
 
 @dataclass(frozen=True, slots=True)
 class NameConflict:
-    """An object that has a name which the job needs, and belongs to somebody else."""
+    """An object of another owner with a name that the job needs."""
 
     resource: Resource
     name: str
     owner: str
-    """Who it belongs to, as a person would say it; empty when to nobody."""
+    """Kind and name of the owner; empty if the object has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminatingConflict:
-    """An object that has a name which the job needs, and belongs to a deleted job of the same name: it is about to go."""
+    """An object of a deleted job of the same name, with a name that the job needs. It is expected to disappear."""
 
     resource: Resource
     name: str
     owner: str
-    """Who it belonged to, as a person would say it."""
+    """Kind and name of the deleted job."""
     finalizers: tuple[str, ...] = ()
-    """What keeps it from going."""
-    is_leaving: bool = True
-    """Whether it is being deleted already."""
+    is_terminating: bool = True
+    """Whether the object has a deletion timestamp already."""
     since: float
-    """From when on it could be gone."""
+    """The time at which it could have been gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The children of one job as the caches show them. Everything here belongs to the job by uid, save `foreign`, `leftovers`, `lent`."""
+    """The children of one job. They belong to it by UID, except for `name_conflicts`, `terminating_conflicts` and `shared`."""
 
     pods: tuple[Pod, ...] = ()
     services: tuple[Service, ...] = ()
-    others: tuple[tuple[Resource, PartialObject], ...] = ()
-    foreign: tuple[NameConflict, ...] = ()
-    leftovers: tuple[TerminatingConflict, ...] = ()
-    lent: frozenset[tuple[Resource, str]] = frozenset()
-    """Objects of somebody else that the job uses."""
-    refusals: tuple[RejectedWrite, ...] = ()
-    unreadable: tuple[Resource, ...] = ()
-    """What the operator cannot read: nobody knows whether the job has such objects."""
-    unserved: tuple[Resource, ...] = ()
-    """Those of these that the cluster does not have at all."""
+    children: tuple[tuple[Resource, PartialObject], ...] = ()
+    """Children other than pods and services."""
+    name_conflicts: tuple[NameConflict, ...] = ()
+    terminating_conflicts: tuple[TerminatingConflict, ...] = ()
+    shared: frozenset[tuple[Resource, str]] = frozenset()
+    """Existing objects of other owners that the job uses (`Create.allow_existing`)."""
+    rejected_writes: tuple[RejectedWrite, ...] = ()
+    forbidden: tuple[Resource, ...] = ()
+    """Resources that the operator is not allowed to read. It is unknown whether the job has such objects."""
+    not_installed: tuple[Resource, ...] = ()
+    """Resources that the cluster does not serve."""
     priorities: Mapping[str, int] = field(default_factory=dict)
-    """The values of the priority classes by name, as far as somebody may ask for them."""
+    """Values of priority classes by name, if gang scheduling needs them."""

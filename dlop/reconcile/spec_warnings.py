@@ -1,4 +1,4 @@
-"""What can be run, and may not do what its author had in mind. It is told once for each edit of the spec; nothing is changed."""
+"""Warnings about valid specs that may not do what the user expects. They are reported once per generation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlop.api.constants import Reason
-from dlop.api.gang import Gang, other_schedulers
+from dlop.api.gang import Gang, scheduler_mismatches
 from dlop.api.spec import RoleSpec
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
 
 @dataclass(frozen=True, slots=True)
 class SpecWarning:
-    """One remark on one field."""
+    """A warning about one field."""
 
     reason: str
     path: str
@@ -28,40 +28,41 @@ class SpecWarning:
         return f"{self.path}: {self.message}"
 
 
-def remarks_on(job: DLJob) -> Iterator[SpecWarning]:
-    """All that there is to say about the spec of a job.
+def spec_warnings(job: DLJob) -> Iterator[SpecWarning]:
+    """All warnings about the spec of a job.
 
     Raises:
-        SpecError: the spec cannot be run at all.
+        SpecError: the spec is invalid.
     """
     for role in job.spec.roles:
-        yield from _on_restart_policy(job, role)
+        yield from _restart_policy_warnings(job, role)
     if job.gang is not None:
-        yield from _on_other_schedulers(job, job.gang)
-        yield from _on_min_available(job)
+        yield from _scheduler_warnings(job, job.gang)
+        yield from _min_available_warnings(job)
 
 
-def _on_restart_policy(job: DLJob, role: RoleSpec) -> Iterator[SpecWarning]:
-    given, made = (role.template.get("spec") or {}).get("restartPolicy"), str(job.pod_restart_policy(role, 0))
-    if given and given not in (made, role.restart_policy):
-        message = f"{given} has no effect: the restartPolicy of the role is what counts, by which pods get {made}"
-        yield SpecWarning(Reason.SET_RESTART_POLICY, f"{_template(job, role.name)}.spec.restartPolicy", message)
+def _restart_policy_warnings(job: DLJob, role: RoleSpec) -> Iterator[SpecWarning]:
+    template_policy = (role.template.get("spec") or {}).get("restartPolicy")
+    pod_policy = str(job.pod_restart_policy(role, 0))
+    if template_policy and template_policy not in (pod_policy, role.restart_policy):
+        message = f"{template_policy} has no effect; the restartPolicy of the role sets it to {pod_policy}"
+        yield SpecWarning(Reason.SET_RESTART_POLICY, f"{_template_path(job, role.name)}.spec.restartPolicy", message)
 
 
-def _on_other_schedulers(job: DLJob, gang: Gang) -> Iterator[SpecWarning]:
-    for role, named in other_schedulers(gang, job.spec):
-        message = f"{named} stays, and {gang.scheduler} does not place these pods: leave it out if it is to"
-        yield SpecWarning(Reason.SCHEDULER_MISMATCH, f"{_template(job, role)}.spec.schedulerName", message)
+def _scheduler_warnings(job: DLJob, gang: Gang) -> Iterator[SpecWarning]:
+    for role, scheduler in scheduler_mismatches(gang, job.spec):
+        message = f"these pods are scheduled by {scheduler} and not by the gang scheduler {gang.scheduler}; remove the field to change this"
+        yield SpecWarning(Reason.SCHEDULER_MISMATCH, f"{_template_path(job, role)}.spec.schedulerName", message)
 
 
-def _on_min_available(job: DLJob) -> Iterator[SpecWarning]:
-    asked, pods = job.spec.run_policy.scheduling.min_available, sum(role.replicas for role in job.spec.roles)
-    if asked is not None and asked > pods > 0:
-        message = f"is {asked}, and the job has {pods} pods: so many can never be placed together; write at most {pods}, or leave it out"
+def _min_available_warnings(job: DLJob) -> Iterator[SpecWarning]:
+    min_available, pods = job.spec.run_policy.scheduling.min_available, sum(role.replicas for role in job.spec.roles)
+    if min_available is not None and min_available > pods > 0:
+        message = f"is {min_available}, but the job has only {pods} pods and can never be scheduled; set it to at most {pods}, or remove it"
         yield SpecWarning(Reason.MIN_AVAILABLE_TOO_HIGH, _MIN_AVAILABLE, message)
 
 
-def _template(job: DLJob, role: str) -> str:
-    """Where the pod template of a role stands: beside the number of its replicas."""
-    place = (job.replicas_path(role) or ())[:-1]
-    return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place) + ".template"
+def _template_path(job: DLJob, role: str) -> str:
+    """The path of the pod template of a role, which is next to the number of replicas."""
+    parent = (job.replicas_path(role) or ())[:-1]
+    return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in parent) + ".template"

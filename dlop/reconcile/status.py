@@ -1,4 +1,4 @@
-"""From what a pass has found to the status that is written: the phase, the record, and the words of the kind."""
+"""From the result of a pass to the new status: the phase, the record, and the status format of the kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from dlop.api.constants import Reason
 from dlop.api.phase import JobResult, Outcome, Phase
 from dlop.api.progress import Progress, ReplicaState
-from dlop.api.record import Blocked, Record, describe_failure, plain
+from dlop.api.record import Blocked, Record, describe_failure, record_to_json
 from dlop.kube.timestamps import format_time, parse_time
 from dlop.kube.types import JsonObject
 from dlop.reconcile.context import PersistedState, ReconcileContext
@@ -20,74 +20,90 @@ if TYPE_CHECKING:
 _LOST = (ReplicaState.RESTARTING, ReplicaState.DISRUPTED)
 
 
-def started_at(stored: PersistedState, *, now: float) -> float:
-    """When the job was first started, or resumed last. Both are told to the second."""
+def start_time(stored: PersistedState, *, now: float) -> float:
+    """When the job was started, or last resumed; now if it starts in this pass. In whole seconds, as it is stored."""
     if stored.started_at is None or stored.phase is Phase.SUSPENDED:
         return float(int(now))
     return stored.started_at
 
 
-def phase_of(case: ReconcileContext, progress: Progress) -> Phase:
-    """Where a job stands that goes on. It is restarting until what was lost is gone and the job runs again."""
+def current_phase(context: ReconcileContext, progress: Progress) -> Phase:
+    """The phase of a job that is neither suspended nor finished. It is Restarting until the job runs again."""
     if any(role.count(*_LOST) for role in progress.roles):
         return Phase.RESTARTING
-    if case.job.is_running(progress):
+    if context.job.is_running(progress):
         return Phase.RUNNING
-    if case.is_idle:
+    if context.is_idle:
         return Phase.CREATED
-    before = case.stored.phase
-    return before if before in (Phase.RUNNING, Phase.RESTARTING) else Phase.CREATED
+    previous = context.stored.phase
+    return previous if previous in (Phase.RUNNING, Phase.RESTARTING) else Phase.CREATED
 
 
-def outcome_of(
-    case: ReconcileContext, progress: Progress, record: Record, *, phase: Phase, since: float | None, blocked: Blocked | None = None
+def active_outcome(
+    context: ReconcileContext,
+    progress: Progress,
+    record: Record,
+    *,
+    phase: Phase,
+    started_at: float | None,
+    blocked: Blocked | None = None,
 ) -> Outcome:
-    """What is told of a job that has not come to its end."""
-    record = _with(record, case.job, phase=phase, started=since, finished=None, blocked=blocked)
+    """The outcome for a job that has not finished."""
+    record = _update(record, context.job, phase=phase, started_at=started_at, blocked=blocked)
     message = describe_failure(record.last_failure) if phase is Phase.RESTARTING and record.last_failure else ""
-    return _outcome(record, phase=phase, reason=phase.value, message=message, progress=progress, now=case.now)
+    return _outcome(record, phase=phase, reason=phase.value, message=message, progress=progress, now=context.now)
 
 
-def end_of(case: ReconcileContext, progress: Progress, record: Record, *, verdict: JobResult, since: float | None) -> Outcome:
-    """What is told of a job that has come to its end."""
-    phase = Phase.SUCCEEDED if verdict.succeeded else Phase.FAILED
-    record = _with(record, case.job, phase=phase, started=since, finished=case.now, blocked=None)
-    return _outcome(record, phase=phase, reason=verdict.reason, message=verdict.message, progress=progress, now=case.now)
+def finished_outcome(
+    context: ReconcileContext, progress: Progress, record: Record, *, result: JobResult, started_at: float | None
+) -> Outcome:
+    """The outcome for a job that finishes in this pass."""
+    phase = Phase.SUCCEEDED if result.succeeded else Phase.FAILED
+    record = _update(record, context.job, phase=phase, started_at=started_at, finished_at=context.now)
+    return _outcome(record, phase=phase, reason=result.reason, message=result.message, progress=progress, now=context.now)
 
 
-def resizing_of(case: ReconcileContext, progress: Progress, record: Record, *, since: float | None, size: str) -> Outcome:
-    """What is told of a job that is begun anew because it was scaled."""
-    record = _with(record, case.job, phase=Phase.RESTARTING, started=since, finished=None, blocked=None)
-    message = f"scaled from {size} to {case.job.size}: all replicas start again, for each is told how many there are"
-    return _outcome(record, phase=Phase.RESTARTING, reason=Reason.RESIZED, message=message, progress=progress, now=case.now)
+def resize_outcome(context: ReconcileContext, progress: Progress, record: Record, *, started_at: float | None, size: str) -> Outcome:
+    """The outcome for a job that restarts because its world size has changed. `size` is the previous one."""
+    record = _update(record, context.job, phase=Phase.RESTARTING, started_at=started_at)
+    message = f"scaled from {size} to {context.job.size}: restarting all replicas, because their environment contains the size"
+    return _outcome(record, phase=Phase.RESTARTING, reason=Reason.RESIZED, message=message, progress=progress, now=context.now)
 
 
-def refusal_of(job: DLJob, stored: PersistedState, *, message: str, now: float) -> Outcome:
-    """What is told of a job that is not run, for its spec makes no sense."""
-    record = _with(stored.record, job, phase=Phase.INVALID, started=stored.started_at, finished=None, blocked=None)
+def invalid_outcome(job: DLJob, stored: PersistedState, *, message: str, now: float) -> Outcome:
+    """The outcome for a job that is not started because its spec is invalid."""
+    record = _update(stored.record, job, phase=Phase.INVALID, started_at=stored.started_at)
     return _outcome(record, phase=Phase.INVALID, reason=Reason.INVALID_SPEC, message=message, progress=Progress(roles=()), now=now)
 
 
-def status_with_block(job: DLJob, stored: PersistedState, blocked: Blocked, *, phase: Phase, now: float) -> JsonObject | None:
-    """The stored status, with what is in the way of a job of which nothing else can be told; None when it is stored already."""
-    record = _with(stored.record, job, phase=phase, started=stored.started_at, finished=None, blocked=blocked)
-    status = {**job.write_block(blocked, now=now), "dlop": plain(record)}
+def blocked_status(job: DLJob, stored: PersistedState, blocked: Blocked, *, phase: Phase, now: float) -> JsonObject | None:
+    """The stored status with the condition Blocked, for a job whose spec is invalid; None if it is unchanged."""
+    record = _update(stored.record, job, phase=phase, started_at=stored.started_at, blocked=blocked)
+    status = {**job.write_blocked(blocked, now=now), "dlop": record_to_json(record)}
     return None if status == job.stored_status else status
 
 
 def changed_status(job: DLJob, outcome: Outcome) -> JsonObject | None:
-    """The status to write; None when it is stored already."""
-    status = {**job.write_status(outcome), "dlop": plain(outcome.record)}
+    """The new status; None if it is unchanged."""
+    status = {**job.write_status(outcome), "dlop": record_to_json(outcome.record)}
     return None if status == job.stored_status else status
 
 
-def _with(record: Record, job: DLJob, *, phase: Phase, started: float | None, finished: float | None, blocked: Blocked | None) -> Record:
+def _update(
+    record: Record,
+    job: DLJob,
+    *,
+    phase: Phase,
+    started_at: float | None,
+    finished_at: float | None = None,
+    blocked: Blocked | None = None,
+) -> Record:
     return msgspec.structs.replace(
         record,
         observed_generation=job.metadata.generation,
         phase=phase.value,
-        started_at="" if started is None else format_time(started),
-        finished_at="" if finished is None else format_time(finished),
+        started_at="" if started_at is None else format_time(started_at),
+        finished_at="" if finished_at is None else format_time(finished_at),
         blocked=blocked,
     )
 

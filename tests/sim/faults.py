@@ -1,7 +1,6 @@
-"""What can go wrong, each at every write or commit of a story; and what is then compared.
+"""Faults that are injected at every write or commit of a scenario, and the comparison with a run without faults.
 
-For every trouble there is one run, the trunk, in which nothing goes wrong, and a branch of it at every write (or commit)
-in which something does.
+For every kind of fault there is one run without it, which forks at every write (or commit). The fault happens in the fork.
 """
 
 from __future__ import annotations
@@ -10,26 +9,26 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from dlop.embedded.apiserver.faults import Match
+from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.embedded.apiserver.server import ApiServer
 from dlop.kube.transport import Request
 from dlop.operator.settings import Settings
-from dlop.testing.faulty_transport import AnswerLost, Crash, Fault, Refused, SideEffect
+from dlop.testing.faulty_transport import Crash, Rejected, ResponseLost, SideEffect, WriteFault
 from dlop.testing.kit import OperatorKit
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.stale_view import add_stale_server
-from dlop.testing.virtual_time import run as run_virtually
-from tests.sim.branches import Branches
-from tests.sim.telling import Disturb, Run, Story, Telling, live
+from dlop.testing.virtual_time import run as run_on_virtual_time
+from tests.sim.forked_runs import ForkedRuns
+from tests.sim.scenario_run import FaultSetup, RunResult, Scenario, ScenarioRun, run_scenario
 
-# How long watch events are withheld, or a server is stuck.
+# How long watch events are delayed, or a server is stale.
 _LAG_SECONDS = 25.0
-# How far apart two watches of a server are, when it gets on at last: longer than a pass takes.
-_APART_SECONDS = 3.0
-# How much the world moves on before somebody looks at it as it was: longer than a replacement takes.
-_LATE_SECONDS = 20.0
+# Time between the moments at which the watches of a stale server catch up. Longer than a pass.
+_SYNC_GAP_SECONDS = 3.0
+# Time between a commit and the start of an operator that sees the state at that commit. Longer than the replacement of a pod.
+_STALENESS_SECONDS = 20.0
 
-# Patient, so that a run is not made of renewals.
+# Long durations, so that a run has few lease renewals.
 _ELECTED = Settings.model_validate(
     {
         "leader_election": True,
@@ -41,48 +40,48 @@ _ELECTED = Settings.model_validate(
 )
 
 
-# --- at a write ------------------------------------------------------------------------------------------------------
+# --- faults at a write -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Scene:
-    """Where something goes wrong: an operator, and a server that it has for itself."""
+class FaultContext:
+    """An operator with an API server of its own."""
 
     kit: OperatorKit
     operator: RunningOperator
     server: ApiServer
 
 
-FaultFactory = Callable[[Scene], Fault]
-"""Makes something go wrong with the write that is about to be sent."""
+FaultFactory = Callable[[FaultContext], WriteFault]
+"""Makes the fault for the write that is about to be sent."""
 
 
-def answer_lost(_: Scene) -> Fault:
-    return AnswerLost()
+def lose_response(_: FaultContext) -> WriteFault:
+    return ResponseLost()
 
 
-def refused(code: int) -> FaultFactory:
-    return lambda _: Refused(code, retry_after_seconds=1 if code == 429 else None)
+def reject(code: int) -> FaultFactory:
+    return lambda _: Rejected(code, retry_after_seconds=1 if code == 429 else None)
 
 
-def crashed(scene: Scene) -> Fault:
-    """The operator is dead after the write, and another one takes over."""
+def crash(context: FaultContext) -> WriteFault:
+    """Kill the operator after the write and start another one."""
 
     async def take_over() -> None:
-        await scene.operator.wire.was_cut.wait()
-        await scene.operator.crash()
-        await scene.kit.start_operator()
+        await context.operator.transport.disconnected.wait()
+        await context.operator.crash()
+        await context.kit.start_operator()
 
-    scene.kit.later(take_over)
+    context.kit.start_soon(take_over)
     return Crash()
 
 
-def withheld(plural: str | None) -> FaultFactory:
-    """After the write, watches of one resource or of all fall silent for a while."""
+def delay_watches(plural: str | None) -> FaultFactory:
+    """After the write, delay watch events of one resource, or of all."""
 
-    def fault(scene: Scene) -> Fault:
+    def fault(context: FaultContext) -> WriteFault:
         def hold() -> None:
-            held = scene.server.faults.hold_watches(match=Match(plural=plural))
+            held = context.server.faults.hold_watches(match=RequestMatch(plural=plural))
             asyncio.get_running_loop().call_later(_LAG_SECONDS, held.release)
 
         return SideEffect(hold)
@@ -90,143 +89,144 @@ def withheld(plural: str | None) -> FaultFactory:
     return fault
 
 
-def joined(scene: Scene) -> Fault:
-    """After the write there is a second operator that believes to lead."""
-    return SideEffect(lambda: scene.kit.later(scene.kit.start_operator))
+def add_second_leader(context: FaultContext) -> WriteFault:
+    """After the write, start a second operator that reconciles as well."""
+    return SideEffect(lambda: context.kit.start_soon(context.kit.start_operator))
 
 
-def deposed(scene: Scene) -> Fault:
-    """From the write on, the leader reaches everything but its lease."""
+def lose_lease(context: FaultContext) -> WriteFault:
+    """After the write, the leader cannot reach its lease."""
 
-    def lose_lease() -> None:
-        scene.operator.wire.cut_leases()
-        scene.kit.later(scene.operator.until_leadership_is_lost)
+    def disconnect_leases() -> None:
+        context.operator.transport.disconnect_leases()
+        context.kit.start_soon(context.operator.wait_until_leadership_lost)
 
-    return SideEffect(lose_lease)
+    return SideEffect(disconnect_leases)
 
 
 WRITE_FAULTS: Mapping[str, FaultFactory] = {
-    "crash": crashed,
-    "answer lost": answer_lost,
-    "409": refused(409),
-    "429": refused(429),
-    "500": refused(500),
-    "pods come late": withheld("pods"),
-    "everything comes late": withheld(None),
-    "second operator": joined,
+    "crash": crash,
+    "response lost": lose_response,
+    "409": reject(409),
+    "429": reject(429),
+    "500": reject(500),
+    "pod events delayed": delay_watches("pods"),
+    "all events delayed": delay_watches(None),
+    "second operator": add_second_leader,
 }
 
 
-def at_each_write(faults: Callable[[int], Mapping[str, FaultFactory]], *, elected: bool = False) -> Disturb:
-    """`faults` tells by the number of a write what goes wrong with it, each in a branch of its own."""
+def at_each_write(faults: Callable[[int], Mapping[str, FaultFactory]], *, elected: bool = False) -> FaultSetup:
+    """Inject the faults that `faults` returns for the number of a write, each in its own fork."""
 
-    async def disturb(telling: Telling) -> None:
-        scene = await _scene(telling.kit, elected=elected)
+    async def setup(run: ScenarioRun) -> None:
+        context = await _fault_context(run.kit, elected=elected)
 
-        def choose(number: int, request: Request) -> Fault | None:
+        def choose(number: int, request: Request) -> WriteFault | None:
             for name, fault in faults(number).items():
-                if telling.branch(f"{name} at write {number}, {request.method} {request.path}"):
-                    return fault(scene)
+                if run.fork(f"{name} at write {number}, {request.method} {request.path}"):
+                    return fault(context)
             return None
 
-        scene.operator.wire.trouble_by(choose)
+        context.operator.transport.inject_faults_by(choose)
 
-    return disturb
+    return setup
 
 
-async def _scene(kit: OperatorKit, *, elected: bool) -> Scene:
+async def _fault_context(kit: OperatorKit, *, elected: bool) -> FaultContext:
     server = kit.new_server()
     if not elected:
-        return Scene(kit, await kit.start_operator(server), server)
+        return FaultContext(kit, await kit.start_operator(server), server)
     leader = await kit.start_operator(server, settings=_ELECTED)
     await leader.operator.wait_synced()
     await kit.start_operator(settings=_ELECTED)
-    return Scene(kit, leader, server)
+    return FaultContext(kit, leader, server)
 
 
-# --- at a commit -----------------------------------------------------------------------------------------------------
+# --- faults at a commit ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Latecomer:
-    """An operator that comes to a world that it sees as it was. When its server gets on, some of it is seen before the rest."""
+class StaleOperator:
+    """An operator that starts on a stale API server. When the server catches up, one resource does so later than the others."""
 
     alone: bool
-    """Whether the first operator is dead by then."""
-    sees_last: str
-    """The resource that is seen after all others."""
+    """Whether the first operator is killed before."""
+    syncs_last: str
+    """The resource that catches up last."""
 
     def __str__(self) -> str:
-        return f"{'successor' if self.alone else 'rival'} that sees {self.sees_last} last"
+        return f"{'successor' if self.alone else 'rival'} that syncs {self.syncs_last} last"
 
 
-def stuck_at_each_commit(latecomer: Callable[[int], Latecomer]) -> Disturb:
-    """The world goes on after a commit. Then another operator starts, on a server that still shows that very moment.
+def stale_server_at_each_commit(stale_operator: Callable[[int], StaleOperator]) -> FaultSetup:
+    """Some time after a commit, start another operator on an API server that still shows the state at that commit.
 
-    `latecomer` tells by the number of the commit who that is.
+    `stale_operator` returns the operator for the number of a commit.
     """
 
-    async def disturb(telling: Telling) -> None:
-        kit = telling.kit
+    async def setup(run: ScenarioRun) -> None:
+        kit = run.kit
         operator = await kit.start_operator()
 
-        async def come_late(who: Latecomer, version: int) -> None:
-            await asyncio.sleep(_LATE_SECONDS)
-            if who.alone:
+        async def start_late(late: StaleOperator, version: int) -> None:
+            await asyncio.sleep(_STALENESS_SECONDS)
+            if late.alone:
                 await operator.crash()
             server, view = add_stale_server(kit.cluster, version=version)
             await kit.start_operator(server)
             await asyncio.sleep(_LAG_SECONDS)
-            held = server.faults.hold_watches(match=Match(plural=who.sees_last))
+            held = server.faults.hold_watches(match=RequestMatch(plural=late.syncs_last))
             kit.cluster.store.listeners.append(lambda change: view.advance(change.version))
             view.advance()
-            await asyncio.sleep(_APART_SECONDS)
+            await asyncio.sleep(_SYNC_GAP_SECONDS)
             held.release()
 
-        def begin() -> None:
-            number, version = telling.run.commits, kit.cluster.store.version
-            who = latecomer(number)
-            if telling.branch(f"{who}, on a server stuck at commit {number}, version {version}"):
-                kit.later(lambda: come_late(who, version))
+        def on_commit() -> None:
+            number, version = run.result.commits, kit.cluster.store.version
+            late = stale_operator(number)
+            if run.fork(f"{late}, on a server stale at commit {number}, version {version}"):
+                kit.start_soon(lambda: start_late(late, version))
 
-        telling.at_each_commit(begin)
+        run.on_each_commit(on_commit)
 
-    return disturb
-
-
-# --- what came of it -------------------------------------------------------------------------------------------------
+    return setup
 
 
-def explored(
-    story: Story, reference: Run, disturb: Disturb, *, stages_after: int | None = None, expected_error: str | None = None
-) -> Branches:
-    """Live through a story and all its branches, and compare each with the reference.
+# --- comparison ------------------------------------------------------------------------------------------------------
 
-    `expected_error` is what has to be logged in every branch, once, and nothing else.
+
+def run_with_faults(
+    scenario: Scenario, reference: RunResult, setup: FaultSetup, *, stages_after: int | None = None, expected_error: str | None = None
+) -> ForkedRuns:
+    """Run a scenario and all its forks, and compare each with the reference.
+
+    `expected_error` must be logged in every fork, exactly once, and no other error.
     """
-    branches = Branches()
+    forks = ForkedRuns()
 
-    def compared() -> list[str]:
-        run = run_virtually(live(story, disturb, branches=branches, stages_after=stages_after))
-        expected = [expected_error] if expected_error and branches.story else []
-        return list(differences(run, reference, expected_errors=expected))
+    def compare() -> list[str]:
+        result = run_on_virtual_time(run_scenario(scenario, setup, forks=forks, stages_after=stages_after))
+        expected = [expected_error] if expected_error and forks.fault else []
+        return list(differences(result, reference, expected_errors=expected))
 
-    branches.explore(compared)
-    return branches
-
-
-def differences(run: Run, reference: Run, *, expected_errors: list[str]) -> Iterator[str]:
-    """In what way a run is not as it should be."""
-    yield from run.violations
-    if len(run.errors) != len(expected_errors) or any(want not in have for want, have in zip(expected_errors, run.errors, strict=True)):
-        yield f"errors: {run.errors}"
-    for stage, picture in run.pictures.items():
-        yield from _unlike(picture, reference.pictures[stage], f"{stage}: ")
-        yield from _unlike(run.counts[stage], reference.counts[stage], f"{stage}: creates and deletes of ")
-    yield from (f"written at rest: {write}" for write in run.writes_at_rest)
+    forks.run_all(compare)
+    return forks
 
 
-def _unlike(found: Mapping[str, object], expected: Mapping[str, object], told: str) -> Iterator[str]:
-    for name in sorted({*found, *expected}):
-        if found.get(name) != expected.get(name):
-            yield f"{told}{name}: {found.get(name)} and not {expected.get(name)}"
+def differences(result: RunResult, reference: RunResult, *, expected_errors: list[str]) -> Iterator[str]:
+    yield from result.violations
+    if len(result.errors) != len(expected_errors) or any(
+        expected not in actual for expected, actual in zip(expected_errors, result.errors, strict=True)
+    ):
+        yield f"errors: {result.errors}"
+    for stage, snapshot in result.snapshots.items():
+        yield from _compare(snapshot, reference.snapshots[stage], f"{stage}: ")
+        yield from _compare(result.counts[stage], reference.counts[stage], f"{stage}: creates and deletes of ")
+    yield from (f"written at rest: {write}" for write in result.writes_when_idle)
+
+
+def _compare(actual: Mapping[str, object], expected: Mapping[str, object], prefix: str) -> Iterator[str]:
+    for name in sorted({*actual, *expected}):
+        if actual.get(name) != expected.get(name):
+            yield f"{prefix}{name}: got {actual.get(name)}, expected {expected.get(name)}"

@@ -1,89 +1,95 @@
-"""Every write of the reference run, and everything that can go wrong with it: the world comes out the same.
+"""Faults at every write and commit of the ring scenario do not change its outcome.
 
-This is the full product: each trouble at each write, or at each commit, and every run is followed to the end of the job.
+Every fault is combined with every write or commit. Forks run to the end of the stage after their fault, or, in a thorough
+run, to the end of the scenario.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from dlop.testing.virtual_time import run as run_virtually
+from dlop.testing.virtual_time import run as run_on_virtual_time
 from tests.sim.faults import (
     FaultFactory,
-    Latecomer,
-    answer_lost,
+    StaleOperator,
+    add_second_leader,
     at_each_write,
-    crashed,
-    deposed,
-    explored,
-    joined,
-    refused,
-    stuck_at_each_commit,
-    withheld,
+    crash,
+    delay_watches,
+    lose_lease,
+    lose_response,
+    reject,
+    run_with_faults,
+    stale_server_at_each_commit,
 )
-from tests.sim.stories import RING
-from tests.sim.telling import Run, live
+from tests.sim.scenario_run import RunResult, run_scenario
+from tests.sim.scenarios import RING
+from tests.thorough import THOROUGH
+
+_STAGES_AFTER = None if THOROUGH else 1
 
 
 @pytest.fixture(scope="module")
-def reference() -> Run:
-    return run_virtually(live(RING))
+def reference() -> RunResult:
+    return run_on_virtual_time(run_scenario(RING))
 
 
-def test_the_reference_run_does_what_it_tells_and_is_quiet_afterwards(reference: Run) -> None:
-    assert list(reference.pictures) == ["restarted", "suspended", "resumed", "scaled up", "scaled down", "succeeded", "gone"]
-    assert reference.pictures["gone"] == {}
+def test_the_reference_run_reaches_all_stages_and_causes_no_writes_at_rest(reference: RunResult) -> None:
+    assert list(reference.snapshots) == [
+        *("restarted", "suspended", "resumed", "scaled up", "scaled down", "succeeded", "deleted by TTL"),
+    ]
+    assert reference.snapshots["deleted by TTL"] == {}
     assert reference.violations == []
     assert reference.errors == []
-    assert reference.writes_at_rest == []
-    assert reference.counts["gone"]["pods default/ring-worker-0"] == (3, 3)
-    assert reference.counts["gone"]["pods default/ring-worker-1"] == (3, 3)
-    assert reference.counts["gone"]["pods default/ring-worker-2"] == (1, 1)
+    assert reference.writes_when_idle == []
+    assert reference.counts["deleted by TTL"]["pods default/ring-worker-0"] == (3, 3)
+    assert reference.counts["deleted by TTL"]["pods default/ring-worker-1"] == (3, 3)
+    assert reference.counts["deleted by TTL"]["pods default/ring-worker-2"] == (1, 1)
 
 
-def demand_no_trace(reference: Run, fault: FaultFactory) -> None:
-    branches = explored(RING, reference, at_each_write(lambda _: {"trouble": fault}))
-    assert branches.problems == []
-    assert branches.count == len(reference.writes)
+def check_at_each_write(reference: RunResult, fault: FaultFactory) -> None:
+    forks = run_with_faults(RING, reference, at_each_write(lambda _: {"fault": fault}), stages_after=_STAGES_AFTER)
+    assert forks.failures == []
+    assert forks.count == len(reference.writes)
 
 
-@pytest.mark.parametrize("fault", [answer_lost, refused(409), refused(429), refused(500)], ids=["lost", "409", "429", "500"])
-def test_a_write_that_goes_wrong_changes_nothing_in_the_end(reference: Run, fault: FaultFactory) -> None:
-    demand_no_trace(reference, fault)
+def check_at_each_commit(reference: RunResult, stale_operator: StaleOperator) -> None:
+    forks = run_with_faults(RING, reference, stale_server_at_each_commit(lambda _: stale_operator), stages_after=_STAGES_AFTER)
+    assert forks.failures == []
+    assert forks.count == reference.commits
 
 
-def test_an_operator_that_crashes_after_a_write_is_taken_over_from_without_a_trace(reference: Run) -> None:
-    demand_no_trace(reference, crashed)
+@pytest.mark.parametrize("fault", [lose_response, reject(409), reject(429), reject(500)], ids=["lost", "409", "429", "500"])
+def test_a_failed_write_does_not_change_the_outcome(reference: RunResult, fault: FaultFactory) -> None:
+    check_at_each_write(reference, fault)
+
+
+def test_a_crash_after_a_write_does_not_change_the_outcome(reference: RunResult) -> None:
+    check_at_each_write(reference, crash)
 
 
 @pytest.mark.parametrize("plural", ["pods", "ringjobs", None], ids=["pods", "jobs", "everything"])
-def test_watch_events_that_come_late_change_nothing(reference: Run, plural: str | None) -> None:
-    demand_no_trace(reference, withheld(plural))
+def test_delayed_watch_events_do_not_change_the_outcome(reference: RunResult, plural: str | None) -> None:
+    check_at_each_write(reference, delay_watches(plural))
 
 
-def test_two_operators_that_both_believe_to_lead_do_no_harm(reference: Run) -> None:
-    demand_no_trace(reference, joined)
+def test_two_operators_that_both_reconcile_do_not_change_the_outcome(reference: RunResult) -> None:
+    check_at_each_write(reference, add_second_leader)
 
 
-def test_a_leader_that_loses_its_lease_is_followed_without_a_trace(reference: Run) -> None:
-    disturb = at_each_write(lambda _: {"lease lost": deposed}, elected=True)
-    branches = explored(RING, reference, disturb, expected_error="leadership is lost")
-    assert branches.problems == []
-    assert branches.count == len(reference.writes)
+def test_a_lost_lease_does_not_change_the_outcome(reference: RunResult) -> None:
+    setup = at_each_write(lambda _: {"lease lost": lose_lease}, elected=True)
+    forks = run_with_faults(RING, reference, setup, stages_after=_STAGES_AFTER, expected_error="leader election lost")
+    assert forks.failures == []
+    assert forks.count == len(reference.writes)
 
 
-@pytest.mark.parametrize("sees_last", ["pods", "ringjobs"])
-def test_an_operator_that_comes_back_to_a_server_stuck_in_the_past_changes_nothing(reference: Run, sees_last: str) -> None:
-    demand_no_harm(reference, Latecomer(alone=True, sees_last=sees_last))
+@pytest.mark.parametrize("syncs_last", ["pods", "ringjobs"])
+def test_an_operator_that_restarts_on_a_stale_server_does_not_change_the_outcome(reference: RunResult, syncs_last: str) -> None:
+    check_at_each_commit(reference, StaleOperator(alone=True, syncs_last=syncs_last))
 
 
-@pytest.mark.parametrize("sees_last", ["pods", "ringjobs"])
-def test_a_rival_on_a_server_stuck_in_the_past_does_no_harm(reference: Run, sees_last: str) -> None:
-    """Only preconditions stand between what the rival believes and the pods of today."""
-    demand_no_harm(reference, Latecomer(alone=False, sees_last=sees_last))
-
-
-def demand_no_harm(reference: Run, latecomer: Latecomer) -> None:
-    branches = explored(RING, reference, stuck_at_each_commit(lambda _: latecomer))
-    assert branches.problems == []
-    assert branches.count == reference.commits
+@pytest.mark.parametrize("syncs_last", ["pods", "ringjobs"])
+def test_a_second_operator_on_a_stale_server_does_not_change_the_outcome(reference: RunResult, syncs_last: str) -> None:
+    """Only preconditions protect the current pods from the stale operator."""
+    check_at_each_commit(reference, StaleOperator(alone=False, syncs_last=syncs_last))

@@ -1,4 +1,4 @@
-"""The scripted kubelet alone, on the embedded cluster and virtual time."""
+"""The scripted kubelet without an operator, on the embedded cluster and virtual time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dlop.kube.client import Client
 from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
-from dlop.testing.kubelet import Kubelet
-from dlop.testing.pod_steps import Exit
+from dlop.testing.kubelet import ScriptedKubelet
+from dlop.testing.pod_steps import ContainerExit
 from dlop.testing.script import Script
 from dlop.testing.virtual_time import LoopClock, virtual_time
 
@@ -25,22 +25,22 @@ def pod(name: str, *, restart_policy: str = "Never") -> JsonObject:
 
 
 @asynccontextmanager
-async def kubelet_with(script: Script, *bodies: JsonObject) -> AsyncIterator[tuple[Client, Kubelet]]:
+async def run_kubelet(script: Script, *bodies: JsonObject) -> AsyncIterator[tuple[Client, ScriptedKubelet]]:
     clock = LoopClock()
     async with EmbeddedCluster(clock=clock) as cluster:
         client = cluster.client()
-        async with Kubelet(client, script, clock=clock) as kubelet:
+        async with ScriptedKubelet(client, script, clock=clock) as kubelet:
             for body in bodies:
                 await client.create(PODS, body, namespace="default")
             yield client, kubelet
 
 
-async def status_of(client: Client, name: str) -> JsonObject:
+async def get_status(client: Client, name: str) -> JsonObject:
     status: JsonObject = (await client.get(PODS, name, namespace="default"))["status"]
     return status
 
 
-async def is_gone(client: Client, name: str) -> bool:
+async def is_deleted(client: Client, name: str) -> bool:
     try:
         await client.get(PODS, name, namespace="default")
     except NotFoundError:
@@ -49,24 +49,24 @@ async def is_gone(client: Client, name: str) -> bool:
 
 
 @virtual_time
-async def test_a_pod_that_no_rule_fits_runs_and_goes_on_running() -> None:
-    async with kubelet_with(Script(), pod("a")) as (client, _):
+async def test_a_pod_without_a_rule_keeps_running() -> None:
+    async with run_kubelet(Script(), pod("a")) as (client, _):
         await asyncio.sleep(3600)
-        status = await status_of(client, "a")
+        status = await get_status(client, "a")
         assert status["phase"] == "Running"
-        assert [found["ready"] for found in status["containerStatuses"]] == [True, True]
+        assert [container["ready"] for container in status["containerStatuses"]] == [True, True]
 
 
 @virtual_time
-async def test_a_failing_pod_tells_the_exit_code_of_its_first_container() -> None:
+async def test_a_failed_pod_has_the_exit_code_of_its_first_container() -> None:
     script = Script()
     script.when("a").run().after(10).fail(137, reason="OOMKilled")
-    async with kubelet_with(script, pod("a")) as (client, _):
+    async with run_kubelet(script, pod("a")) as (client, _):
         await asyncio.sleep(60)
-        status = await status_of(client, "a")
+        status = await get_status(client, "a")
         assert status["phase"] == "Failed"
-        ended = [found["state"]["terminated"] for found in status["containerStatuses"]]
-        assert [(end["exitCode"], end["reason"]) for end in ended] == [(137, "OOMKilled"), (0, "Completed")]
+        terminated = [container["state"]["terminated"] for container in status["containerStatuses"]]
+        assert [(state["exitCode"], state["reason"]) for state in terminated] == [(137, "OOMKilled"), (0, "Completed")]
 
 
 @pytest.mark.parametrize(
@@ -81,109 +81,109 @@ async def test_a_failing_pod_tells_the_exit_code_of_its_first_container() -> Non
     ],
 )
 @virtual_time
-async def test_the_restart_policy_of_the_pod_decides_what_an_exit_code_means(
+async def test_the_restart_policy_decides_the_effect_of_an_exit_code(
     restart_policy: str, exit_code: int, phase: str, restarts: int
 ) -> None:
     script = Script()
-    script.when("a").run().then(Exit(exit_code))
-    async with kubelet_with(script, pod("a", restart_policy=restart_policy)) as (client, _):
+    script.when("a").run().then(ContainerExit(exit_code))
+    async with run_kubelet(script, pod("a", restart_policy=restart_policy)) as (client, _):
         await asyncio.sleep(60)
-        status = await status_of(client, "a")
+        status = await get_status(client, "a")
         assert status["phase"] == phase
         assert status["containerStatuses"][0]["restartCount"] == restarts
 
 
 @virtual_time
-async def test_restarts_in_place_are_counted_one_by_one() -> None:
+async def test_in_place_restarts_are_counted() -> None:
     script = Script()
     script.when("a").run().restart_in_place(3, exit_code=139)
-    async with kubelet_with(script, pod("a", restart_policy="OnFailure")) as (client, _):
+    async with run_kubelet(script, pod("a", restart_policy="OnFailure")) as (client, _):
         await asyncio.sleep(60)
-        main = (await status_of(client, "a"))["containerStatuses"][0]
+        main = (await get_status(client, "a"))["containerStatuses"][0]
         assert main["restartCount"] == 3
         assert main["lastState"]["terminated"]["exitCode"] == 139
 
 
 @virtual_time
-async def test_a_deleted_pod_ends_and_its_deletion_is_confirmed() -> None:
-    async with kubelet_with(Script(), pod("a")) as (client, _):
+async def test_a_deleted_pod_terminates_and_is_removed() -> None:
+    async with run_kubelet(Script(), pod("a")) as (client, _):
         await asyncio.sleep(10)
         await client.delete(PODS, "a", namespace="default")
-        assert not await is_gone(client, "a")
+        assert not await is_deleted(client, "a")
         await asyncio.sleep(10)
-        assert await is_gone(client, "a")
+        assert await is_deleted(client, "a")
 
 
 @virtual_time
-async def test_a_pod_on_a_lost_node_stays_terminating_until_it_is_forced() -> None:
+async def test_a_pod_on_a_lost_node_stays_terminating_until_it_is_force_deleted() -> None:
     script = Script()
     script.when("a").run().lose_node(deleted_after_seconds=40)
-    async with kubelet_with(script, pod("a")) as (client, _):
+    async with run_kubelet(script, pod("a")) as (client, _):
         await asyncio.sleep(3600)
-        found = await client.get(PODS, "a", namespace="default")
-        assert found["metadata"]["deletionTimestamp"]
-        assert found["status"]["phase"] == "Running"
+        pod_on_lost_node = await client.get(PODS, "a", namespace="default")
+        assert pod_on_lost_node["metadata"]["deletionTimestamp"]
+        assert pod_on_lost_node["status"]["phase"] == "Running"
         await client.delete(PODS, "a", namespace="default", grace_seconds=0)
-        assert await is_gone(client, "a")
+        assert await is_deleted(client, "a")
 
 
-@pytest.mark.parametrize("course", ["evict", "preempt"])
+@pytest.mark.parametrize("step", ["evict", "preempt"])
 @virtual_time
-async def test_a_disrupted_pod_says_so_in_a_condition(course: str) -> None:
+async def test_a_disrupted_pod_has_a_disruption_condition(step: str) -> None:
     script = Script()
-    getattr(script.when("a").run(), course)()
-    async with kubelet_with(script, pod("a")) as (client, _):
+    getattr(script.when("a").run(), step)()
+    async with run_kubelet(script, pod("a")) as (client, _):
         await asyncio.sleep(3)
-        conditions = {found["type"]: found["status"] for found in (await status_of(client, "a"))["conditions"]}
+        conditions = {condition["type"]: condition["status"] for condition in (await get_status(client, "a"))["conditions"]}
         assert conditions["DisruptionTarget"] == "True"
 
 
 @virtual_time
-async def test_a_pod_that_cannot_start_says_why() -> None:
+async def test_a_pod_that_cannot_start_has_the_reason_in_its_status() -> None:
     script = Script()
     script.when("image").image_pull_error()
     script.when("full").unschedulable()
-    async with kubelet_with(script, pod("image"), pod("full")) as (client, _):
+    async with run_kubelet(script, pod("image"), pod("full")) as (client, _):
         await asyncio.sleep(60)
-        image, full = await status_of(client, "image"), await status_of(client, "full")
+        image, full = await get_status(client, "image"), await get_status(client, "full")
         assert image["containerStatuses"][0]["state"]["waiting"]["reason"] == "ImagePullBackOff"
-        assert [found["reason"] for found in full["conditions"] if found["type"] == "PodScheduled"] == ["Unschedulable"]
+        assert [condition["reason"] for condition in full["conditions"] if condition["type"] == "PodScheduled"] == ["Unschedulable"]
         assert (image["phase"], full["phase"]) == ("Pending", "Pending")
 
 
 @virtual_time
-async def test_a_rule_for_the_first_pod_of_a_name_leaves_its_replacement_to_the_next_rule() -> None:
+async def test_a_rule_for_one_pod_does_not_apply_to_its_replacement() -> None:
     script = Script()
     script.when("a", times=1).run().fail()
     script.when("*").run().succeed()
-    async with kubelet_with(script, pod("a")) as (client, _):
+    async with run_kubelet(script, pod("a")) as (client, _):
         await asyncio.sleep(10)
-        assert (await status_of(client, "a"))["phase"] == "Failed"
+        assert (await get_status(client, "a"))["phase"] == "Failed"
         await client.delete(PODS, "a", namespace="default")
         await client.create(PODS, pod("a"), namespace="default")
         await asyncio.sleep(10)
-        assert (await status_of(client, "a"))["phase"] == "Succeeded"
+        assert (await get_status(client, "a"))["phase"] == "Succeeded"
 
 
 @virtual_time
-async def test_a_test_can_hold_a_pod_back_and_let_it_go_on() -> None:
+async def test_a_script_can_wait_until_the_test_releases_the_pod() -> None:
     script = Script()
-    script.when("a").run().until_told().succeed()
-    async with kubelet_with(script, pod("a")) as (client, kubelet):
+    script.when("a").run().until_released().succeed()
+    async with run_kubelet(script, pod("a")) as (client, kubelet):
         await asyncio.sleep(3600)
-        assert (await status_of(client, "a"))["phase"] == "Running"
-        kubelet.tell("default/a")
+        assert (await get_status(client, "a"))["phase"] == "Running"
+        kubelet.release("default/a")
         await asyncio.sleep(10)
-        assert (await status_of(client, "a"))["phase"] == "Succeeded"
+        assert (await get_status(client, "a"))["phase"] == "Succeeded"
 
 
 @virtual_time
-async def test_a_test_can_put_an_end_to_a_script() -> None:
+async def test_a_test_can_override_a_script() -> None:
     script = Script()
     script.when("a").run().after(100).succeed()
-    async with kubelet_with(script, pod("a")) as (client, kubelet):
+    async with run_kubelet(script, pod("a")) as (client, kubelet):
         await asyncio.sleep(10)
-        await kubelet.perform("default/a", Exit(3))
-        assert (await status_of(client, "a"))["phase"] == "Failed"
+        await kubelet.perform("default/a", ContainerExit(3))
+        assert (await get_status(client, "a"))["phase"] == "Failed"
         await asyncio.sleep(1000)
-        assert (await status_of(client, "a"))["phase"] == "Failed"
+        assert (await get_status(client, "a"))["phase"] == "Failed"

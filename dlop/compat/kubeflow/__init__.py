@@ -1,1 +1,1 @@
-"""TODO package docstring."""
+"""Compatibility with the Kubeflow training operator."""

@@ -1,7 +1,7 @@
-"""The flags and variables of Kubeflow's training operator, and what each of them means here: this table alone knows of them.
+"""Flags and environment variables of the Kubeflow training operator, and what dlop does with them.
 
-A flag that dlop has under the same name is a setting like any other. One that has another name is translated. One that has no
-meaning any more is taken. What cannot be taken is refused with a sentence that says what to write instead.
+A flag that dlop has under the same name is an ordinary setting. A flag with another name is mapped to a setting. A flag
+without a meaning in dlop is ignored. A flag that cannot be honored is rejected with an error that names the alternative.
 """
 
 from __future__ import annotations
@@ -11,128 +11,124 @@ from dataclasses import dataclass
 from typing import Any
 
 KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "MPIJob", "PaddleJob", "JAXJob", "MXJob")
-"""What `--enable-scheme` may name."""
+"""Valid values of `--enable-scheme`."""
 _GROUP = "kubeflow.org"
 _LEVELS = {"debug": "debug", "info": "info", "error": "error", "panic": "error"}
-_NO_WEBHOOK = "has no meaning: there is no webhook, the definitions check what it checked"
+_NO_WEBHOOK = "Ignored: dlop has no webhook; the schemas of the CRDs validate instead."
 
 Values = Sequence[str]
-"""What a flag was given, each time that it was."""
+"""The values of a flag, one for each time it is set."""
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
-    """A flag that has another name here."""
+class FlagMapping:
+    """Maps a legacy flag to a setting."""
 
     field: str
-    """The setting that it becomes."""
-    value: Callable[[Values, Mapping[str, Values]], Any]
-    """What the setting becomes, given this flag's values and those of all others. Raises ValueError with what to write."""
+    """The name of the setting."""
+    convert: Callable[[Values, Mapping[str, Values]], Any]
+    """Returns the value of the setting, given the values of this flag and of all legacy flags.
+
+    Raises ValueError with a message that starts with the invalid value.
+    """
 
 
 @dataclass(frozen=True, slots=True)
-class OldFlag:
-    """One flag of the old operator."""
-
+class LegacyFlag:
     name: str
-    meaning: str
-    """What dlop makes of it, as the second half of a sentence that begins with its name."""
-    becomes: Translation | None = None
+    description: str
+    """What dlop does with the flag; for a rejected flag, what to use instead."""
+    mapping: FlagMapping | None = None
     is_switch: bool = False
-    is_refused: bool = False
+    is_rejected: bool = False
 
     @property
     def flag(self) -> str:
-        """As it is written."""
         return f"--{self.name}"
 
     @property
     def field(self) -> str:
-        """As a name of Python."""
+        """The name as a Python identifier."""
         return self.name.replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
-class OldVariable:
-    """One variable of the old operator's environment."""
-
+class LegacyVariable:
     name: str
     field: str
-    meaning: str
+    description: str
 
 
 def _kinds(values: Values, _: Mapping[str, Values]) -> list[str]:
     known = {kind.lower(): f"{kind}.{_GROUP}" for kind in KINDS}
-    given = [part.strip() for value in values for part in value.split(",") if part.strip()]
-    wrong = next((each for each in given if each.lower() not in known), None)
-    if wrong is not None:
-        raise ValueError(f"is {wrong!r}; write one of {', '.join(KINDS)}, or use --kinds for kinds of other groups")
-    return [known[each.lower()] for each in given]
+    kinds = [part.strip() for value in values for part in value.split(",") if part.strip()]
+    unknown = next((kind for kind in kinds if kind.lower() not in known), None)
+    if unknown is not None:
+        raise ValueError(f"{unknown!r}: must be one of {', '.join(KINDS)}; use --kinds for kinds of other groups")
+    return [known[kind.lower()] for kind in kinds]
 
 
-def _workers(values: Values, others: Mapping[str, Values]) -> int:
+def _workers(values: Values, flags: Mapping[str, Values]) -> int:
     if not values[-1].isdecimal() or not int(values[-1]):
-        raise ValueError(f"is {values[-1]!r}; write a whole number, at least 1")
-    return int(values[-1]) * (len(set(_kinds(others.get("enable-scheme", ()), others))) or len(KINDS))
+        raise ValueError(f"{values[-1]!r}: must be an integer of at least 1")
+    return int(values[-1]) * (len(set(_kinds(flags.get("enable-scheme", ()), flags))) or len(KINDS))
 
 
 def _level(values: Values, _: Mapping[str, Values]) -> str:
-    given = values[-1].lower()
-    if given.isdecimal() and int(given):
+    level = values[-1].lower()
+    if level.isdecimal() and int(level):
         return "debug"
-    if given not in _LEVELS:
-        raise ValueError(f"is {values[-1]!r}; write debug, info or error")
-    return _LEVELS[given]
+    if level not in _LEVELS:
+        raise ValueError(f"{values[-1]!r}: must be debug, info or error")
+    return _LEVELS[level]
 
 
 def _last(values: Values, _: Mapping[str, Values]) -> str:
     return values[-1]
 
 
-FLAGS = (
-    OldFlag(
+LEGACY_FLAGS = (
+    LegacyFlag(
         "enable-scheme",
-        f"is --kinds, for kinds of {_GROUP}; it may be given several times, and capital letters do not matter",
-        Translation("kinds", _kinds),
+        f"Same as --kinds, for kinds of {_GROUP}. Can be repeated; not case-sensitive.",
+        FlagMapping("kinds", _kinds),
     ),
-    OldFlag("namespace", "is --namespaces; empty for all"),
-    OldFlag("gang-scheduler-name", "is the same"),
-    OldFlag(
+    LegacyFlag("namespace", "Same as --namespaces; all if empty."),
+    LegacyFlag("gang-scheduler-name", "Supported."),
+    LegacyFlag(
         "controller-threads",
-        "is --workers, so many for each kind that --enable-scheme names, or for all seven",
-        Translation("workers", _workers),
+        "Same as --workers, multiplied by the number of kinds in --enable-scheme, or by 7 if that is not set.",
+        FlagMapping("workers", _workers),
     ),
-    OldFlag("kube-api-qps", "is the same; without it nothing is limited, which is faster"),
-    OldFlag("kube-api-burst", "is the same, together with --kube-api-qps"),
-    OldFlag(
-        "leader-elect", "is --leader-election, which in a cluster is on by itself", Translation("leader_election", _last), is_switch=True
-    ),
-    OldFlag("leader-election-id", "is --lease-name; the Role for leases must name it", Translation("lease_name", _last)),
-    OldFlag("metrics-bind-address", "is the same; the probes are then on :8081 unless told otherwise"),
-    OldFlag("health-probe-bind-address", "is the same; the metrics are then on :8080 unless told otherwise"),
-    OldFlag("kubeconfig", "is the same"),
-    OldFlag("mpi-kubectl-delivery-image", "is the same"),
-    OldFlag("pytorch-init-container-image", "is the same; without it there is no init container, for none is needed"),
-    OldFlag("pytorch-init-container-max-tries", "is the same"),
-    OldFlag("pytorch-init-container-template-file", "is the same; no file is looked for unless it is named"),
-    OldFlag("webhook-server-port", _NO_WEBHOOK),
-    OldFlag("webhook-service-name", _NO_WEBHOOK),
-    OldFlag("webhook-secret-name", _NO_WEBHOOK),
-    OldFlag("zap-log-level", "is --log-level", Translation("log_level", _level)),
-    OldFlag("zap-encoder", "is --log-format", Translation("log_format", _last)),
-    OldFlag("zap-devel", "has no meaning: see --log-format and --log-level", is_switch=True),
-    OldFlag("zap-stacktrace-level", "has no meaning: only mistakes in dlop itself are told with a traceback"),
-    OldFlag("zap-time-encoding", "has no meaning: times are written as RFC 3339 does"),
-    OldFlag(
-        "enable-gang-scheduling",
-        "is from an older release: write --gang-scheduler-name=volcano, or leave it out",
+    LegacyFlag("kube-api-qps", "Supported. No limit by default, which is faster."),
+    LegacyFlag("kube-api-burst", "Supported, together with --kube-api-qps."),
+    LegacyFlag(
+        "leader-elect",
+        "Same as --leader-election, which is on by default in a cluster.",
+        FlagMapping("leader_election", _last),
         is_switch=True,
-        is_refused=True,
     ),
-    OldFlag("monitoring-port", "is from an older release: write --metrics-bind-address=:PORT", is_refused=True),
+    LegacyFlag("leader-election-id", "Same as --lease-name. The Role for leases must name it.", FlagMapping("lease_name", _last)),
+    LegacyFlag("metrics-bind-address", "Supported. Moves the probes to :8081, unless --health-probe-bind-address is set."),
+    LegacyFlag("health-probe-bind-address", "Supported. Leaves the metrics on :8080, unless --metrics-bind-address is set."),
+    LegacyFlag("kubeconfig", "Supported."),
+    LegacyFlag("mpi-kubectl-delivery-image", "Supported."),
+    LegacyFlag("pytorch-init-container-image", "Supported. No init container by default, because none is needed."),
+    LegacyFlag("pytorch-init-container-max-tries", "Supported."),
+    LegacyFlag("pytorch-init-container-template-file", "Supported. There is no default file."),
+    LegacyFlag("webhook-server-port", _NO_WEBHOOK),
+    LegacyFlag("webhook-service-name", _NO_WEBHOOK),
+    LegacyFlag("webhook-secret-name", _NO_WEBHOOK),
+    LegacyFlag("zap-log-level", "Same as --log-level.", FlagMapping("log_level", _level)),
+    LegacyFlag("zap-encoder", "Same as --log-format.", FlagMapping("log_format", _last)),
+    LegacyFlag("zap-devel", "Ignored: use --log-format and --log-level.", is_switch=True),
+    LegacyFlag("zap-stacktrace-level", "Ignored: only bugs in dlop are logged with a traceback."),
+    LegacyFlag("zap-time-encoding", "Ignored: times are in RFC 3339 format."),
+    LegacyFlag("enable-gang-scheduling", "use --gang-scheduler-name=volcano, or omit it", is_switch=True, is_rejected=True),
+    LegacyFlag("monitoring-port", "use --metrics-bind-address=:PORT", is_rejected=True),
 )
-VARIABLES = (
-    OldVariable("KUBEFLOW_NAMESPACE", "namespaces", "is --namespaces"),
-    OldVariable("MY_POD_NAMESPACE", "lease_namespace", "is --lease-namespace"),
-    OldVariable("CUSTOM_CLUSTER_DOMAIN", "cluster_domain", "is --cluster-domain"),
+LEGACY_VARIABLES = (
+    LegacyVariable("KUBEFLOW_NAMESPACE", "namespaces", "Same as --namespaces."),
+    LegacyVariable("MY_POD_NAMESPACE", "lease_namespace", "Same as --lease-namespace."),
+    LegacyVariable("CUSTOM_CLUSTER_DOMAIN", "cluster_domain", "Same as --cluster-domain."),
 )

@@ -1,7 +1,7 @@
-"""The counters of Kubeflow's operator, under their old names and labels, so that dashboards and alerts go on working.
+"""Job counters under the names and labels of the Kubeflow training operator, so that dashboards and alerts continue to work.
 
-They are other words for what dlop counts anyway, and are as right: each thing once, whatever conflicts, lost answers and restarts
-of the operator there are.
+They are derived from dlop's own counters. Each transition counts once, whatever conflicts, lost responses and restarts of
+the operator occur.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from prometheus_client.registry import Collector
 from dlop.controller.metrics import ControllerMetrics
 
 PREFIX = "training_operator_jobs_"
-MEANINGS = {
-    "created": "How many jobs were seen for the first time.",
-    "deleted": "How many jobs are gone, whoever has deleted them.",
-    "successful": "How many jobs have succeeded.",
-    "failed": "How many jobs have failed, for whatever reason.",
-    "restarted": "How often replicas were started again, after failures and disruptions.",
+_DESCRIPTIONS = {
+    "created": "Number of jobs created.",
+    "deleted": "Number of jobs deleted.",
+    "successful": "Number of jobs that succeeded.",
+    "failed": "Number of jobs that failed or were invalid.",
+    "restarted": "Number of restarts of replicas after failures and disruptions.",
 }
-"""By the last word of the name."""
+"""By metric name without the prefix."""
 _SOURCES = {
     "created": ("created",),
     "deleted": ("deleted",),
     "successful": ("succeeded",),
-    # A spec that cannot be run is told as a failure too.
+    # The Kubeflow training operator reports an invalid spec as a failure.
     "failed": ("failed", "invalid"),
     "restarted": ("restarted", "disrupted"),
 }
@@ -35,25 +35,23 @@ _LABELS = ("job_namespace", "framework")
 
 
 class KubeflowMetrics(Collector):
-    """The counters of jobs, as Kubeflow's operator named them."""
-
-    def __init__(self, counts: ControllerMetrics, *, framework_labels: Mapping[str, str]) -> None:
-        """`framework_labels` has the kinds that are counted, by the names of their resources. It may grow."""
-        self._counts = counts
+    def __init__(self, metrics: ControllerMetrics, *, framework_labels: Mapping[str, str]) -> None:
+        """`framework_labels` has the kinds to count, by qualified resource name. It may grow later."""
+        self._metrics = metrics
         self._framework_labels = framework_labels
 
     def collect(self) -> Iterator[Metric]:
-        """The families, as of now."""
-        for what, meaning in MEANINGS.items():
-            family = CounterMetricFamily(f"{PREFIX}{what}", meaning, labels=_LABELS)
-            for labels, count in self._counted(_SOURCES[what]).items():
+        for name, description in _DESCRIPTIONS.items():
+            family = CounterMetricFamily(f"{PREFIX}{name}", description, labels=_LABELS)
+            for labels, count in self._counts(_SOURCES[name]).items():
                 family.add_metric(labels, count)
             yield family
 
-    def _counted(self, sources: tuple[str, ...]) -> Counter[tuple[str, str]]:
-        found: Counter[tuple[str, str]] = Counter()
+    def _counts(self, sources: tuple[str, ...]) -> Counter[tuple[str, str]]:
+        """Sums by namespace and framework label."""
+        counts: Counter[tuple[str, str]] = Counter()
         for source in sources:
-            for kind, namespace, count in self._counts.jobs(source):
+            for kind, namespace, count in self._metrics.job_counts(source):
                 if kind in self._framework_labels:
-                    found[namespace, self._framework_labels[kind]] += count
-        return found
+                    counts[namespace, self._framework_labels[kind]] += count
+        return counts

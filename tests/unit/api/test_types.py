@@ -30,12 +30,12 @@ def declare(**changes: Any) -> type[DLJob]:
     return type("RingJob", (DLJob,), attributes)
 
 
-def test_four_names_make_a_framework() -> None:
+def test_four_attributes_declare_a_framework() -> None:
     assert declare().job_type.resource.path(namespace="lab") == "/apis/example.org/v1/namespaces/lab/ringjobs"
 
 
 @pytest.mark.parametrize(
-    ("missing", "way_out"),
+    ("missing", "hint"),
     [
         ("job_type", 'job_type = JobType(group="example.org", version="v1", kind="RingJob")'),
         ("replica_types", 'replica_types = (ReplicaType("Worker"),)'),
@@ -43,10 +43,10 @@ def test_four_names_make_a_framework() -> None:
         ("get_environment_variables", "def get_environment_variables(self, replica: Replica) -> Mapping[str, str]: return {...}"),
     ],
 )
-def test_what_is_missing_is_told_when_the_class_is_made_with_what_to_write(missing: str, way_out: str) -> None:
+def test_a_missing_attribute_is_reported_with_an_example_when_the_class_is_defined(missing: str, hint: str) -> None:
     with pytest.raises(DeclarationError, match="RingJob must") as caught:
         declare(**{missing: None})
-    assert way_out in str(caught.value)
+    assert hint in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -60,41 +60,41 @@ def test_what_is_missing_is_told_when_the_class_is_made_with_what_to_write(missi
         {"container_properties": {"ports": [7000]}},
     ],
 )
-def test_a_wrong_declaration_is_told_when_the_class_is_made(changes: dict[str, Any]) -> None:
+def test_an_invalid_declaration_is_reported_when_the_class_is_defined(changes: dict[str, Any]) -> None:
     with pytest.raises(DeclarationError, match="RingJob"):
         declare(**changes)
 
 
 @pytest.mark.parametrize(
-    ("make", "sentence"),
+    ("make", "message"),
     [
         (lambda: JobType(group="example", version="v1", kind="RingJob"), "JobType group 'example' must be a domain, like 'example.org'."),
         (lambda: JobType(group="example.org", version="1", kind="RingJob"), "JobType version '1' must be like 'v1' or 'v1alpha1'."),
         (
             lambda: JobType(group="example.org", version="v1", kind="ring job"),
-            "JobType kind 'ring job' must be in camel case, like 'RingJob'.",
+            "JobType kind 'ring job' must be in CamelCase, like 'RingJob'.",
         ),
-        (lambda: ReplicaType("my worker"), "ReplicaType name 'my worker' must be letters and digits, like 'Worker'."),
+        (lambda: ReplicaType("my worker"), "ReplicaType name 'my worker' must be made of letters and digits, like 'Worker'."),
         (lambda: ReplicaType("Worker", minimum=2), "must be 0 <= minimum <= default_replicas <= maximum."),
         (lambda: ContainerProperties(name="Main"), "ContainerProperties name 'Main' must be a DNS label"),
         (lambda: ContainerProperties(name="main", port=70000), "ContainerProperties port 70000 must be a number from 1 to 65535."),
         (lambda: ContainerProperties(name="main", port_name="a-very-long-port-name"), "must be at most 15 lower-case letters"),
     ],
 )
-def test_a_value_that_the_cluster_would_refuse_is_refused_in_a_sentence(make: Any, sentence: str) -> None:
+def test_an_invalid_value_is_rejected_with_a_message(make: Any, message: str) -> None:
     with pytest.raises(DeclarationError) as caught:
         make()
-    assert sentence in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_a_class_that_only_gathers_what_kinds_share_need_not_declare_anything() -> None:
+def test_an_abstract_base_class_need_not_declare_anything() -> None:
     class Shared(DLJob, ABC):
         pass
 
     assert not hasattr(Shared, "job_type")
 
 
-def test_names_that_are_not_given_come_from_the_kind() -> None:
+def test_plural_and_singular_default_to_the_kind() -> None:
     assert (JOB_TYPE.plural, JOB_TYPE.singular, str(JOB_TYPE)) == ("ringjobs", "ringjob", "example.org/v1 RingJob")
 
 

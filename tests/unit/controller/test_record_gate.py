@@ -1,4 +1,4 @@
-"""A record of somebody else's making is looked at when the cache of pods is as new."""
+"""A record of another operator instance is used once the pod cache is as fresh as the job."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from dlop.kube.read_your_writes import ReadYourWrites
 from dlop.kube.resources import PODS, Resource
 
 
-class Pods:
-    """A cache of pods that shows a version."""
+class PodCache:
+    """A cache with a resource version and no content."""
 
     def __init__(self, version: int) -> None:
         self.resource_version = version
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
 
-    def reached(self, resource_version: int) -> asyncio.Future[None]:
+    def wait_for_version(self, resource_version: int) -> asyncio.Future[None]:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append((resource_version, waiter))
         return waiter
 
-    def show(self, version: int) -> None:
+    def advance(self, version: int) -> None:
         self.resource_version = version
-        for wanted, waiter in self._waiters:
-            if wanted <= version:
+        for awaited, waiter in self._waiters:
+            if awaited <= version:
                 waiter.set_result(None)
 
 
-async def _never(_: Resource) -> None:
-    raise AssertionError("nothing has to be read anew")
+async def fail_on_refresh(_: Resource) -> None:
+    raise AssertionError("unexpected refresh")
 
 
-def made(pods: Pods) -> RecordGate:
-    return RecordGate(ReadYourWrites({PODS: pods}, refresh=_never))
+def make_record_gate(pods: PodCache) -> RecordGate:
+    return RecordGate(ReadYourWrites({PODS: pods}, refresh=fail_on_refresh))
 
 
 def job(version: int, status: str) -> CustomObject:
@@ -44,69 +44,69 @@ def job(version: int, status: str) -> CustomObject:
     return CustomObject(metadata=metadata, status=msgspec.Raw(status.encode()))
 
 
-def nobody() -> None:
-    raise AssertionError("nobody waits")
+def fail_on_wake() -> None:
+    raise AssertionError("unexpected wake-up")
 
 
 RECORD = '{"dlop":{"attempt":1}}'
 
 
-async def test_a_status_that_is_newer_than_the_pods_waits_until_they_are_seen() -> None:
-    woken: list[str] = []
-    hindsight = made(pods := Pods(10))
-    assert not hindsight.ready(job(12, RECORD), wake=lambda: woken.append("now"))
-    pods.show(12)
+async def test_a_record_newer_than_the_pod_cache_waits_for_it() -> None:
+    wake_ups: list[str] = []
+    record_gate = make_record_gate(pods := PodCache(10))
+    assert not record_gate.ready(job(12, RECORD), wake=lambda: wake_ups.append("wake"))
+    pods.advance(12)
     await asyncio.sleep(0)
-    assert woken == ["now"]
-    assert hindsight.ready(job(12, RECORD), wake=nobody)
+    assert wake_ups == ["wake"]
+    assert record_gate.ready(job(12, RECORD), wake=fail_on_wake)
 
 
-async def test_a_status_that_is_older_than_the_pods_is_believed() -> None:
-    assert made(Pods(10)).ready(job(10, RECORD), wake=nobody)
+async def test_a_record_older_than_the_pod_cache_is_used() -> None:
+    assert make_record_gate(PodCache(10)).ready(job(10, RECORD), wake=fail_on_wake)
 
 
-async def test_a_job_without_a_record_tells_nothing_of_pods() -> None:
-    assert made(Pods(10)).ready(job(12, '{"conditions":[]}'), wake=nobody)
+async def test_a_job_without_a_record_does_not_wait() -> None:
+    assert make_record_gate(PodCache(10)).ready(job(12, '{"conditions":[]}'), wake=fail_on_wake)
 
 
-async def test_whatever_else_is_changed_beside_a_known_record_is_no_news() -> None:
-    hindsight = made(Pods(10))
-    assert hindsight.ready(job(9, RECORD), wake=nobody)
-    assert hindsight.ready(job(12, '{"conditions":[],"dlop":{"attempt":1}}'), wake=nobody)
-    assert hindsight.ready(job(13, "[]"), wake=nobody)
+async def test_other_changes_of_the_status_do_not_wait() -> None:
+    record_gate = make_record_gate(PodCache(10))
+    assert record_gate.ready(job(9, RECORD), wake=fail_on_wake)
+    assert record_gate.ready(job(12, '{"conditions":[],"dlop":{"attempt":1}}'), wake=fail_on_wake)
+    assert record_gate.ready(job(13, "[]"), wake=fail_on_wake)
 
 
-async def test_what_the_operator_has_written_itself_is_no_news() -> None:
-    hindsight = made(Pods(10))
-    hindsight.wrote("u", b'{"metadata":{},"status":{"dlop": {"attempt": 1}}}')
-    assert hindsight.ready(job(12, RECORD), wake=nobody)
+async def test_a_record_that_the_operator_wrote_itself_does_not_wait() -> None:
+    record_gate = make_record_gate(PodCache(10))
+    record_gate.record_write("u", b'{"metadata":{},"status":{"dlop": {"attempt": 1}}}')
+    assert record_gate.ready(job(12, RECORD), wake=fail_on_wake)
 
 
-async def test_a_changed_spec_beside_a_known_status_is_no_news() -> None:
-    hindsight = made(Pods(10))
-    assert hindsight.ready(job(9, RECORD), wake=nobody)
-    assert hindsight.ready(job(12, RECORD), wake=nobody)
+async def test_a_new_resource_version_with_a_known_record_does_not_wait() -> None:
+    record_gate = make_record_gate(PodCache(10))
+    assert record_gate.ready(job(9, RECORD), wake=fail_on_wake)
+    assert record_gate.ready(job(12, RECORD), wake=fail_on_wake)
 
 
-async def test_nothing_is_kept_of_a_job_that_is_gone() -> None:
-    hindsight = made(Pods(10))
-    assert hindsight.ready(job(9, RECORD), wake=nobody)
-    assert len(hindsight) == 1
-    hindsight.forget("u")
-    assert len(hindsight) == 0
+async def test_a_deleted_job_is_forgotten() -> None:
+    record_gate = make_record_gate(PodCache(10))
+    assert record_gate.ready(job(9, RECORD), wake=fail_on_wake)
+    assert len(record_gate) == 1
+    record_gate.forget("u")
+    assert len(record_gate) == 0
 
 
-async def test_a_cache_that_was_read_anew_is_believed_whatever_its_version_says() -> None:
+async def test_a_refreshed_cache_is_used_whatever_its_version() -> None:
     async def refresh(_: Resource) -> None:
-        """The server's store was set back: its versions are smaller than before."""
+        """etcd was restored from a backup, so its versions are smaller than before."""
 
     woken = asyncio.Event()
-    gate = ReadYourWrites({PODS: Pods(10)}, refresh=refresh, patience_seconds=0.0)
-    hindsight = RecordGate(gate)
+    gate = ReadYourWrites({PODS: PodCache(10)}, refresh=refresh, refresh_after_seconds=0.0)
+    record_gate = RecordGate(gate)
     running = asyncio.create_task(gate.run())
     try:
-        assert not hindsight.ready(job(12, RECORD), wake=woken.set)
+        assert not record_gate.ready(job(12, RECORD), wake=woken.set)
         await woken.wait()
-        assert hindsight.ready(job(12, RECORD), wake=nobody)
+        assert record_gate.ready(job(12, RECORD), wake=fail_on_wake)
     finally:
         running.cancel()

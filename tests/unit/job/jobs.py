@@ -1,4 +1,4 @@
-"""A small framework of its own, and jobs of any kind from plain data."""
+"""A small framework, and helpers that build jobs of any kind from plain data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PairJob(DLJob):
     """A leader and its followers."""
 
     job_type = JobType(group="example.org", version="v1", kind="PairJob")
-    replica_types = (ReplicaType("Leader", maximum=1, required=True), ReplicaType("Follower", decides=False))
+    replica_types = (ReplicaType("Leader", maximum=1, required=True), ReplicaType("Follower", required_for_success=False))
     container_properties = ContainerProperties(name="main", port=7000)
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
@@ -36,9 +36,11 @@ def pair_spec(*, followers: int = 2, run_policy: JsonObject | None = None, **con
 
 
 def make(kind: type[Kind], spec: Any, *, name: str = "train", status: Any = None, options: Options | None = None, **metadata: Any) -> Kind:
-    about = ObjectMeta(**{"name": name, "namespace": "lab", "uid": UID, "generation": 1, **metadata})
+    object_meta = ObjectMeta(**{"name": name, "namespace": "lab", "uid": UID, "generation": 1, **metadata})
     encode = msgspec.json.encode
-    return kind(CustomObject(metadata=about, spec=msgspec.Raw(encode(spec)), status=msgspec.Raw(encode(status or {}))), options=options)
+    return kind(
+        CustomObject(metadata=object_meta, spec=msgspec.Raw(encode(spec)), status=msgspec.Raw(encode(status or {}))), options=options
+    )
 
 
 def pair(*, name: str = "train", status: Any = None, **spec: Any) -> PairJob:

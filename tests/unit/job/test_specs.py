@@ -1,4 +1,4 @@
-"""Whatever a user writes is read, or refused with the path of the field and the way out. Nothing else ever comes out."""
+"""Every spec is either parsed, or rejected with the path of the field and a hint."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlop import CleanPodPolicy, Options, RestartPolicy, RestartScope, SpecError
+from tests.thorough import examples
 from tests.unit.job.jobs import PairJob, make, pair, pair_spec, template
 
 
@@ -18,7 +19,7 @@ def problems(spec: Any) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_defaults_are_those_of_the_kind() -> None:
+def test_the_defaults_are_those_of_the_kind() -> None:
     spec = pair(followers=3).spec
     assert [(role.name, role.replicas, role.restart_policy) for role in spec.roles] == [
         ("Leader", 1, RestartPolicy.ON_FAILURE),
@@ -27,7 +28,7 @@ def test_defaults_are_those_of_the_kind() -> None:
     assert (spec.run_policy.clean_pod_policy, spec.run_policy.restart_scope) == (CleanPodPolicy.RUNNING, RestartScope.REPLICA)
 
 
-def test_the_run_policy_is_read() -> None:
+def test_the_run_policy_is_parsed() -> None:
     policy = pair(
         run_policy={
             "backoffLimit": 3,
@@ -45,28 +46,28 @@ def test_the_run_policy_is_read() -> None:
     assert policy.suspend
 
 
-def test_what_a_gang_scheduler_is_told_is_read_and_what_is_wrong_with_it_is_named() -> None:
-    given = {
+def test_the_scheduling_policy_is_parsed_and_its_problems_are_reported() -> None:
+    scheduling_policy = {
         "minAvailable": 2,
         "minResources": {"cpu": 4, "memory": "2Gi"},
         "queue": "q",
         "priorityClass": "p",
         "scheduleTimeoutSeconds": 9,
     }
-    policy = pair(run_policy={"schedulingPolicy": given}).spec.run_policy.scheduling
+    policy = pair(run_policy={"schedulingPolicy": scheduling_policy}).spec.run_policy.scheduling
     assert (policy.min_available, policy.min_resources) == (2, {"cpu": 4, "memory": "2Gi"})
     assert (policy.queue, policy.priority_class, policy.schedule_timeout_seconds) == ("q", "p", 9)
-    wrong = {"minAvailable": -1, "minResources": {"cpu": "much", "memory": True}, "queue": 7}
-    at = "spec.runPolicy.schedulingPolicy"
-    assert problems(pair_spec(run_policy={"schedulingPolicy": wrong})) == [
-        f"{at}.minResources.cpu: is no quantity; write one like 500m or 2Gi",
-        f"{at}.minResources.memory: is no quantity; write one like 500m or 2Gi",
-        f"{at}.minAvailable: must be at least 0, not -1",
-        f"{at}.queue: must be a text, not 7",
+    invalid = {"minAvailable": -1, "minResources": {"cpu": "much", "memory": True}, "queue": 7}
+    path = "spec.runPolicy.schedulingPolicy"
+    assert problems(pair_spec(run_policy={"schedulingPolicy": invalid})) == [
+        f"{path}.minResources.cpu: is not a quantity; use a value like 500m or 2Gi",
+        f"{path}.minResources.memory: is not a quantity; use a value like 500m or 2Gi",
+        f"{path}.minAvailable: must be at least 0, got -1",
+        f"{path}.queue: must be a string, got 7",
     ]
 
 
-def test_a_job_with_a_name_too_long_for_a_label_has_a_group_that_its_pods_can_name() -> None:
+def test_a_job_whose_name_is_too_long_for_a_label_has_a_valid_pod_group_name() -> None:
     job = make(PairJob, pair_spec(), name="x" * 200, options=Options(gang_scheduler_name="gangs"))
     assert job.gang is not None
     pod = job.make_pod(job.spec.roles[0], 0, attempt=0)
@@ -74,12 +75,12 @@ def test_a_job_with_a_name_too_long_for_a_label_has_a_group_that_its_pods_can_na
     assert len(job.gang.name) == 63
 
 
-def test_roles_come_in_the_order_of_the_kind_whatever_the_order_and_case_of_the_manifest() -> None:
+def test_roles_are_in_the_order_of_the_kind_and_case_insensitive() -> None:
     spec = {"replicaSpecs": {"follower": {"template": template()}, "LEADER": {"template": template()}}}
     assert [role.name for role in make(PairJob, spec).spec.roles] == ["Leader", "Follower"]
 
 
-def test_null_is_the_same_as_nothing() -> None:
+def test_null_is_treated_as_absent() -> None:
     spec = {"runPolicy": None, "replicaSpecs": {"Leader": {"replicas": None, "restartPolicy": None, "template": template(env=None)}}}
     assert make(PairJob, spec).spec.roles[0].replicas == 1
 
@@ -87,35 +88,35 @@ def test_null_is_the_same_as_nothing() -> None:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        (None, "spec.replicaSpecs: must name at least one role with its replicas and its template"),
-        ([], "spec: must be an object, not a list"),
-        ({"replicaSpecs": "Leader"}, "spec.replicaSpecs: must be an object, not 'Leader'"),
-        (pair_spec() | {"runPolicy": []}, "spec.runPolicy: must be an object, not a list"),
-        (pair_spec(run_policy={"suspend": "yes"}), "spec.runPolicy.suspend: must be true or false, not 'yes'"),
-        (pair_spec(run_policy={"backoffLimit": -1}), "spec.runPolicy.backoffLimit: must be at least 0, not -1"),
-        (pair_spec(run_policy={"backoffLimit": True}), "spec.runPolicy.backoffLimit: must be a whole number, not True"),
-        (pair_spec(run_policy={"cleanPodPolicy": "Some"}), "spec.runPolicy.cleanPodPolicy: must be one of All, Running, None, not 'Some'"),
-        (pair_spec(followers=10**9), "spec.replicaSpecs.Follower.replicas: must be from 0 to 10000, not 1000000000"),
+        (None, "spec.replicaSpecs: must contain at least one role with replicas and a template"),
+        ([], "spec: must be an object, got a list"),
+        ({"replicaSpecs": "Leader"}, "spec.replicaSpecs: must be an object, got 'Leader'"),
+        (pair_spec() | {"runPolicy": []}, "spec.runPolicy: must be an object, got a list"),
+        (pair_spec(run_policy={"suspend": "yes"}), "spec.runPolicy.suspend: must be true or false, got 'yes'"),
+        (pair_spec(run_policy={"backoffLimit": -1}), "spec.runPolicy.backoffLimit: must be at least 0, got -1"),
+        (pair_spec(run_policy={"backoffLimit": True}), "spec.runPolicy.backoffLimit: must be an integer, got True"),
+        (pair_spec(run_policy={"cleanPodPolicy": "Some"}), "spec.runPolicy.cleanPodPolicy: must be one of All, Running, None, got 'Some'"),
+        (pair_spec(followers=10**9), "spec.replicaSpecs.Follower.replicas: must be from 0 to 10000, got 1000000000"),
         (pair_spec(image=""), "spec.replicaSpecs.Leader.template.spec.containers[0].image: is missing"),
         (pair_spec(env=[{"value": "x"}]), "spec.replicaSpecs.Leader.template.spec.containers[0].env[0]: must have a name"),
-        (pair_spec(env={"A": "x"}), "spec.replicaSpecs.Leader.template.spec.containers[0].env: must be a list, not an object"),
+        (pair_spec(env={"A": "x"}), "spec.replicaSpecs.Leader.template.spec.containers[0].env: must be a list, got an object"),
         (
             pair_spec(ports=[{"containerPort": 0}]),
-            "spec.replicaSpecs.Leader.template.spec.containers[0].ports[0].containerPort: must be from 1 to 65535, not 0",
+            "spec.replicaSpecs.Leader.template.spec.containers[0].ports[0].containerPort: must be from 1 to 65535, got 0",
         ),
         (
             {"replicaSpecs": {"Leader": {"template": template()}, "Wroker": {"template": template()}}},
-            "spec.replicaSpecs.Wroker: is not a role of this kind; write one of Leader, Follower",
+            "spec.replicaSpecs.Wroker: is not a role of this kind; must be one of Leader, Follower",
         ),
         (
             {"replicaSpecs": {"Leader": {"template": template()}, "leader": {"template": template()}}},
-            "spec.replicaSpecs.leader: is the role Leader a second time; keep one of the two",
+            "spec.replicaSpecs.leader: duplicates the role Leader; remove one of the two",
         ),
-        ({"replicaSpecs": {"Follower": {"template": template()}}}, "spec.replicaSpecs: must have the role Leader"),
-        ({"replicaSpecs": {"Leader": {}}}, "spec.replicaSpecs.Leader.template: is missing; write the pod template of this role"),
+        ({"replicaSpecs": {"Follower": {"template": template()}}}, "spec.replicaSpecs: must contain the role Leader"),
+        ({"replicaSpecs": {"Leader": {}}}, "spec.replicaSpecs.Leader.template: is missing; add the pod template of this role"),
         (
             {"replicaSpecs": {"Leader": {"replicas": 2, "template": template()}}},
-            "spec.replicaSpecs.Leader.replicas: must be from 0 to 1, not 2",
+            "spec.replicaSpecs.Leader.replicas: must be from 0 to 1, got 2",
         ),
         (
             {"replicaSpecs": {"Leader": {"template": {"spec": {"containers": []}}}}},
@@ -123,19 +124,19 @@ def test_null_is_the_same_as_nothing() -> None:
         ),
         (
             {"replicaSpecs": {"Leader": {"template": template() | {"metadata": {"labels": {"a": 1}}}}}},
-            "spec.replicaSpecs.Leader.template.metadata.labels.a: must be a text, not 1",
+            "spec.replicaSpecs.Leader.template.metadata.labels.a: must be a string, got 1",
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_its_path(spec: Any, problem: str) -> None:
+def test_a_problem_is_reported_with_its_path(spec: Any, problem: str) -> None:
     assert problem in problems(spec)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     assert len(problems(pair_spec(followers=-1, run_policy={"backoffLimit": "3", "suspend": 1}))) == 3
 
 
-def test_a_job_says_the_same_each_time_it_is_asked() -> None:
+def test_an_invalid_job_reports_the_same_problems_every_time() -> None:
     job = make(PairJob, {})
     first, second = problems_of(job), problems_of(job)
     assert first == second != []
@@ -147,10 +148,10 @@ def problems_of(job: PairJob) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_another_manager_is_seen_even_when_the_spec_makes_no_sense() -> None:
-    assert make(PairJob, {"runPolicy": {"managedBy": "example.org/other"}}).managed_elsewhere
-    assert not make(PairJob, {"runPolicy": {"managedBy": "dlop"}}).managed_elsewhere
-    assert not make(PairJob, []).managed_elsewhere
+def test_another_manager_is_recognized_even_if_the_spec_is_invalid() -> None:
+    assert make(PairJob, {"runPolicy": {"managedBy": "example.org/other"}}).managed_by_other
+    assert not make(PairJob, {"runPolicy": {"managedBy": "dlop"}}).managed_by_other
+    assert not make(PairJob, []).managed_by_other
 
 
 NAMES = [
@@ -164,11 +165,11 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(json_values)
-def test_nothing_that_a_user_can_write_raises_anything_but_a_spec_error(spec: Any) -> None:
+def test_any_spec_raises_nothing_but_a_spec_error(spec: Any) -> None:
     job = make(PairJob, spec)
-    assert isinstance(job.managed_elsewhere, bool)
+    assert isinstance(job.managed_by_other, bool)
     try:
         replicas = list(job.all_replicas())[:3]
     except SpecError:
@@ -178,11 +179,11 @@ def test_nothing_that_a_user_can_write_raises_anything_but_a_spec_error(spec: An
         assert replica.service()["metadata"]["name"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), json_values, max_size=5), st.dictionaries(st.sampled_from(NAMES), json_values, max_size=5))
-def test_a_template_with_anything_in_it_is_rendered_or_refused(container: dict[str, Any], pod: dict[str, Any]) -> None:
-    whole = {"name": "main", "image": "x"} | container
-    spec = {"replicaSpecs": {"Leader": {"template": {"spec": {**pod, "containers": [whole]}}}}}
+def test_any_template_is_rendered_or_rejected(container: dict[str, Any], pod: dict[str, Any]) -> None:
+    main = {"name": "main", "image": "x"} | container
+    spec = {"replicaSpecs": {"Leader": {"template": {"spec": {**pod, "containers": [main]}}}}}
     job = make(PairJob, spec)
     try:
         replicas = list(job.all_replicas())

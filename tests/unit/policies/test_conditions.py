@@ -14,16 +14,16 @@ def progress(**states: list[ReplicaState]) -> Progress:
     spec = pair().spec
     roles = []
     for role in spec.roles:
-        found = states.get(role.name, [ReplicaState.MISSING] * role.replicas)
-        replicas = tuple(ReplicaProgress(role=role.name, index=index, state=state) for index, state in enumerate(found))
+        role_states = states.get(role.name, [ReplicaState.MISSING] * role.replicas)
+        replicas = tuple(ReplicaProgress(role=role.name, index=index, state=state) for index, state in enumerate(role_states))
         roles.append(RoleProgress(spec=role, replicas=replicas))
     return Progress(roles=tuple(roles))
 
 
 def outcome(phase: Phase, *, now: float = 0.0, blocked: str = "", **more: Any) -> Outcome:
     record = Record(blocked=Blocked(object="pod x", reason="ImagePullBackOff", message=blocked) if blocked else None)
-    given = {"reason": phase.value, "message": "", "progress": progress(), "started_at": 0.0, "finished_at": None} | more
-    return Outcome(phase=phase, record=record, now=now, **given)
+    fields = {"reason": phase.value, "message": "", "progress": progress(), "started_at": 0.0, "finished_at": None} | more
+    return Outcome(phase=phase, record=record, now=now, **fields)
 
 
 def history(*phases: Phase, **last: Any) -> JsonObject:
@@ -35,8 +35,8 @@ def history(*phases: Phase, **last: Any) -> JsonObject:
     return status
 
 
-def told(status: JsonObject) -> list[tuple[str, str, str]]:
-    return [(each["type"], each["status"], each["reason"]) for each in status["conditions"]]
+def summary(status: JsonObject) -> list[tuple[str, str, str]]:
+    return [(condition["type"], condition["status"], condition["reason"]) for condition in status["conditions"]]
 
 
 CREATED = ("Created", "True", "PairJobCreated")
@@ -60,29 +60,29 @@ RUNNING = ("Running", "True", "PairJobRunning")
         ([Phase.RUNNING, Phase.SUSPENDED, Phase.RUNNING], [CREATED, ("Suspended", "False", "PairJobResumed"), RUNNING]),
     ],
 )
-def test_the_conditions_of_a_way_through_the_phases(phases: list[Phase], expected: list[tuple[str, str, str]]) -> None:
-    assert told(history(*phases)) == expected
+def test_the_conditions_after_a_sequence_of_phases(phases: list[Phase], expected: list[tuple[str, str, str]]) -> None:
+    assert summary(history(*phases)) == expected
 
 
 @pytest.mark.parametrize("phase", list(Phase))
-def test_saying_the_same_twice_changes_nothing(phase: Phase) -> None:
+def test_writing_the_same_outcome_twice_changes_nothing(phase: Phase) -> None:
     status = history(Phase.RUNNING, phase)
     assert pair(status=status).write_status(outcome(phase, now=9999.0)) == status
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.INVALID])
 def test_the_phase_can_be_read_back(phase: Phase) -> None:
-    assert pair().phase_in(history(Phase.CREATED, phase)) is phase
+    assert pair().read_phase(history(Phase.CREATED, phase)) is phase
 
 
-def test_a_refused_spec_is_a_failure_with_a_reason_of_its_own_that_goes_when_the_spec_is_mended() -> None:
-    refused = history(Phase.CREATED, Phase.INVALID, reason="InvalidSpec", message="spec.replicaSpecs: is missing")
-    assert told(refused)[-1] == ("Failed", "True", "InvalidSpec")
-    assert pair().phase_in(refused) is Phase.INVALID
-    assert told(pair(status=refused).write_status(outcome(Phase.RUNNING))) == [CREATED, RUNNING]
+def test_an_invalid_spec_is_a_failed_condition_that_is_removed_when_the_spec_is_fixed() -> None:
+    invalid = history(Phase.CREATED, Phase.INVALID, reason="InvalidSpec", message="spec.replicaSpecs: is missing")
+    assert summary(invalid)[-1] == ("Failed", "True", "InvalidSpec")
+    assert pair().read_phase(invalid) is Phase.INVALID
+    assert summary(pair(status=invalid).write_status(outcome(Phase.RUNNING))) == [CREATED, RUNNING]
 
 
-def test_another_mistake_in_a_refused_spec_is_told_in_place_of_the_first() -> None:
+def test_another_error_in_an_invalid_spec_replaces_the_first() -> None:
     first = history(Phase.INVALID, reason="InvalidSpec", message="spec.a: is missing")
     status = pair(status=first).write_status(outcome(Phase.INVALID, now=60.0, reason="InvalidSpec", message="spec.b: is missing"))
     failed = status["conditions"][-1]
@@ -90,7 +90,7 @@ def test_another_mistake_in_a_refused_spec_is_told_in_place_of_the_first() -> No
     assert failed["lastTransitionTime"] == first["conditions"][-1]["lastTransitionTime"]
 
 
-def test_a_limit_is_named_by_its_own_reason() -> None:
+def test_an_exceeded_limit_has_its_own_reason() -> None:
     status = history(Phase.RUNNING, Phase.FAILED, reason="BackoffLimitExceeded", message="the backoff limit of 3 is exceeded")
     assert (status["conditions"][-1]["reason"], status["conditions"][-1]["message"]) == (
         "BackoffLimitExceeded",
@@ -98,19 +98,19 @@ def test_a_limit_is_named_by_its_own_reason() -> None:
     )
 
 
-def test_what_is_in_the_way_is_the_last_word_while_it_is_there() -> None:
+def test_blocked_is_the_last_condition_while_the_job_is_blocked() -> None:
     blocked = history(Phase.CREATED, blocked="pod train-leader-0 cannot pull its image")
-    assert told(blocked) == [CREATED, ("Blocked", "True", "ImagePullBackOff")]
+    assert summary(blocked) == [CREATED, ("Blocked", "True", "ImagePullBackOff")]
     assert (
         pair(status=blocked).write_status(outcome(Phase.CREATED, now=500.0, blocked="pod train-leader-0 cannot pull its image")) == blocked
     )
-    assert told(pair(status=blocked).write_status(outcome(Phase.RUNNING))) == [CREATED, RUNNING]
+    assert summary(pair(status=blocked).write_status(outcome(Phase.RUNNING))) == [CREATED, RUNNING]
 
 
-def test_times_are_those_of_the_change() -> None:
+def test_the_timestamps_are_those_of_the_change() -> None:
     status = history(Phase.CREATED, Phase.RUNNING, Phase.SUCCEEDED, finished_at=120.0)
     for time in ("lastTransitionTime", "lastUpdateTime"):
-        assert [(each["type"], each[time]) for each in status["conditions"]] == [
+        assert [(condition["type"], condition[time]) for condition in status["conditions"]] == [
             ("Created", "1970-01-01T00:00:00Z"),
             ("Running", "1970-01-01T00:02:00Z"),
             ("Succeeded", "1970-01-01T00:02:00Z"),
@@ -118,7 +118,7 @@ def test_times_are_those_of_the_change() -> None:
     assert (status["startTime"], status["completionTime"]) == ("1970-01-01T00:00:00Z", "1970-01-01T00:02:00Z")
 
 
-def test_replicas_are_counted_by_role_and_zeros_left_out() -> None:
+def test_replicas_are_counted_by_role_and_zeros_are_omitted() -> None:
     states = progress(Leader=[ReplicaState.RUNNING], Follower=[ReplicaState.SUCCEEDED, ReplicaState.RESTARTING])
     status = pair().write_status(outcome(Phase.RUNNING, progress=states))
     assert status["replicaStatuses"] == {
@@ -128,10 +128,10 @@ def test_replicas_are_counted_by_role_and_zeros_left_out() -> None:
 
 
 @pytest.mark.parametrize("stored", [{"conditions": None}, {"conditions": "x"}, {"conditions": [1, {"type": 2}, {}]}, [], "x"])
-def test_a_status_that_makes_no_sense_is_written_anew(stored: Any) -> None:
+def test_a_malformed_status_is_replaced(stored: Any) -> None:
     job = pair(status=stored)
-    assert job.phase_in(job.stored_status) is None
-    assert told(job.write_status(outcome(Phase.CREATED))) == [CREATED]
+    assert job.read_phase(job.stored_status) is None
+    assert summary(job.write_status(outcome(Phase.CREATED))) == [CREATED]
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,14 @@ def test_a_status_that_makes_no_sense_is_written_anew(stored: Any) -> None:
         ({"Leader": [ReplicaState.RESTARTING]}, None),
     ],
 )
-def test_a_job_is_done_when_the_roles_that_decide_are_and_fails_with_any_replica(states: Any, succeeded: bool | None) -> None:
-    verdict = pair().judge(progress(**states))
-    assert (verdict.succeeded if verdict is not None else None) is succeeded
+def test_a_job_succeeds_with_its_required_roles_and_fails_with_any_replica(states: Any, succeeded: bool | None) -> None:
+    result = pair().evaluate(progress(**states))
+    assert (result.succeeded if result is not None else None) is succeeded
 
 
-def test_when_no_role_that_decides_is_there_all_of_them_do() -> None:
+def test_without_required_roles_all_roles_are_required() -> None:
     class LooseJob(PairJob):
-        replica_types = (ReplicaType("Leader"), ReplicaType("Follower", decides=False))
+        replica_types = (ReplicaType("Leader"), ReplicaType("Follower", required_for_success=False))
 
     job = make(LooseJob, {"replicaSpecs": {"Follower": {"template": template()}}})
-    assert job.deciding_roles() == ("Follower",)
+    assert job.required_roles() == ("Follower",)

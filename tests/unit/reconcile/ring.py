@@ -1,4 +1,4 @@
-"""The kind that the engine is tried on: two roles, of which one decides."""
+"""The test kind: two roles, one of which is required for success."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ HELPER = "Helper"
 
 
 class RingJob(DLJob):
-    """Trainers decide; helpers serve them."""
+    """Trainers are required for success, helpers are not."""
 
     job_type = JobType("example.org", "v1", "RingJob")
-    replica_types = (ReplicaType(TRAINER), ReplicaType(HELPER, decides=False))
+    replica_types = (ReplicaType(TRAINER), ReplicaType(HELPER, required_for_success=False))
     container_properties = ContainerProperties(name="main", port=7000)
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
@@ -27,7 +27,7 @@ class RingJob(DLJob):
 
 
 class OrderedJob(RingJob):
-    """Trainers start when all helpers run."""
+    """Trainers start after all helpers have pods."""
 
     def may_start(self, role: RoleSpec, progress: Progress) -> bool:
         helpers = progress.role(HELPER)
@@ -35,7 +35,7 @@ class OrderedJob(RingJob):
 
 
 class NamedJob(RingJob):
-    """The pod names of each role contain a field of the spec. The labels do not: a pod of an earlier name stays that of its replica."""
+    """Pod names contain a field of the spec, but labels do not. A pod with an earlier name still belongs to its replica."""
 
     def part_of_name(self, role: RoleSpec) -> str:
         return str(self.raw_spec["names"][role.name])
@@ -45,7 +45,7 @@ class NamedJob(RingJob):
 
 
 class RenamedJob(NamedJob):
-    """The labels contain the field too: an edit of it replaces all pods of the role."""
+    """Labels contain the field, too. A change of it replaces all pods of the role."""
 
     def role_labels(self, role: RoleSpec) -> Mapping[str, str]:
         return {**super().role_labels(role), "example.org/part": self.part_of_name(role)}
@@ -57,7 +57,6 @@ def role(replicas: int, policy: str = "OnFailure") -> JsonObject:
 
 
 def ring(*, trainers: int = 2, helpers: int = 0, policy: str = "OnFailure", **run_policy: object) -> JsonObject:
-    """A spec."""
     roles = {TRAINER: role(trainers, policy)} | ({HELPER: role(helpers, policy)} if helpers else {})
     return {"replicaSpecs": roles, "runPolicy": run_policy}
 

@@ -1,4 +1,4 @@
-"""Jobs that ask for no replicas of the roles that decide."""
+"""Jobs whose required roles have no replicas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def running() -> World:
     return world
 
 
-def test_a_job_without_replicas_that_decide_is_not_judged_and_says_what_to_raise() -> None:
+def test_a_job_without_required_replicas_does_not_finish_and_names_the_roles_to_scale() -> None:
     world = World(ring(trainers=0, helpers=1, startDeadlineSeconds=60))
     world.settle()
     world.run()
@@ -30,7 +30,7 @@ def test_a_job_without_replicas_that_decide_is_not_judged_and_says_what_to_raise
     assert ("Blocked", "True") not in world.conditions
 
 
-def test_a_running_job_that_is_scaled_to_nothing_waits_to_be_scaled_up_again() -> None:
+def test_a_running_job_that_is_scaled_to_zero_waits_to_be_scaled_up() -> None:
     world = running()
     world.scale(TRAINER, 0)
     world.settle()
@@ -41,7 +41,7 @@ def test_a_running_job_that_is_scaled_to_nothing_waits_to_be_scaled_up_again() -
     assert list(world.pods) == ["ring-trainer-0"]
 
 
-def test_a_job_that_is_scaled_to_nothing_when_replicas_have_finished_has_succeeded() -> None:
+def test_a_job_that_is_scaled_to_zero_after_replicas_have_succeeded_has_succeeded() -> None:
     world = running()
     world.exit("ring-trainer-0", 0)
     world.settle()
@@ -50,7 +50,7 @@ def test_a_job_that_is_scaled_to_nothing_when_replicas_have_finished_has_succeed
     assert world.phase == "Succeeded"
 
 
-def test_a_job_without_replicas_that_decide_still_fails_with_those_that_do_not() -> None:
+def test_a_job_without_required_replicas_fails_with_other_replicas() -> None:
     world = World(ring(trainers=0, helpers=1, policy="Never"))
     world.settle()
     world.run()

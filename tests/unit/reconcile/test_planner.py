@@ -1,4 +1,4 @@
-"""The life of a job, from its first pass to its last."""
+"""The life cycle of a job, from its first pass to its last."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def running(**arguments: object) -> World:
     return world
 
 
-# --- from start to end ---
+# --- start to completion ---
 
 
-def test_a_plain_success_takes_four_status_writes_and_ends_with_the_conditions_of_kubeflow() -> None:
+def test_a_successful_job_needs_four_status_writes_and_has_the_conditions_of_kubeflow() -> None:
     world = running()
     world.exit("ring-trainer-0", 0)
     world.settle()
@@ -37,28 +37,28 @@ def test_a_plain_success_takes_four_status_writes_and_ends_with_the_conditions_o
     assert world.status["completionTime"] == world.record["finishedAt"]
 
 
-def test_the_first_pass_makes_services_and_pods_of_attempt_0_and_says_so_once() -> None:
+def test_the_first_pass_creates_services_and_pods_of_attempt_0_with_one_event() -> None:
     plan = World(ring(helpers=1)).plan()
-    assert [creation.name for creation in plan.services] == ["ring-trainer-0", "ring-trainer-1", "ring-helper-0"]
-    assert [creation.name for creation in plan.pods] == [creation.name for creation in plan.services]
-    assert {creation.body["metadata"]["labels"][ATTEMPT_LABEL] for creation in plan.pods} == {"0"}
+    assert [create.name for create in plan.services] == ["ring-trainer-0", "ring-trainer-1", "ring-helper-0"]
+    assert [create.name for create in plan.pods] == [create.name for create in plan.services]
+    assert {create.body["metadata"]["labels"][ATTEMPT_LABEL] for create in plan.pods} == {"0"}
     assert [event.message for event in plan.events] == ["Created 3 pods and 3 services"]
 
 
-def test_a_restart_policy_in_a_template_that_the_pods_do_not_get_is_told_once_for_each_edit() -> None:
+def test_a_restart_policy_in_a_template_without_effect_is_reported_once_per_generation() -> None:
     world = World(ring(helpers=1, policy="ExitCode"))
     world.spec["replicaSpecs"][TRAINER]["template"]["spec"]["restartPolicy"] = "Always"
     world.spec["replicaSpecs"][HELPER]["template"]["spec"]["restartPolicy"] = "Never"
     world.settle()
     path = "spec.replicaSpecs.Trainer.template.spec.restartPolicy"
-    told = f"{path}: Always has no effect: the restartPolicy of the role is what counts, by which pods get Never"
-    assert [event.message for event in world.events if event.reason == "SetPodTemplateRestartPolicy"] == [told]
+    message = f"{path}: Always has no effect; the restartPolicy of the role sets it to Never"
+    assert [event.message for event in world.events if event.reason == "SetPodTemplateRestartPolicy"] == [message]
     world.set_image(TRAINER, "example.org/train:2")
     world.pass_time(60)
-    assert [event.message for event in world.events if event.reason == "SetPodTemplateRestartPolicy"] == [told, told]
+    assert [event.message for event in world.events if event.reason == "SetPodTemplateRestartPolicy"] == [message, message]
 
 
-def test_a_job_runs_as_soon_as_a_replica_that_decides_does() -> None:
+def test_a_job_is_running_as_soon_as_a_required_replica_is() -> None:
     world = World(ring(helpers=1))
     world.settle()
     world.run("ring-helper-0")
@@ -69,27 +69,27 @@ def test_a_job_runs_as_soon_as_a_replica_that_decides_does() -> None:
     assert world.phase == "Running"
 
 
-def test_a_role_whose_turn_has_not_come_is_not_created() -> None:
+def test_a_role_that_may_not_start_yet_is_not_created() -> None:
     world = World(ring(helpers=1), kind=OrderedJob)
     first = world.plan()
-    assert [creation.name for creation in first.pods] == ["ring-helper-0"]
+    assert [create.name for create in first.pods] == ["ring-helper-0"]
     assert len(first.services) == 3
     world.settle()
     assert len(world.pods) == 3
 
 
-def test_a_finished_index_stays_finished_when_its_pod_is_gone() -> None:
+def test_a_completed_index_stays_completed_when_its_pod_is_gone() -> None:
     world = running()
     world.exit("ring-trainer-0", 0)
     world.settle()
     del world.pods["ring-trainer-0"]
     world.settle()
     assert list(world.pods) == ["ring-trainer-1"]
-    assert world.record["completed"] == {TRAINER: "0"}
+    assert world.record["completedIndexes"] == {TRAINER: "0"}
     assert "disruptions" not in world.record
 
 
-def test_a_side_car_does_not_keep_a_replica_from_ending() -> None:
+def test_a_running_sidecar_does_not_keep_a_replica_from_completing() -> None:
     world = running(trainers=1)
     world.pods["ring-trainer-0"]["status"]["containerStatuses"] = [
         {"name": "proxy", "state": {"running": {}}},
@@ -99,7 +99,7 @@ def test_a_side_car_does_not_keep_a_replica_from_ending() -> None:
     assert world.phase == "Succeeded"
 
 
-def test_a_failure_names_pod_node_exit_code_and_signal() -> None:
+def test_the_last_failure_has_pod_node_exit_code_and_signal() -> None:
     world = running(policy="Never")
     world.exit("ring-trainer-1", 139)
     world.settle()
@@ -116,7 +116,7 @@ def test_a_failure_names_pod_node_exit_code_and_signal() -> None:
     assert all(part in message for part in ("ring-trainer-1", "node-of-ring-trainer-1", "139"))
 
 
-def test_of_failures_found_at_once_the_last_one_is_told() -> None:
+def test_of_several_failures_in_one_pass_the_latest_is_recorded() -> None:
     world = running(policy="ExitCode")
     world.exit("ring-trainer-1", 137)
     world.now += 5
@@ -128,13 +128,16 @@ def test_of_failures_found_at_once_the_last_one_is_told() -> None:
     assert world.record["restarts"] == {TRAINER: 2}
 
 
-def test_what_the_kind_needs_besides_is_created_first_and_once() -> None:
-    class WithFile(RingJob):
-        def other_objects(self) -> tuple[Create, ...]:
-            return (Create(CONFIG_MAPS, {"metadata": self.owned("ring-file")}), Create(SERVICES, {"metadata": self.owned("ring")}))
+def test_child_objects_are_created_once() -> None:
+    class WithConfigMap(RingJob):
+        def child_objects(self) -> tuple[Create, ...]:
+            return (
+                Create(CONFIG_MAPS, {"metadata": self.child_metadata("ring-file")}),
+                Create(SERVICES, {"metadata": self.child_metadata("ring")}),
+            )
 
-    world = World(ring(), kind=WithFile)
-    assert [creation.name for creation in world.plan().others] == ["ring-file", "ring"]
+    world = World(ring(), kind=WithConfigMap)
+    assert [create.name for create in world.plan().children] == ["ring-file", "ring"]
     world.settle()
     assert world.writes["create ring-file"] == world.writes["create ring"] == 1
     assert "ring" in world.services
@@ -143,7 +146,7 @@ def test_what_the_kind_needs_besides_is_created_first_and_once() -> None:
 # --- restarts ---
 
 
-def test_nothing_is_created_in_the_pass_that_finds_a_loss() -> None:
+def test_nothing_is_created_in_the_pass_that_detects_a_lost_replica() -> None:
     world = running(restartScope="Job")
     world.fail("ring-trainer-0", reason="Evicted")
     world.scale(TRAINER, 3)
@@ -162,7 +165,7 @@ def test_a_new_attempt_waits_for_the_last_pod_of_the_old_one() -> None:
     assert world.record["restarts"] == {TRAINER: 1}
 
 
-def test_a_pod_that_is_no_longer_asked_for_belongs_to_the_old_attempt_too() -> None:
+def test_a_surplus_pod_belongs_to_the_old_attempt_too() -> None:
     world = running(restartScope="Role")
     world.lost_nodes.add("ring-trainer-1")
     world.fail("ring-trainer-0", code=1)
@@ -174,7 +177,7 @@ def test_a_pod_that_is_no_longer_asked_for_belongs_to_the_old_attempt_too() -> N
     assert list(world.pods) == ["ring-trainer-0"]
 
 
-def test_peers_that_fail_with_a_disrupted_replica_use_up_no_backoff_limit() -> None:
+def test_peers_that_fail_with_a_disrupted_replica_do_not_count_against_the_backoff_limit() -> None:
     world = running(restartScope="Job", backoffLimit=0)
     world.fail("ring-trainer-0", code=1)
     world.fail("ring-trainer-1", reason="Preempting")
@@ -183,7 +186,7 @@ def test_peers_that_fail_with_a_disrupted_replica_use_up_no_backoff_limit() -> N
     assert "restarts" not in world.record
 
 
-def test_restarts_are_counted_up_to_the_limit_and_no_further() -> None:
+def test_a_job_fails_when_it_exceeds_the_backoff_limit() -> None:
     world = running(backoffLimit=2, trainers=1)
     for phase in ("Running", "Running", "Failed"):
         world.exit("ring-trainer-0", 1)
@@ -193,7 +196,7 @@ def test_restarts_are_counted_up_to_the_limit_and_no_further() -> None:
     assert "backoff limit of 2" in world.condition("Failed")["message"]
 
 
-def test_restarts_before_a_pod_was_replaced_still_count() -> None:
+def test_restarts_of_a_replaced_pod_still_count() -> None:
     world = running(backoffLimit=2, trainers=1)
     world.exit("ring-trainer-0", 1)
     world.settle()
@@ -205,7 +208,7 @@ def test_restarts_before_a_pod_was_replaced_still_count() -> None:
     assert world.phase == "Running"
 
 
-def test_a_pod_that_ends_well_after_it_was_told_to_go_has_not_finished() -> None:
+def test_a_pod_that_exits_with_0_after_its_deletion_has_not_completed() -> None:
     world = running(trainers=1)
     world.delete_pod("ring-trainer-0")
     world.now += 5
@@ -215,7 +218,7 @@ def test_a_pod_that_ends_well_after_it_was_told_to_go_has_not_finished() -> None
     assert world.pods["ring-trainer-0"]["status"]["phase"] == "Pending"
 
 
-def test_a_pod_that_ended_well_before_somebody_deleted_it_has_finished() -> None:
+def test_a_pod_that_exits_with_0_before_its_deletion_has_completed() -> None:
     world = running(trainers=1)
     world.exit("ring-trainer-0", 0)
     world.pods["ring-trainer-0"]["metadata"] |= {"deletionTimestamp": "2027-01-15T08:01:00Z", "deletionGracePeriodSeconds": 30}
@@ -223,45 +226,45 @@ def test_a_pod_that_ended_well_before_somebody_deleted_it_has_finished() -> None
     assert world.phase == "Succeeded"
 
 
-def test_a_lost_node_is_given_its_time_and_then_its_pod_is_removed_by_force_once() -> None:
+def test_a_pod_on_a_lost_node_is_force_deleted_once_after_the_timeout() -> None:
     world = running(trainers=1)
     world.lost_nodes.add("ring-trainer-0")
     world.delete_pod("ring-trainer-0")
     world.settle()
-    assert world.look_again_at == START + 30 + 60
+    assert world.requeue_at == START + 30 + 60
     world.now = START + 90
     plan = world.plan()
-    assert [(deletion.name, deletion.grace_seconds) for deletion in plan.deletions] == [("ring-trainer-0", 0)]
+    assert [(delete.name, delete.grace_seconds) for delete in plan.deletes] == [("ring-trainer-0", 0)]
     assert [event.reason for event in plan.events] == ["NodeLost"]
     world.pods["ring-trainer-0"]["metadata"]["deletionGracePeriodSeconds"] = 0
-    assert world.plan().deletions == ()
+    assert world.plan().deletes == ()
 
 
 # --- scaling ---
 
 
-def test_scaling_down_takes_the_highest_indexes_with_their_services_and_is_no_disruption() -> None:
+def test_scaling_down_deletes_the_highest_indexes_and_is_not_a_disruption() -> None:
     world = running(trainers=4)
     world.scale(TRAINER, 2)
     world.settle()
     assert list(world.pods) == list(world.services) == ["ring-trainer-0", "ring-trainer-1"]
-    assert world.record["started"] == {TRAINER: "0-1"}
+    assert world.record["startedIndexes"] == {TRAINER: "0-1"}
     assert "disruptions" not in world.record
 
 
 @pytest.mark.parametrize("writes", range(4))
-def test_scaling_down_and_up_again_is_no_disruption_whenever_the_operator_dies(writes: int) -> None:
+def test_scaling_down_and_up_is_not_a_disruption_even_with_crashes(writes: int) -> None:
     world = running(trainers=3)
     world.scale(TRAINER, 2)
-    world.carry_out(world.plan(), writes=writes)
-    world.carry_out(world.plan(), writes=writes)
+    world.execute(world.plan(), writes=writes)
+    world.execute(world.plan(), writes=writes)
     world.scale(TRAINER, 3)
     world.settle()
     assert len(world.pods) == 3
     assert "disruptions" not in world.record
 
 
-def test_scaling_up_adds_the_missing_replicas_alone() -> None:
+def test_scaling_up_only_adds_the_missing_replicas() -> None:
     world = running(trainers=1)
     before = world.uids()
     world.scale(TRAINER, 3)
@@ -270,7 +273,7 @@ def test_scaling_up_adds_the_missing_replicas_alone() -> None:
     assert len(world.pods) == len(world.services) == 3
 
 
-def test_a_role_that_is_taken_out_of_the_spec_goes() -> None:
+def test_the_pods_of_a_removed_role_are_deleted() -> None:
     world = running(helpers=2)
     world.edit(lambda spec: spec["replicaSpecs"].pop(HELPER))
     world.settle()
@@ -280,7 +283,7 @@ def test_a_role_that_is_taken_out_of_the_spec_goes() -> None:
 # --- suspending ---
 
 
-def test_suspending_takes_pods_and_services_away_and_resuming_starts_the_clock_anew() -> None:
+def test_suspending_deletes_pods_and_services_and_resuming_resets_the_start_time() -> None:
     world = running()
     world.exit("ring-trainer-0", 0)
     world.settle()
@@ -302,28 +305,28 @@ def test_suspending_takes_pods_and_services_away_and_resuming_starts_the_clock_a
 
 
 @pytest.mark.parametrize("writes", range(4))
-def test_suspending_and_resuming_at_once_is_no_disruption_whenever_the_operator_dies(writes: int) -> None:
+def test_suspending_and_resuming_is_not_a_disruption_even_with_crashes(writes: int) -> None:
     world = running()
     world.set_run_policy(suspend=True)
-    world.carry_out(world.plan(), writes=writes)
-    world.carry_out(world.plan(), writes=writes)
+    world.execute(world.plan(), writes=writes)
+    world.execute(world.plan(), writes=writes)
     world.set_run_policy(suspend=False)
     world.settle()
     assert len(world.pods) == 2
     assert "disruptions" not in world.record
 
 
-def test_a_replica_that_finishes_while_its_job_is_being_suspended_has_finished_whenever_the_operator_dies() -> None:
+def test_a_replica_that_completes_during_suspension_is_recorded_even_with_crashes() -> None:
     world = running()
     world.set_run_policy(suspend=True)
-    world.carry_out(world.plan())
+    world.execute(world.plan())
     world.exit("ring-trainer-0", 0)
-    world.carry_out(world.plan(), writes=1)
+    world.execute(world.plan(), writes=1)
     world.settle()
-    assert world.record["completed"] == {TRAINER: "0"}
+    assert world.record["completedIndexes"] == {TRAINER: "0"}
 
 
-def test_a_job_born_suspended_has_no_start_time_and_no_pods() -> None:
+def test_a_job_that_is_created_suspended_has_no_start_time_and_no_pods() -> None:
     world = World(ring(suspend=True))
     world.settle()
     assert world.conditions == [("Created", "True"), ("Suspended", "True")]
@@ -331,7 +334,7 @@ def test_a_job_born_suspended_has_no_start_time_and_no_pods() -> None:
     assert (world.pods, world.services) == ({}, {})
 
 
-def test_a_suspended_job_that_made_no_sense_for_a_while_still_starts_its_clock_anew() -> None:
+def test_resuming_resets_the_start_time_even_after_an_invalid_spec() -> None:
     world = running(activeDeadlineSeconds=60)
     world.set_run_policy(suspend=True)
     world.settle()
@@ -342,10 +345,10 @@ def test_a_suspended_job_that_made_no_sense_for_a_while_still_starts_its_clock_a
     world.set_run_policy(suspend=False, backoffLimit=1)
     world.settle()
     assert world.phase == "Created"
-    assert world.look_again_at == world.now + 60
+    assert world.requeue_at == world.now + 60
 
 
-def test_the_time_of_a_suspended_job_does_not_run_out() -> None:
+def test_the_deadline_of_a_suspended_job_does_not_apply() -> None:
     world = running(activeDeadlineSeconds=60)
     world.set_run_policy(suspend=True)
     world.settle()
@@ -353,24 +356,26 @@ def test_the_time_of_a_suspended_job_does_not_run_out() -> None:
     assert world.plan() == Plan()
 
 
-# --- after the end ---
+# --- finished jobs ---
 
 
-@pytest.mark.parametrize(("policy", "left"), [("None", ["ring-trainer-0", "ring-helper-0"]), ("Running", ["ring-trainer-0"]), ("All", [])])
-def test_the_pods_of_a_finished_job_go_as_its_policy_says_and_services_go_with_them(policy: str, left: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("policy", "remaining"), [("None", ["ring-trainer-0", "ring-helper-0"]), ("Running", ["ring-trainer-0"]), ("All", [])]
+)
+def test_pods_and_services_of_a_finished_job_are_deleted_by_clean_pod_policy(policy: str, remaining: list[str]) -> None:
     world = running(trainers=1, helpers=1, cleanPodPolicy=policy)
     world.exit("ring-trainer-0", 0)
     world.settle()
     assert world.phase == "Succeeded"
-    assert list(world.pods) == list(world.services) == left
-    assert world.look_again_at is None
+    assert list(world.pods) == list(world.services) == remaining
+    assert world.requeue_at is None
 
 
-def test_a_finished_job_is_deleted_when_its_time_to_live_is_over_and_not_before() -> None:
+def test_a_finished_job_is_deleted_after_its_ttl() -> None:
     world = running(trainers=1, ttlSecondsAfterFinished=100)
     world.exit("ring-trainer-0", 0)
     world.settle()
-    assert world.look_again_at == START + 100
+    assert world.requeue_at == START + 100
     world.now = START + 99
     world.settle()
     assert not world.is_deleted
@@ -379,7 +384,7 @@ def test_a_finished_job_is_deleted_when_its_time_to_live_is_over_and_not_before(
     assert world.is_deleted
 
 
-def test_no_edit_brings_a_finished_job_back() -> None:
+def test_a_change_of_the_spec_does_not_restart_a_finished_job() -> None:
     world = running(trainers=1)
     world.exit("ring-trainer-0", 0)
     world.settle()
@@ -392,27 +397,27 @@ def test_no_edit_brings_a_finished_job_back() -> None:
     assert list(world.pods) == ["ring-trainer-0"]
 
 
-# --- deadlines, and what is in the way ---
+# --- deadlines and blocked jobs ---
 
 
-def test_a_job_that_is_active_too_long_fails_on_time() -> None:
+def test_a_job_fails_at_its_active_deadline() -> None:
     world = running(activeDeadlineSeconds=60)
-    assert world.look_again_at == START + 60
+    assert world.requeue_at == START + 60
     world.now = START + 60
     world.settle()
     assert world.condition("Failed")["reason"] == "DeadlineExceeded"
     assert world.pods == {}
 
 
-def waiting(world: World, name: str, reason: str, message: str = "no such image") -> None:
+def set_waiting(world: World, name: str, reason: str, message: str = "no such image") -> None:
     world.pods[name]["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": {"reason": reason, "message": message}}}]
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"])
-def test_a_pod_that_cannot_start_is_named_with_its_reason_at_once(reason: str) -> None:
+def test_a_pod_that_cannot_start_is_reported_at_once(reason: str) -> None:
     world = World(ring())
     world.settle()
-    waiting(world, "ring-trainer-1", reason)
+    set_waiting(world, "ring-trainer-1", reason)
     world.settle()
     message = world.condition("Blocked")["message"]
     assert all(part in message for part in ("ring-trainer-1", "no such image"))
@@ -422,35 +427,35 @@ def test_a_pod_that_cannot_start_is_named_with_its_reason_at_once(reason: str) -
     assert "blocked" not in world.record
 
 
-def test_an_unschedulable_pod_is_told_once_however_its_reasons_change() -> None:
+def test_an_unschedulable_pod_is_reported_once_even_if_its_message_changes() -> None:
     world = World(ring(trainers=1))
     world.settle()
     for nodes in (5, 6, 7):
-        text = f"0/{nodes} nodes are available"
+        message = f"0/{nodes} nodes are available"
         world.pods["ring-trainer-0"]["status"]["conditions"] = [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         ]
         world.settle()
     assert "0/5 nodes" in world.condition("Blocked")["message"]
     assert [event.reason for event in world.events].count("Unschedulable") == 1
 
 
-def test_taking_turns_between_pull_errors_writes_nothing() -> None:
+def test_alternating_image_pull_errors_do_not_cause_writes() -> None:
     world = World(ring(trainers=1))
     world.settle()
     for reason in ("ErrImagePull", "ImagePullBackOff", "ErrImagePull"):
-        waiting(world, "ring-trainer-0", reason, reason)
+        set_waiting(world, "ring-trainer-0", reason, reason)
         world.settle()
     assert world.writes["status"] == 2
 
 
-def test_a_pod_that_does_not_start_in_time_fails_the_job_and_is_named() -> None:
+def test_a_pod_that_exceeds_the_start_deadline_fails_the_job() -> None:
     world = World(ring(startDeadlineSeconds=120))
     world.settle()
     world.run("ring-trainer-0")
-    waiting(world, "ring-trainer-1", "ImagePullBackOff")
+    set_waiting(world, "ring-trainer-1", "ImagePullBackOff")
     world.settle()
-    assert world.look_again_at == START + 120
+    assert world.requeue_at == START + 120
     world.now = START + 120
     world.settle()
     failed = world.condition("Failed")
@@ -458,16 +463,16 @@ def test_a_pod_that_does_not_start_in_time_fails_the_job_and_is_named() -> None:
     assert all(part in failed["message"] for part in ("ring-trainer-1", "ImagePullBackOff", "no such image"))
 
 
-def test_a_pod_to_which_nothing_ever_happens_misses_its_start_deadline_too() -> None:
+def test_the_start_deadline_applies_without_any_pod_event() -> None:
     world = World(ring(startDeadlineSeconds=120))
     plan = world.plan()
-    world.carry_out(plan)
-    assert plan.look_again_at == START + 120
+    world.execute(plan)
+    assert plan.requeue_at == START + 120
     world.pass_time(120)
     assert world.condition("Failed")["reason"] == "StartDeadlineExceeded"
 
 
-def test_a_replaced_pod_has_its_full_time_to_start() -> None:
+def test_a_replacement_pod_gets_the_full_start_deadline() -> None:
     world = World(ring(trainers=1, startDeadlineSeconds=120))
     world.settle()
     world.run()
@@ -476,20 +481,20 @@ def test_a_replaced_pod_has_its_full_time_to_start() -> None:
     world.fail("ring-trainer-0", reason="Evicted")
     world.settle()
     assert world.phase == "Restarting"
-    assert world.look_again_at == START + 1120
+    assert world.requeue_at == START + 1120
 
 
-# --- whose job it is ---
+# --- jobs that are left alone ---
 
 
-def test_a_job_that_is_managed_by_somebody_else_is_left_alone() -> None:
+def test_a_job_that_another_controller_manages_is_left_alone() -> None:
     assert World(ring(managedBy="example.org/queue")).plan() == Plan()
 
 
-def test_a_job_that_is_being_deleted_is_left_alone() -> None:
-    class Leaving(RingJob):
+def test_a_terminating_job_is_left_alone() -> None:
+    class TerminatingJob(RingJob):
         @property
         def metadata(self) -> ObjectMeta:
             return ObjectMeta(name="ring", uid="job-uid", deletion_timestamp=datetime.now(UTC))
 
-    assert World(ring(), kind=Leaving).plan() == Plan()
+    assert World(ring(), kind=TerminatingJob).plan() == Plan()

@@ -1,4 +1,4 @@
-"""Jobs whose replicas are told how many there are, scaled while they run: they begin anew as a whole, and nobody counts it."""
+"""Jobs whose replicas know the world size restart as a whole when they are scaled. This is not counted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCOPES = ("Replica", "Role", "Job")
 
 
 class FixedJob(RingJob):
-    """Every replica is told how many trainers there are; helpers may come and go."""
+    """The environment contains the number of trainers. Helpers are elastic."""
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
         return {"SIZE": str(self.replicas(TRAINER))}
@@ -32,7 +32,7 @@ def running(**arguments: object) -> World:
     return world
 
 
-def told(world: World) -> set[str]:
+def sizes(world: World) -> set[str]:
     return {variable["value"] for pod in world.pods.values() for variable in pod["spec"]["containers"][0]["env"]}
 
 
@@ -42,7 +42,7 @@ def attempts(world: World) -> set[str]:
 
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("trainers", [1, 3])
-def test_everybody_begins_anew_with_the_new_size_and_nothing_counts_it(scope: str, trainers: int) -> None:
+def test_all_replicas_restart_with_the_new_size_without_counting(scope: str, trainers: int) -> None:
     world = running(restartScope=scope, backoffLimit=0, disruptionLimit=0)
     before = set(world.uids().values())
     world.scale(TRAINER, trainers)
@@ -50,41 +50,41 @@ def test_everybody_begins_anew_with_the_new_size_and_nothing_counts_it(scope: st
     assert world.phase == "Restarting"
     world.run()
     world.settle()
-    assert (world.phase, told(world), attempts(world)) == ("Running", {str(trainers)}, {"1"})
+    assert (world.phase, sizes(world), attempts(world)) == ("Running", {str(trainers)}, {"1"})
     assert len(world.pods) == trainers + 1
     assert before.isdisjoint(world.uids().values())
-    assert {"restarts", "disruptions", "retries"}.isdisjoint(world.record)
+    assert {"restarts", "disruptions", "backoffs"}.isdisjoint(world.record)
     assert [event.reason for event in world.events].count("Resized") == 1
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_nobody_of_the_new_size_is_there_before_the_last_one_of_the_old_size_is_gone(scope: str) -> None:
+def test_no_pod_of_the_new_size_exists_before_the_last_one_of_the_old_size_is_gone(scope: str) -> None:
     world = running(restartScope=scope)
     world.scale(TRAINER, 1)
-    while world.carry_out(world.plan()) or world.let_go(most=1):
+    while world.execute(world.plan()) or world.confirm_deletions(limit=1):
         assert len(attempts(world)) <= 1
     assert (attempts(world), len(world.pods)) == ({"1"}, 2)
 
 
-def test_what_is_known_of_the_old_size_is_written_down_before_anything_is_deleted() -> None:
+def test_the_new_attempt_is_stored_before_anything_is_deleted() -> None:
     world = running()
     world.scale(TRAINER, 3)
-    world.carry_out(world.plan())
+    world.execute(world.plan())
     assert (world.record["attempt"], len(world.pods)) == (1, 3)
     assert not any("deletionTimestamp" in pod["metadata"] for pod in world.pods.values())
 
 
-def test_the_condition_says_why_also_where_something_had_failed_before() -> None:
+def test_the_condition_has_the_reason_even_after_an_earlier_failure() -> None:
     world = running()
     world.exit("ring-trainer-0", 1)
     world.settle()
     world.scale(TRAINER, 3)
     world.settle()
-    words = "scaled from Trainer=2 to Trainer=3: all replicas start again, for each is told how many there are"
-    assert (world.condition("Restarting")["reason"], world.condition("Restarting")["message"]) == ("RingJobRestarting", words)
+    message = "scaled from Trainer=2 to Trainer=3: restarting all replicas, because their environment contains the size"
+    assert (world.condition("Restarting")["reason"], world.condition("Restarting")["message"]) == ("RingJobRestarting", message)
 
 
-def test_a_role_that_may_come_and_go_is_scaled_without_harm() -> None:
+def test_scaling_an_elastic_role_does_not_restart_the_job() -> None:
     world = running()
     before = world.uids()
     world.scale(HELPER, 2)
@@ -93,45 +93,45 @@ def test_a_role_that_may_come_and_go_is_scaled_without_harm() -> None:
     assert len(world.pods) == 4
 
 
-def test_a_replica_that_is_done_begins_anew_too_for_the_others_would_wait_for_it() -> None:
+def test_a_completed_replica_restarts_too_because_its_peers_wait_for_it() -> None:
     world = running(policy="Never")
     world.exit("ring-trainer-0", 0)
     world.settle()
     world.scale(TRAINER, 3)
     world.settle()
-    assert (len(world.pods), attempts(world), "completed" in world.record) == (4, {"1"}, False)
+    assert (len(world.pods), attempts(world), "completedIndexes" in world.record) == (4, {"1"}, False)
 
 
-def test_pods_that_have_not_started_are_only_made_anew() -> None:
+def test_pods_that_have_not_started_are_only_replaced() -> None:
     world = World(ring(), kind=FixedJob)
     world.settle()
     world.scale(TRAINER, 3)
     world.settle()
-    assert (told(world), attempts(world), len(world.pods)) == ({"3"}, {"0"}, 3)
+    assert (sizes(world), attempts(world), len(world.pods)) == ({"3"}, {"0"}, 3)
 
 
-def test_a_pod_that_waits_for_a_side_car_has_begun_all_the_same() -> None:
+def test_a_pod_that_waits_for_a_sidecar_has_started() -> None:
     world = running()
     for pod in world.pods.values():
         pod["status"]["phase"] = "Pending"
-        pod["status"]["containerStatuses"].append({"name": "aside", "restartCount": 0, "state": {"waiting": {"reason": "ErrImagePull"}}})
+        pod["status"]["containerStatuses"].append({"name": "sidecar", "restartCount": 0, "state": {"waiting": {"reason": "ErrImagePull"}}})
     world.scale(TRAINER, 3)
     world.settle()
-    assert (told(world), attempts(world), len(world.pods)) == ({"3"}, {"1"}, 4)
+    assert (sizes(world), attempts(world), len(world.pods)) == ({"3"}, {"1"}, 4)
 
 
-def test_a_job_that_is_resumed_with_another_size_before_its_pods_are_gone_says_both() -> None:
+def test_resuming_with_another_size_before_the_pods_are_gone_reports_both() -> None:
     world = running()
     world.edit(lambda spec: spec["runPolicy"].update(suspend=True))
-    world.carry_out(world.plan())
+    world.execute(world.plan())
     world.edit(lambda spec: spec["runPolicy"].update(suspend=False))
     world.scale(TRAINER, 3)
     world.settle()
-    assert (told(world), attempts(world)) == ({"3"}, {"1"})
+    assert (sizes(world), attempts(world)) == ({"3"}, {"1"})
     assert [event.reason for event in world.events][-5:-2].count("Resumed") == 1
 
 
-def test_roles_that_were_started_again_before_are_all_part_of_the_new_attempt() -> None:
+def test_the_new_attempt_is_above_all_role_attempts() -> None:
     world = running(restartScope="Role", policy="ExitCode")
     world.exit("ring-trainer-0", 137)
     world.settle()
@@ -143,7 +143,7 @@ def test_roles_that_were_started_again_before_are_all_part_of_the_new_attempt() 
     assert (attempts(world), "roleAttempts" in world.record) == ({"2"}, False)
 
 
-def test_an_edit_that_is_taken_back_before_anybody_has_looked_changes_nothing() -> None:
+def test_a_change_that_is_reverted_before_the_next_pass_has_no_effect() -> None:
     world = running()
     before = world.uids()
     world.scale(TRAINER, 3)
@@ -152,7 +152,7 @@ def test_an_edit_that_is_taken_back_before_anybody_has_looked_changes_nothing() 
     assert world.uids() == before
 
 
-def test_pods_that_do_not_say_what_they_were_told_are_left_alone() -> None:
+def test_pods_without_the_size_annotation_are_not_restarted() -> None:
     world = running()
     for pod in world.pods.values():
         del pod["metadata"]["annotations"][SIZE_ANNOTATION]
@@ -162,7 +162,7 @@ def test_pods_that_do_not_say_what_they_were_told_are_left_alone() -> None:
     assert before.items() <= world.uids().items()
 
 
-def test_scaled_and_done_in_the_same_moment_is_done() -> None:
+def test_a_job_that_completes_while_it_is_scaled_succeeds() -> None:
     world = running(policy="Never")
     for index in range(2):
         world.exit(f"ring-trainer-{index}", 0)
@@ -173,14 +173,14 @@ def test_scaled_and_done_in_the_same_moment_is_done() -> None:
 
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("writes", range(8))
-def test_an_operator_may_die_after_any_write(scope: str, writes: int) -> None:
+def test_a_crash_after_any_write_is_harmless(scope: str, writes: int) -> None:
     world = running(restartScope=scope)
     world.scale(TRAINER, 3)
     while writes > 0:
         plan = world.plan()
-        world.carry_out(plan, writes=writes)
+        world.execute(plan, writes=writes)
         writes -= max(1, len(world.effects(plan)))
     world.settle()
     world.run()
     world.settle()
-    assert (world.phase, told(world), len(attempts(world))) == ("Running", {"3"}, 1)
+    assert (world.phase, sizes(world), len(attempts(world))) == ("Running", {"3"}, 1)

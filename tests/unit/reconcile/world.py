@@ -1,6 +1,6 @@
-"""A cluster of dictionaries: it carries out plans, can stop in the middle of one, and keeps its own books of what is never allowed.
+"""A simulated cluster for planner tests. It executes plans, can stop in the middle of one, and checks invariants.
 
-Nothing here knows how the engine works. Nodes do what pods ask of them; time stands still unless it is moved.
+It does not know how the planner works. Nodes do what pods request, and time advances only explicitly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dlop.api.child_objects import Create
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.api.gang import POD_GROUPS
 from dlop.api.types import Options
-from dlop.embedded.apiserver.patches.patch import merge
+from dlop.embedded.apiserver.patches.patch import apply_merge_patch
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, ObjectMeta, PartialObject, Pod, PodGroup, Service
 from dlop.kube.resources import PODS, SERVICES, Resource
@@ -47,106 +47,106 @@ class World:
     status: JsonObject = field(default_factory=dict)
     generation: int = 1
     version: int = 1
-    """Of the job, counted up with every write."""
+    """Resource version of the job, incremented by every write."""
     is_deleted: bool = False
     pods: dict[str, JsonObject] = field(default_factory=dict)
     services: dict[str, JsonObject] = field(default_factory=dict)
-    others: dict[tuple[Resource, str], JsonObject] = field(default_factory=dict)
-    foreign: tuple[NameConflict, ...] = ()
-    refusals: tuple[RejectedWrite, ...] = ()
+    children: dict[tuple[Resource, str], JsonObject] = field(default_factory=dict)
+    name_conflicts: tuple[NameConflict, ...] = ()
+    rejected_writes: tuple[RejectedWrite, ...] = ()
     lost_nodes: set[str] = field(default_factory=set)
-    """Pods whose nodes do not answer any more."""
+    """Pods whose nodes do not respond."""
     events: list[Event] = field(default_factory=list)
     writes: Counter[str] = field(default_factory=Counter)
-    look_again_at: float | None = None
+    requeue_at: float | None = None
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _finished: set[tuple[str, str]] = field(default_factory=set)
-    """Pods that ended well, with their attempts."""
+    """Names and attempts of pods that have succeeded."""
 
-    # --- what the operator sees and does ---
+    # --- the operator ---
 
     def job(self) -> DLJob:
         metadata = ObjectMeta(name="ring", namespace="team", uid="job-uid", generation=self.generation, annotations=self.annotations)
-        found = CustomObject(
+        stored = CustomObject(
             api_version="example.org/v1",
             kind="RingJob",
             metadata=metadata,
             spec=msgspec.Raw(msgspec.json.encode(self.spec)),
             status=msgspec.Raw(msgspec.json.encode(self.status)),
         )
-        return self.kind(found, options=self.options)
+        return self.kind(stored, options=self.options)
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
             pods=tuple(msgspec.convert(_versioned(pod), Pod) for pod in self.pods.values()),
             services=tuple(msgspec.convert(service, Service) for service in self.services.values()),
-            others=tuple((resource, msgspec.convert(body, _shape(resource))) for (resource, _), body in self.others.items()),
+            children=tuple((resource, msgspec.convert(body, _object_type(resource))) for (resource, _), body in self.children.items()),
             priorities=self.priorities,
-            foreign=self.foreign,
-            refusals=self.refusals,
+            name_conflicts=self.name_conflicts,
+            rejected_writes=self.rejected_writes,
         )
 
     def plan(self) -> Plan:
         return self.job().reconcile(self.snapshot(), self.now)
 
     def effects(self, plan: Plan, *, version: int | None = None) -> list[Effect]:
-        """What a plan does, write by write, in the order in which it is done."""
-        found: list[Effect] = [lambda each=each: self._delete(each) for each in plan.deletions]  # type: ignore[misc]
-        found += [lambda each=each: self._change(each) for each in plan.changes]  # type: ignore[misc]
-        found += [lambda each=each: self._create(each) for each in (*plan.others, *plan.services, *plan.pods)]  # type: ignore[misc]
+        """The writes of a plan, in the order of execution."""
+        effects: list[Effect] = [lambda delete=delete: self._delete(delete) for delete in plan.deletes]  # type: ignore[misc]
+        effects += [lambda patch=patch: self._patch(patch) for patch in plan.patches]  # type: ignore[misc]
+        effects += [lambda create=create: self._create(create) for create in plan.creates]  # type: ignore[misc]
         if plan.status is not None:
-            found.append(lambda: self._write_status(plan.status or {}, version=version))
+            effects.append(lambda: self._write_status(plan.status or {}, version=version))
         if plan.delete_job:
-            found.append(self._delete_job)
-        return found
+            effects.append(self._delete_job)
+        return effects
 
-    def carry_out(self, plan: Plan, *, writes: int | None = None, version: int | None = None) -> bool:
-        """Do what a plan says, or only its first few writes. Says whether there was anything to do.
+    def execute(self, plan: Plan, *, writes: int | None = None, version: int | None = None) -> bool:
+        """Execute a plan, or only its first writes. Returns whether the plan has any writes.
 
-        The status is written only if it still has the version that the plan was made from.
+        With `version`, the status is written only if the job still has this resource version.
         """
         effects = self.effects(plan, version=version)
         for effect in effects[:writes]:
             effect()
         if writes is None or writes >= len(effects):
             self.events += plan.events
-        self.look_again_at = plan.look_again_at
-        if plan.is_complete and writes is None and version is None:
+        self.requeue_at = plan.requeue_at
+        if plan.settles and writes is None and version is None:
             again = self.plan()
-            assert not self.effects(again), "there is more to do after a plan that says it is complete"
-            if again.look_again_at is not None:  # told to the second
-                assert plan.look_again_at is not None, "nobody looks again after a plan that says it is complete"
-                assert plan.look_again_at < again.look_again_at + 1, "somebody looks too late"
+            assert not self.effects(again), "a plan that settles leaves work to do"
+            if again.requeue_at is not None:  # stored in whole seconds
+                assert plan.requeue_at is not None, "a plan that settles has no requeue time"
+                assert plan.requeue_at < again.requeue_at + 1, "a plan that settles requeues too late"
         return bool(effects)
 
     def settle(self) -> None:
-        """Pass after pass until there is nothing left to do; nodes let go of pods in between."""
+        """Run passes until nothing is left to do. Nodes confirm deletions in between."""
         for _ in range(40):
             if self.is_deleted:
                 return
-            busy = self.carry_out(self.plan())
-            if not busy and not self.let_go():
+            busy = self.execute(self.plan())
+            if not busy and not self.confirm_deletions():
                 return
-        raise AssertionError("the engine does not come to rest")
+        raise AssertionError("the planner does not settle")
 
     def wait(self, seconds: float) -> None:
-        """Time goes by, and nobody looks."""
+        """Advance the time without a pass."""
         self.now += seconds
 
     def pass_time(self, seconds: float) -> None:
-        """Time goes by; the job is looked at when its last plan asked for it, and at no other moment."""
+        """Advance the time. The job is reconciled only at the requeue times of its plans."""
         end = self.now + seconds
         self.settle()
-        while not self.is_deleted and self.look_again_at is not None and self.look_again_at <= end:
-            assert self.look_again_at > self.now, "a moment that has passed is waited for"
-            self.now = self.look_again_at
+        while not self.is_deleted and self.requeue_at is not None and self.requeue_at <= end:
+            assert self.requeue_at > self.now, "the requeue time is in the past"
+            self.now = self.requeue_at
             self.settle()
         self.now = end
 
-    # --- what nodes and people do ---
+    # --- nodes and users ---
 
     def run(self, *names: str) -> None:
-        """Pods begin to run: all that wait, or these."""
+        """Start these pending pods; all if none is named."""
         for name, pod in self.pods.items():
             if pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in pod["metadata"] and (not names or name in names):
                 pod["status"]["phase"] = "Running"
@@ -154,7 +154,7 @@ class World:
                 pod["status"]["containerStatuses"] = [{"name": "main", "restartCount": 0, "state": {"running": {}}}]
 
     def exit(self, name: str, code: int) -> None:
-        """The program of a pod ends; its node does what the pod asks of it."""
+        """The main container of a pod exits. The kubelet restarts it according to the restart policy."""
         pod = self.pods[name]
         terminated = {"exitCode": code, "finishedAt": format_time(self.now)}
         main = pod["status"]["containerStatuses"][0]
@@ -164,11 +164,11 @@ class World:
             return
         main["state"] = {"terminated": terminated}
         pod["status"]["phase"] = "Failed" if code else "Succeeded"
-        if not code and "deletionTimestamp" not in pod["metadata"] and name in self.wanted():
+        if not code and "deletionTimestamp" not in pod["metadata"] and name in self.desired_pods():
             self._finished.add((name, pod["metadata"]["labels"][ATTEMPT_LABEL]))
 
     def fail(self, name: str, *, reason: str = "", code: int | None = None) -> None:
-        """A pod is failed as a whole, by its node or the control plane."""
+        """The kubelet or the control plane sets a pod to Failed."""
         status = self.pods[name]["status"]
         status.update(phase="Failed", **({"reason": reason} if reason else {}))
         if code is None:
@@ -179,7 +179,7 @@ class World:
             ]
 
     def delete_pod(self, name: str) -> None:
-        """Somebody deletes a pod: it has its grace period, unless nothing of it runs any more."""
+        """Delete a pod with its grace period. A completed pod is removed at once."""
         metadata = self.pods[name]["metadata"]
         if self.pods[name]["status"]["phase"] in ("Succeeded", "Failed"):
             del self.pods[name]
@@ -187,19 +187,19 @@ class World:
             metadata["deletionTimestamp"] = format_time(self.now + GRACE_SECONDS)
             metadata["deletionGracePeriodSeconds"] = GRACE_SECONDS
 
-    def lose(self, name: str) -> None:
-        """A pod is gone, without a trace."""
+    def remove_pod(self, name: str) -> None:
+        """Remove a pod without a trace."""
         del self.pods[name]
 
-    def let_go(self, *, most: int | None = None) -> bool:
-        """Nodes that answer let go of the pods that are being deleted: of all, or of the first few."""
-        gone = [name for name, pod in self.pods.items() if "deletionTimestamp" in pod["metadata"] and name not in self.lost_nodes]
-        for name in gone[:most]:
+    def confirm_deletions(self, *, limit: int | None = None) -> bool:
+        """Nodes that respond remove their terminating pods, at most `limit`. Returns whether there were any."""
+        names = [name for name, pod in self.pods.items() if "deletionTimestamp" in pod["metadata"] and name not in self.lost_nodes]
+        for name in names[:limit]:
             del self.pods[name]
-        return bool(gone)
+        return bool(names)
 
     def edit(self, change: Callable[[Any], None]) -> None:
-        """Somebody edits the spec."""
+        """Change the spec."""
         self.spec = copy.deepcopy(self.spec)
         change(self.spec)
         self.generation += 1
@@ -212,17 +212,17 @@ class World:
         self.edit(lambda spec: spec["replicaSpecs"][role]["template"]["spec"]["containers"][0].update(image=image))
 
     def scale(self, role: str, replicas: int) -> None:
-        """What is taken out of the spec and put in again begins from the start."""
+        """Scale a role. Indexes that are removed and added again start from the beginning."""
         self.edit(lambda spec: spec["replicaSpecs"][role].update(replicas=replicas))
         kept = {f"ring-{role.lower()}-{index}" for index in range(replicas)}
-        self._finished = {each for each in self._finished if role.lower() not in each[0] or each[0] in kept}
+        self._finished = {(name, attempt) for name, attempt in self._finished if role.lower() not in name or name in kept}
 
-    # --- what the tests ask ---
+    # --- assertions ---
 
     @property
     def record(self) -> JsonObject:
-        found: JsonObject = self.status.get("dlop", {})
-        return found
+        record: JsonObject = self.status.get("dlop", {})
+        return record
 
     @property
     def phase(self) -> str:
@@ -230,17 +230,17 @@ class World:
 
     @property
     def conditions(self) -> list[tuple[str, str]]:
-        return [(each["type"], each["status"]) for each in self.status.get("conditions", [])]
+        return [(condition["type"], condition["status"]) for condition in self.status.get("conditions", [])]
 
-    def condition(self, kind: str) -> JsonObject:
-        found: JsonObject = next(each for each in self.status["conditions"] if each["type"] == kind)
-        return found
+    def condition(self, type: str) -> JsonObject:
+        condition: JsonObject = next(condition for condition in self.status["conditions"] if condition["type"] == type)
+        return condition
 
     def is_running(self, name: str) -> bool:
         return name in self.pods and self.pods[name]["status"]["phase"] == "Running"
 
-    def wanted(self) -> set[str]:
-        """The pods that the spec asks for."""
+    def desired_pods(self) -> set[str]:
+        """The names of all pods of the spec."""
         job = self.job()
         return {job.replica_name(role, index) for role in job.spec.roles for index in range(role.replicas)}
 
@@ -250,22 +250,22 @@ class World:
     def uids(self) -> dict[str, str]:
         return {name: pod["metadata"]["uid"] for name, pod in self.pods.items()}
 
-    # --- writes, with what is never allowed ---
+    # --- writes, with invariants ---
 
-    def _create(self, creation: Create) -> None:
-        body = copy.deepcopy(creation.body)
-        place = {PODS: self.pods, SERVICES: self.services}.get(creation.resource)
-        assert self.phase not in ("Succeeded", "Failed"), f"{creation.name} is created after the end"
-        assert body["metadata"]["name"] == creation.name
-        if place is not None and creation.name in place:
-            return  # 409: it is there already
+    def _create(self, create: Create) -> None:
+        body = copy.deepcopy(create.body)
+        existing = {PODS: self.pods, SERVICES: self.services}.get(create.resource)
+        assert self.phase not in ("Succeeded", "Failed"), f"{create.name} is created after the job has finished"
+        assert body["metadata"]["name"] == create.name
+        if existing is not None and create.name in existing:
+            return  # 409 AlreadyExists
         body["metadata"].update(uid=f"uid-{next(self._numbers)}", creationTimestamp=format_time(self.now))
-        self.writes[f"create {creation.name}"] += 1
-        if place is None:
-            self.others.setdefault((creation.resource, creation.name), body)
+        self.writes[f"create {create.name}"] += 1
+        if existing is None:
+            self.children.setdefault((create.resource, create.name), body)
             return
-        place[creation.name] = body
-        if creation.resource == PODS:
+        existing[create.name] = body
+        if create.resource == PODS:
             self._check_pod(body)
 
     def _check_pod(self, body: JsonObject) -> None:
@@ -273,50 +273,50 @@ class World:
         name, attempt = body["metadata"]["name"], body["metadata"]["labels"][ATTEMPT_LABEL]
         assert (name, attempt) not in self._finished, f"{name} runs a second time in attempt {attempt}"
         policy = self.job().spec.run_policy
-        assert name in self.wanted(), f"nobody asks for {name}"
+        assert name in self.desired_pods(), f"{name} is not in the spec"
         assert not policy.suspend, f"{name} is created while the job is suspended"
         scope = {"Replica": name, "Role": name.rpartition("-")[0], "Job": ""}[policy.restart_scope]
         attempts = {pod["metadata"]["labels"][ATTEMPT_LABEL] for other, pod in self.pods.items() if other.startswith(scope)}
-        assert attempts == {attempt}, f"{name} is created while an earlier attempt is not gone"
+        assert attempts == {attempt}, f"{name} is created while pods of an earlier attempt exist"
 
-    def _change(self, change: Patch) -> None:
-        found = self.others.get((change.resource, change.name))
-        if found is not None and found["metadata"]["uid"] == change.uid:
-            self.writes[f"change {change.name}"] += 1
-            self.others[change.resource, change.name] = merge(found, {**change.body, "metadata": {}})
+    def _patch(self, patch: Patch) -> None:
+        child = self.children.get((patch.resource, patch.name))
+        if child is not None and child["metadata"]["uid"] == patch.uid:
+            self.writes[f"patch {patch.name}"] += 1
+            self.children[patch.resource, patch.name] = apply_merge_patch(child, {**patch.body, "metadata": {}})
 
-    def _delete_other(self, deletion: Delete) -> None:
-        found = self.others.get((deletion.resource, deletion.name))
-        if found is not None and found["metadata"]["uid"] == deletion.uid:
-            self.writes[f"delete {deletion.name}"] += 1
-            del self.others[deletion.resource, deletion.name]
+    def _delete_child(self, delete: Delete) -> None:
+        child = self.children.get((delete.resource, delete.name))
+        if child is not None and child["metadata"]["uid"] == delete.uid:
+            self.writes[f"delete {delete.name}"] += 1
+            del self.children[delete.resource, delete.name]
 
-    def _delete(self, deletion: Delete) -> None:
-        if deletion.resource not in (PODS, SERVICES):
-            self._delete_other(deletion)
+    def _delete(self, delete: Delete) -> None:
+        if delete.resource not in (PODS, SERVICES):
+            self._delete_child(delete)
             return
-        place = self.pods if deletion.resource == PODS else self.services
-        found = place.get(deletion.name)
-        if found is None or found["metadata"]["uid"] != deletion.uid:
-            return  # 404, or the precondition fails
-        if deletion.resource_version not in (None, _versioned(found)["metadata"]["resourceVersion"]):
-            return  # 409: something has happened to it
-        self.writes[f"delete {deletion.name}"] += 1
-        if deletion.resource != PODS or deletion.grace_seconds == 0:
-            del place[deletion.name]
+        objects = self.pods if delete.resource == PODS else self.services
+        body = objects.get(delete.name)
+        if body is None or body["metadata"]["uid"] != delete.uid:
+            return  # 404, or 409 because of the UID precondition
+        if delete.resource_version not in (None, _versioned(body)["metadata"]["resourceVersion"]):
+            return  # 409 Conflict
+        self.writes[f"delete {delete.name}"] += 1
+        if delete.resource != PODS or delete.grace_seconds == 0:
+            del objects[delete.name]
         else:
-            self.delete_pod(deletion.name)
+            self.delete_pod(delete.name)
 
     def _write_status(self, status: JsonObject, *, version: int | None) -> None:
         if version is not None and version != self.version:
-            return  # 409: the status has changed in the meantime
+            return  # 409 Conflict
         self.version += 1
         before, after = self.record, status["dlop"]
         for counter in ("restarts", "disruptions"):
             for role, count in before.get(counter, {}).items():
-                assert after.get(counter, {}).get(role, 0) >= count, f"{counter} of {role} fall"
+                assert after.get(counter, {}).get(role, 0) >= count, f"{counter} of {role} decrease"
         assert after.get("attempt", 0) >= before.get("attempt", 0)
-        assert self.phase not in ("Succeeded", "Failed"), "the status is changed after the end"
+        assert self.phase not in ("Succeeded", "Failed"), "the status is written after the job has finished"
         assert parse_time(after["startedAt"]) is not None if "startedAt" in after else True
         self.status = msgspec.json.decode(msgspec.json.encode(status))
         self.writes["status"] += 1
@@ -326,11 +326,11 @@ class World:
         self.pods, self.services = {}, {}
 
 
-def _shape(resource: Resource) -> type[PartialObject]:
+def _object_type(resource: Resource) -> type[PartialObject]:
     return PodGroup if resource in POD_GROUPS else PartialObject
 
 
 def _versioned(body: JsonObject) -> JsonObject:
-    """The object with a version that is another one whenever anything about it is."""
+    """The object with a resource version that changes with its contents."""
     version = zlib.crc32(msgspec.json.encode(body))
     return {**body, "metadata": {**body["metadata"], "resourceVersion": str(version)}}

@@ -1,21 +1,20 @@
-"""What the engine decides about time and edits, carried out by an operator: delays, replaced pods, a status that is put back."""
+"""Restart back-off, replacement of pods after an edit, and a status restored from an earlier attempt."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
 
-from dlop.embedded.apiserver.faults import Match
+from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.observed_job import ObservedJob
-from dlop.testing.pod_steps import RunFor
+from dlop.testing.pod_steps import RunContainers
 from dlop.testing.virtual_time import virtual_time
-from tests.sim.ring import RingJob, ring
+from tests.sim.ring_job import RingJob, ring
 
 
-def with_image(image: str) -> JsonObject:
-    """A patch that changes nothing else."""
+def image_patch(image: str) -> JsonObject:
     return {"spec": {"replicaSpecs": {"Worker": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}}}}
 
 
@@ -24,7 +23,7 @@ def images(job: ObservedJob) -> set[str]:
 
 
 @virtual_time
-async def test_a_program_that_always_fails_at_once_makes_no_storm_of_pods() -> None:
+async def test_a_container_that_always_fails_is_restarted_with_backoff() -> None:
     async with OperatorKit([RingJob]) as kit:
         kit.script.when("*").run().fail(137)
         job = await kit.submit(ring(workers=1))
@@ -35,44 +34,44 @@ async def test_a_program_that_always_fails_at_once_makes_no_storm_of_pods() -> N
 
 
 @virtual_time
-async def test_a_wrong_image_is_mended_by_an_edit() -> None:
+async def test_editing_an_invalid_image_replaces_the_pods() -> None:
     async with OperatorKit([RingJob]) as kit:
         kit.script.when("*", times=1).image_pull_error()
         kit.script.when("*").run()
         job = await kit.submit(ring())
         await kit.until(job, reached=lambda job: "ImagePullBackOff" in str(job.condition("Blocked")))
-        await kit.edit(job, with_image("right"))
+        await kit.edit(job, image_patch("valid"))
         await kit.until(job, phase="Running", reached=lambda job: list(job.pod_phases.values()) == ["Running"] * 2, within_seconds=120)
-        assert images(job) == {"right"}
-        assert ("ReplacedPods", "Replaced 2 pods that had not started: the job's spec has changed") in job.events
+        assert images(job) == {"valid"}
+        assert ("ReplacedPods", "Replaced 2 pods that had not started, because the job's spec has changed") in job.events
         assert "disruptions" not in job.status["dlop"]
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []
 
 
 @virtual_time
-async def test_a_pod_that_starts_while_its_operator_does_not_see_it_is_left_alone() -> None:
+async def test_a_pod_that_started_while_watch_events_were_delayed_is_not_replaced() -> None:
     async with OperatorKit([RingJob], operator=False) as kit:
-        kit.script.when("*").unschedulable().until_told()
+        kit.script.when("*").unschedulable().until_released()
         server = kit.new_server()
         await kit.start_operator(server)
         job = await kit.submit(ring(workers=1))
         await kit.until(job, reached=lambda job: "Unschedulable" in str(job.condition("Blocked")))
         await asyncio.sleep(5)
-        held = server.faults.hold_watches(match=Match(plural="pods"))
-        await kit.kubelet.perform("default/ring-worker-0", RunFor())
+        held = server.faults.hold_watches(match=RequestMatch(plural="pods"))
+        await kit.kubelet.perform("default/ring-worker-0", RunContainers())
         uid = job.pods["ring-worker-0"]["metadata"]["uid"]
-        await kit.edit(job, with_image("late"))
+        await kit.edit(job, image_patch("late"))
         await asyncio.sleep(5)
         held.release()
         await kit.until(job, phase="Running")
         await asyncio.sleep(60)
         assert job.pods["ring-worker-0"]["metadata"]["uid"] == uid
         assert images(job) == {"i"}
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []
 
 
 @virtual_time
-async def test_a_status_of_an_earlier_attempt_that_is_put_back_by_hand_is_caught_up_with() -> None:
+async def test_a_status_of_an_earlier_attempt_restored_by_a_user_is_corrected() -> None:
     async with OperatorKit([RingJob]) as kit:
         kit.script.when("ring-worker-0", times=1).run().after(30).fail(137)
         kit.script.when("*").run()
@@ -88,4 +87,4 @@ async def test_a_status_of_an_earlier_attempt_that_is_put_back_by_hand_is_caught
         await asyncio.sleep(60)
         assert job.status["dlop"]["attempt"] == 1
         assert {name: pod["metadata"]["uid"] for name, pod in job.pods.items()} == uids
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []

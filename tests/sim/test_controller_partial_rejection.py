@@ -1,4 +1,4 @@
-"""A pod that the server finds invalid is that pod's trouble: the others of its job are made, and made again."""
+"""An invalid pod does not affect the other pods of its job."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
-from tests.cluster.chain_kinds import CrewJob
+from tests.cluster.edited_kinds import CrewJob
 
 
 def crew() -> JsonObject:
-    """A chief whose pod is refused, and a helper."""
+    """A chief whose pod is invalid, and a helper."""
     helper = {"name": "main", "image": "i"}
     chief = {**helper, "env": [{"name": "A=B", "value": "1"}]}
     roles = {name: {"template": {"spec": {"containers": [main]}}} for name, main in (("Chief", chief), ("Helper", helper))}
-    return {"apiVersion": "chains.dlop.dev/v1", "kind": "CrewJob", "metadata": {"name": "crew"}, "spec": {"replicaSpecs": roles}}
+    return {"apiVersion": "edits.dlop.dev/v1", "kind": "CrewJob", "metadata": {"name": "crew"}, "spec": {"replicaSpecs": roles}}
 
 
 @virtual_time
-async def test_a_pod_is_replaced_while_another_one_of_its_job_is_refused() -> None:
+async def test_a_pod_is_replaced_while_another_pod_of_its_job_is_rejected() -> None:
     async with OperatorKit(frameworks=[CrewJob]) as kit:
         job = await kit.submit(crew())
         await kit.until(job, reached=lambda job: list(job.pods) == ["crew-helper-0"] and "blocked" in job.status.get("dlop", {}))

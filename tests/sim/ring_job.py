@@ -1,4 +1,4 @@
-"""The framework that the simulations run: a ring of workers."""
+"""A framework with one role: workers in a ring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlop.replica import Replica
 
 
 class RingJob(DLJob):
-    """Workers that know each other."""
+    """Workers that know the addresses of all workers."""
 
     job_type = JobType(group="example.org", version="v1", kind="RingJob")
     replica_types = (ReplicaType("Worker"),)
@@ -20,9 +20,6 @@ class RingJob(DLJob):
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
         return {"RANK": str(replica.index), "PEERS": ",".join(self.addresses("Worker"))}
-
-
-RINGS = RingJob.job_type.resource.qualified_name
 
 
 def ring(name: str = "ring", *, workers: int = 2, restart_policy: str = "ExitCode", **run_policy: Any) -> JsonObject:

@@ -1,4 +1,4 @@
-"""A framework of two roles, for what is different when a job has more than one."""
+"""A framework with two roles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlop.replica import Replica
 
 
 class PairJob(DLJob):
-    """Workers that know their servers."""
+    """Workers that know the addresses of the servers."""
 
     job_type = JobType(group="example.org", version="v1", kind="PairJob")
     replica_types = (ReplicaType("Server"), ReplicaType("Worker"))

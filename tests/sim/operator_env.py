@@ -1,15 +1,14 @@
-"""An operator on the embedded cluster, on virtual time, with a small kind of its own and every request noted."""
+"""Test environment: operators on the embedded cluster, on virtual time, with a minimal CRD and a record of every request."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 from typing import Any
 
-from dlop.api.types import ContainerProperties, JobType, ReplicaType
 from dlop.embedded.apiserver.faults import Faults
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.job import DLJob
@@ -19,26 +18,13 @@ from dlop.kube.transport import Request, Response, StreamResponse, Transport
 from dlop.kube.types import JsonObject
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings
-from dlop.replica import Replica
+from tests.sim.ring_job import RingJob
 
 START = 1_750_000_000.0
 NAMESPACE = "default"
+RING_JOBS = RingJob.job_type.resource
 
-
-class RingJob(DLJob):
-    """Peers in a ring."""
-
-    job_type = JobType(group="example.org", version="v1", kind="RingJob")
-    replica_types = (ReplicaType("Worker"),)
-    container_properties = ContainerProperties(name="main", port=7000)
-
-    def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        return {"RANK": str(replica.index), "PEERS": ",".join(self.addresses("Worker"))}
-
-
-RINGS = RingJob.job_type.resource
-
-DEFINITION: JsonObject = {
+RING_CRD: JsonObject = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
     "metadata": {"name": "ringjobs.example.org"},
@@ -59,15 +45,14 @@ DEFINITION: JsonObject = {
 }
 
 
-def ring(name: str = "ring", *, workers: int = 3, run_policy: JsonObject | None = None, **more: Any) -> JsonObject:
-    """A manifest."""
+def ring(name: str = "ring", *, workers: int = 3, run_policy: JsonObject | None = None) -> JsonObject:
     worker = {"replicas": workers, "template": {"spec": {"containers": [{"name": "main", "image": "ring:1"}]}}}
-    spec = {"runPolicy": run_policy or {}, "replicaSpecs": {"Worker": worker}, **more}
+    spec = {"runPolicy": run_policy or {}, "replicaSpecs": {"Worker": worker}}
     return {"apiVersion": "example.org/v1", "kind": "RingJob", "metadata": {"name": name}, "spec": spec}
 
 
-class NotingTransport:
-    """Notes what the operator asks for."""
+class RecordingTransport:
+    """Records the requests of an operator."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -87,35 +72,34 @@ class NotingTransport:
         await self._transport.close()
 
 
-class World:
-    """A cluster that goes on while operators come and go."""
+class OperatorEnv:
+    """A cluster on which operators can be started and stopped."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
         self.client: Client = cluster.client()
-        self.notes = NotingTransport(cluster.transport())
-        self.clock = _clock()
+        self.transport = RecordingTransport(cluster.transport())
+        self.clock = _make_clock()
 
     @property
     def faults(self) -> Faults:
         return self.cluster.faults
 
     @asynccontextmanager
-    async def operating(
+    async def run_operator(
         self,
         *,
         identity: str = "one",
         transport: Transport | None = None,
         job_class: type[DLJob] = RingJob,
-        more_classes: tuple[type[DLJob], ...] = (),
+        extra_classes: tuple[type[DLJob], ...] = (),
         **settings: Any,
     ) -> AsyncIterator[Operator]:
-        """An operator, for as long as the context lasts; at its end it is killed, not stopped."""
-        chosen = Settings(**{"leader_election": False, **settings})
+        """Run an operator while the context is open. On exit it is killed, not stopped."""
         operator = Operator(
-            chosen,
-            [job_class, *more_classes],
-            transport=transport or self.notes,
+            Settings(**{"leader_election": False, **settings}),
+            [job_class, *extra_classes],
+            transport=transport or self.transport,
             clock=self.clock,
             rng=Random(identity),
             identity=identity,
@@ -129,89 +113,88 @@ class World:
             await asyncio.wait((running,))
             _raise_if_failed(running)
 
-    # --- what people do ----------------------------------------------------------------------------------------------
+    # --- user and kubelet actions ------------------------------------------------------------------------------------
 
-    async def install(self) -> None:
-        await self.client.create(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION)
-        await a_while(1)
+    async def install_crd(self) -> None:
+        await self.client.create(CUSTOM_RESOURCE_DEFINITIONS, RING_CRD)
+        await settle(1)
 
     async def submit(self, manifest: JsonObject) -> JsonObject:
-        return await self.client.create(RINGS, manifest, namespace=NAMESPACE)
+        return await self.client.create(RING_JOBS, manifest, namespace=NAMESPACE)
 
-    async def remove(self, name: str, *, propagation: Propagation = Propagation.BACKGROUND) -> None:
-        await self.client.delete(RINGS, name, namespace=NAMESPACE, propagation=propagation)
+    async def delete_job(self, name: str, *, propagation: Propagation = Propagation.BACKGROUND) -> None:
+        await self.client.delete(RING_JOBS, name, namespace=NAMESPACE, propagation=propagation)
 
-    async def report(self, phase: str, *, exit_code: int = 0, names: tuple[str, ...] = ()) -> None:
-        """Let all pods, or these, be in a phase, as a kubelet would say it."""
+    async def set_pod_phases(self, phase: str, *, exit_code: int = 0, names: tuple[str, ...] = ()) -> None:
+        """Set the phase of these pods, or of all, as a kubelet does."""
         for name in names or await self.pod_names():
-            await self.report_one(phase, name, exit_code=exit_code)
+            await self.set_pod_phase(phase, name, exit_code=exit_code)
 
-    async def report_one(self, phase: str, name: str, *, exit_code: int = 0) -> None:
-        """Let one pod be in a phase."""
+    async def set_pod_phase(self, phase: str, name: str, *, exit_code: int = 0) -> None:
         state: JsonObject = {"running": {}} if phase == "Running" else {"terminated": {"exitCode": exit_code}}
         main = {"name": "main", "image": "", "imageID": "", "ready": True, "restartCount": 0, "state": state}
         status = {"phase": phase, "containerStatuses": [main]}
         await self.client.patch(PODS, name, {"status": status}, namespace=NAMESPACE, subresource="status")
 
     async def bind(self, name: str) -> None:
-        """Give a pod a node: from then on its deletion waits for the node."""
+        """Bind a pod to a node. After that, its deletion waits for the kubelet."""
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": "node"}}
         await self.client.create(PODS, body, namespace=NAMESPACE, name=name, subresource="binding")
 
-    # --- what there is -----------------------------------------------------------------------------------------------
+    # --- state of the cluster ----------------------------------------------------------------------------------------
 
     async def pods(self) -> list[JsonObject]:
-        found: list[JsonObject] = (await self.client.list(PODS, namespace=NAMESPACE))["items"]
-        return found
+        pods: list[JsonObject] = (await self.client.list(PODS, namespace=NAMESPACE))["items"]
+        return pods
 
     async def pod_names(self) -> list[str]:
         return sorted(pod["metadata"]["name"] for pod in await self.pods())
 
     async def service_names(self) -> list[str]:
-        return sorted(found["metadata"]["name"] for found in (await self.client.list(SERVICES, namespace=NAMESPACE))["items"])
+        return sorted(service["metadata"]["name"] for service in (await self.client.list(SERVICES, namespace=NAMESPACE))["items"])
 
     async def events(self) -> list[JsonObject]:
-        found: list[JsonObject] = (await self.client.list(EVENTS, namespace=NAMESPACE))["items"]
-        return found
+        events: list[JsonObject] = (await self.client.list(EVENTS, namespace=NAMESPACE))["items"]
+        return events
 
-    async def reasons(self) -> Counter[str]:
+    async def event_reasons(self) -> Counter[str]:
         return Counter(event["reason"] for event in await self.events())
 
     async def status(self, name: str = "ring") -> JsonObject:
-        job = await self.client.get(RINGS, name, namespace=NAMESPACE)
+        job = await self.client.get(RING_JOBS, name, namespace=NAMESPACE)
         return dict(job.get("status") or {})
 
     async def conditions(self, name: str = "ring") -> dict[str, JsonObject]:
-        """The conditions that hold."""
-        found = (await self.status(name)).get("conditions") or []
-        return {condition["type"]: condition for condition in found if condition["status"] == "True"}
+        """Conditions with status True, by type."""
+        conditions = (await self.status(name)).get("conditions") or []
+        return {condition["type"]: condition for condition in conditions if condition["status"] == "True"}
 
-    # --- what the operator did -----------------------------------------------------------------------------------------
+    # --- requests of the operators -----------------------------------------------------------------------------------
 
     def writes(self, *, method: str | None = None, plural: str | None = None) -> list[Request]:
-        """The operator's writes, without events and leases."""
+        """Recorded writes, without events and leases."""
         return [
             request
-            for request in self.notes.requests
+            for request in self.transport.requests
             if request.is_write
-            and not _is_about(request, "events")
-            and not _is_about(request, "leases")
+            and not _is_for(request, "events")
+            and not _is_for(request, "leases")
             and (method is None or request.method == method)
-            and (plural is None or _is_about(request, plural))
+            and (plural is None or _is_for(request, plural))
         ]
 
-    def creates(self, plural: str) -> int:
+    def create_count(self, plural: str) -> int:
         return len(self.writes(method="POST", plural=plural))
 
-    def forget_requests(self) -> None:
-        self.notes.requests.clear()
+    def clear_requests(self) -> None:
+        self.transport.requests.clear()
 
 
-def _is_about(request: Request, plural: str) -> bool:
+def _is_for(request: Request, plural: str) -> bool:
     return plural in request.path.split("/")
 
 
-def _clock() -> Any:
+def _make_clock() -> Callable[[], float]:
     loop = asyncio.get_running_loop()
     return lambda: START + loop.time()
 
@@ -222,21 +205,20 @@ def _raise_if_failed(running: asyncio.Task[None]) -> None:
 
 
 @asynccontextmanager
-async def world(*, installed: bool = True) -> AsyncIterator[World]:
-    """A cluster in which rings are known, or are not yet."""
-    loop = asyncio.get_running_loop()
+async def operator_env(*, installed: bool = True) -> AsyncIterator[OperatorEnv]:
+    """A cluster, by default with the CRD of RingJob."""
     numbers = iter(range(1_000_000))
     async with EmbeddedCluster(
-        clock=lambda: START + loop.time(),
+        clock=_make_clock(),
         new_uid=lambda: f"00000000-0000-4000-8000-{next(numbers):012d}",
-        randomness=Random(7),
+        rng=Random(7),
     ) as cluster:
-        made = World(cluster)
+        env = OperatorEnv(cluster)
         if installed:
-            await made.install()
-        yield made
+            await env.install_crd()
+        yield env
 
 
-async def a_while(seconds: float = 5.0) -> None:
-    """Let everything happen that is going to."""
+async def settle(seconds: float = 5.0) -> None:
+    """Let virtual time pass, so that operators and controllers finish their work."""
     await asyncio.sleep(seconds)

@@ -1,0 +1,154 @@
+"""Invariants that hold under every fault, checked at every commit, and the state by which two runs are compared."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from dlop.api.constants import ATTEMPT_LABEL, REPLICA_TYPE_LABEL
+from dlop.api.gang import POD_GROUPS
+from dlop.api.phase import Phase
+from dlop.api.types import Options
+from dlop.embedded.apiserver.store import ChangeType, ObjectKey, Store, StoreEvent
+from dlop.job import DLJob
+from dlop.kube.objects import CustomObject, object_decoder
+from dlop.kube.types import JsonObject
+
+_CHILDREN = ("pods", "services", *(resource.qualified_name for resource in POD_GROUPS))
+_FINAL_POD_PHASES = ("Succeeded", "Failed")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_VERSION = re.compile(r'"resourceVersion":"\d+"')
+
+_decode_job = object_decoder(CustomObject)
+
+
+class InvariantChecker:
+    """Listens to a store, counts creates and deletes of each object, and records violations."""
+
+    def __init__(self, store: Store, framework: type[DLJob], *, on_commit: Callable[[StoreEvent], None] = lambda _: None) -> None:
+        """`on_commit` is called with every change of jobs, pods, services and pod groups."""
+        self._store = store
+        self._framework = framework
+        self._jobs = framework.job_type.resource.qualified_name
+        self._on_commit = on_commit
+        self.creates: Counter[str] = Counter()
+        self.deletes: Counter[str] = Counter()
+        self.violations: list[str] = []
+        self.job_finished = False
+        store.listeners.append(self._observe)
+
+    def object_counts(self) -> dict[str, tuple[int, int]]:
+        """Number of creates and deletes by object."""
+        return {name: (self.creates[name], self.deletes[name]) for name in sorted(self.creates)}
+
+    def _observe(self, event: StoreEvent) -> None:
+        if event.key.storage not in (*_CHILDREN, self._jobs):
+            return
+        name = f"{event.key.storage} {event.key.namespace}/{event.key.name}"
+        if event.type is ChangeType.ADDED:
+            self.creates[name] += 1
+        elif event.type is ChangeType.DELETED:
+            self.deletes[name] += 1
+        self._check(event)
+        self._on_commit(event)
+
+    def _check(self, event: StoreEvent) -> None:
+        if event.key.storage == self._jobs and event.before is not None:
+            self._check_job(event.before.body, event.after.body)
+        elif event.key.storage in _CHILDREN and event.type is ChangeType.ADDED:
+            self._check_create(event)
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    def _check_job(self, before: JsonObject, after: JsonObject) -> None:
+        for counter in ("restarts", "disruptions"):
+            old, new = _record(before).get(counter, {}), _record(after).get(counter, {})
+            if any(new.get(role, 0) < number for role, number in old.items()):
+                self.violations.append(f"{counter} decreased from {old} to {new}")
+        old_phase, new_phase = self._final_phase(before), self._final_phase(after)
+        if old_phase is not None and old_phase is not new_phase:
+            self.violations.append(f"the final phase of the job changed from {old_phase} to {new_phase}")
+        self.job_finished = self.job_finished or new_phase is not None
+
+    def _final_phase(self, job: JsonObject) -> Phase | None:
+        """The phase of a finished job; None if it is not finished."""
+        status = job.get("status")
+        if not status:
+            return None
+        phase = self._framework(_decode_job(msgspec.json.encode(job)), options=Options()).read_phase(status)
+        return phase if phase is not None and phase.is_finished else None
+
+    # --- children ----------------------------------------------------------------------------------------------------
+
+    def _check_create(self, event: StoreEvent) -> None:
+        job = self._owner(event.after.body)
+        if job is None:
+            self.violations.append(f"{event.key} was created for a deleted job")
+            return
+        if self._final_phase(job) is not None:
+            self.violations.append(f"{event.key} was created after the job had finished")
+        if event.key.storage == "pods":
+            self._check_duplicates(event)
+            self._check_attempts(event, scope=job["spec"].get("runPolicy", {}).get("restartScope", "Replica"))
+
+    def _check_duplicates(self, event: StoreEvent) -> None:
+        """Labels identify role, index and attempt, so no two live pods may have the same labels."""
+        for key, other in self._other_pods(event):
+            is_live = other["status"].get("phase") not in _FINAL_POD_PHASES
+            if is_live and _labels(other) == _labels(event.after.body):
+                self.violations.append(f"{event.key} and {key} are two live pods of one index and attempt")
+
+    def _check_attempts(self, event: StoreEvent, *, scope: str) -> None:
+        """With restart scope Role or Job, no pod of the old attempt may exist, not even a terminating one."""
+        labels = _labels(event.after.body)
+        for key, other in self._other_pods(event):
+            other_labels = _labels(other)
+            in_scope = scope == "Job" or (scope == "Role" and other_labels[REPLICA_TYPE_LABEL] == labels[REPLICA_TYPE_LABEL])
+            if in_scope and other_labels[ATTEMPT_LABEL] != labels[ATTEMPT_LABEL]:
+                self.violations.append(
+                    f"{event.key} of attempt {labels[ATTEMPT_LABEL]} exists together with {key} of attempt {other_labels[ATTEMPT_LABEL]}"
+                )
+
+    def _other_pods(self, event: StoreEvent) -> Iterator[tuple[ObjectKey, JsonObject]]:
+        for key, stored in self._store.list("pods", namespace=event.key.namespace):
+            if key != event.key:
+                yield key, stored.body
+
+    def _owner(self, body: JsonObject) -> JsonObject | None:
+        for owner in body["metadata"].get("ownerReferences", ()):
+            job = self._store.get(ObjectKey(self._jobs, body["metadata"]["namespace"], owner["name"]))
+            if job is not None and job.body["metadata"]["uid"] == owner["uid"]:
+                return job.body
+        return None
+
+
+def masked_state(store: Store, *, jobs: str) -> dict[str, JsonObject]:
+    """Jobs, pods, services and pod groups without times, uids and resource versions."""
+    return {f"{key.storage} {key.name}": _mask(body) for key, body in _objects(store, (jobs, *_CHILDREN))}
+
+
+def _objects(store: Store, storages: tuple[str, ...]) -> Iterator[tuple[ObjectKey, JsonObject]]:
+    for storage in storages:
+        for key, stored in store.list(storage, namespace="default"):
+            yield key, stored.body
+
+
+def _mask(body: JsonObject) -> JsonObject:
+    text = msgspec.json.encode(body).decode()
+    text = _VERSION.sub('"resourceVersion":"V"', _UID.sub("U", _TIME.sub("T", text)))
+    masked: JsonObject = msgspec.json.decode(text)
+    return masked
+
+
+def _labels(body: JsonObject) -> dict[str, str]:
+    labels: dict[str, str] = body["metadata"].get("labels") or {}
+    return labels
+
+
+def _record(job: JsonObject) -> JsonObject:
+    record: JsonObject = (job.get("status") or {}).get("dlop") or {}
+    return record

@@ -1,0 +1,185 @@
+"""The scenarios in which faults are injected.
+
+- RING: create, run, restart twice, suspend, resume, scale up and down, succeed, TTL.
+- JOB_SCOPE and ROLE_SCOPE: two roles that restart together or separately, after a failure, an eviction, a deletion by a
+  user and the loss of a node.
+- MXNET: the same for the MXJob of fioravanzo.org, with restart scope Replica, in-place restarts and success by the scheduler.
+- GANG: a ring with gang scheduling, by a scheduler that admits each pod group after a delay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+
+from dlop.api.gang import VOLCANO
+from dlop.embedded.apiserver.store import ChangeType, StoreEvent
+from dlop.frameworks.fioravanzo.mxjob import MXJob
+from dlop.kube.errors import NotFoundError
+from dlop.kube.resources import PODS, VOLCANO_POD_GROUPS
+from dlop.kube.types import JsonObject
+from dlop.testing.kit import OperatorKit
+from dlop.testing.observed_job import ObservedJob
+from dlop.testing.pod_steps import ContainerExit, Evict, LoseNode
+from dlop.testing.script import Script
+from tests.frameworks.pod_groups import BY_VOLCANO, PodGroups, pod_group_crd
+from tests.sim.pair_job import PairJob, pair
+from tests.sim.ring_job import RingJob, ring
+from tests.sim.scenario_run import Scenario, ScenarioRun
+
+TTL_SECONDS = 300
+# Time after which the pods of a silent node are deleted. The operator waits longer before it forces the deletion.
+_NODE_LOST_AFTER_SECONDS = 40.0
+_ADMISSION_SECONDS = 2.0
+
+
+# --- ring ------------------------------------------------------------------------------------------------------------
+
+
+def _ring_script() -> Script:
+    script = Script()
+    script.when("ring-worker-1", times=1).run().after(5).fail(137)
+    script.when("ring-worker-0", times=1).run().after(10).fail(139)
+    return script
+
+
+async def _ring(run: ScenarioRun) -> None:
+    await run.submit(ring(backoffLimit=3, ttlSecondsAfterFinished=TTL_SECONDS))
+    await run.reach("restarted", lambda job: has_counted(job, restarts=2) and all_running(job, 2), phase="Running")
+    await run.edit({"runPolicy": {"suspend": True}})
+    await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
+    await run.edit({"runPolicy": {"suspend": False}})
+    await run.reach("resumed", lambda job: all_running(job, 2), phase="Running")
+    await run.edit({"replicaSpecs": {"Worker": {"replicas": 3}}})
+    await run.reach("scaled up", lambda job: all_running(job, 3))
+    await run.edit({"replicaSpecs": {"Worker": {"replicas": 2}}})
+    await run.reach("scaled down", lambda job: all_running(job, 2))
+    await _succeed(run, "ring-worker-0", "ring-worker-1")
+
+
+# --- two roles -------------------------------------------------------------------------------------------------------
+
+
+def _pair_script() -> Script:
+    script = Script()
+    script.when("pair-worker-1", times=1).run().after(5).fail(137)
+    return script
+
+
+async def _job_scope(run: ScenarioRun) -> None:
+    await _pair(run, scope="Job")
+
+
+async def _role_scope(run: ScenarioRun) -> None:
+    await _pair(run, scope="Role")
+
+
+async def _pair(run: ScenarioRun, *, scope: str) -> None:
+    await run.submit(pair(restartScope=scope, backoffLimit=2, ttlSecondsAfterFinished=TTL_SECONDS))
+    await run.reach("restarted", lambda job: has_counted(job, restarts=1) and all_running(job, 3), phase="Running")
+    await run.kit.kubelet.perform("default/pair-server-0", Evict())
+    await run.reach("evicted", lambda job: has_counted(job, restarts=1, disruptions=1) and all_running(job, 3), phase="Running")
+    await run.kit.client.delete(PODS, "pair-worker-0", namespace="default")
+    await run.reach("pod deleted", lambda job: has_counted(job, restarts=1, disruptions=2) and all_running(job, 3), phase="Running")
+    await run.kit.kubelet.perform("default/pair-worker-1", LoseNode(_NODE_LOST_AFTER_SECONDS))
+    await run.reach("node lost", lambda job: has_counted(job, restarts=1, disruptions=3) and all_running(job, 3), phase="Running")
+    await _succeed(run, "pair-server-0", "pair-worker-0", "pair-worker-1")
+
+
+# --- MXJob -----------------------------------------------------------------------------------------------------------
+
+
+def _mxnet_script() -> Script:
+    script = Script()
+    script.when("mx-scheduler-*", times=1).run().after(5).fail(137)
+    script.when("mx-worker-r-0", times=1).run().after(20).fail(1)
+    return script
+
+
+def _mxnet_manifest() -> JsonObject:
+    template = {"spec": {"containers": [{"name": "mxnet", "image": "i"}]}}
+    roles = [{"mxReplicaType": role, "replicas": number, "template": template} for role, number in _MX_ROLES.items()]
+    policy = {"backoffLimit": 4, "ttlSecondsAfterFinished": TTL_SECONDS}
+    # With a RuntimeId the names do not depend on the uid of the job, which faults may change.
+    spec = {"RuntimeId": "r", "replicaSpecs": roles, "runPolicy": policy}
+    return {"apiVersion": "fioravanzo.org/v1alpha1", "kind": "MXJob", "metadata": {"name": "mx", "namespace": "default"}, "spec": spec}
+
+
+_MX_ROLES: Mapping[str, int] = {"SCHEDULER": 1, "SERVER": 1, "WORKER": 2}
+
+
+async def _mxnet(run: ScenarioRun) -> None:
+    await run.submit(_mxnet_manifest())
+    await run.reach("restarted", lambda job: has_counted(job, restarts=2) and all_running(job, 4), phase="Running")
+    await run.kit.kubelet.perform("default/mx-server-r-0", Evict())
+    await run.reach("evicted", lambda job: has_counted(job, restarts=2, disruptions=1) and all_running(job, 4), phase="Running")
+    await run.kit.client.delete(PODS, "mx-scheduler-r-0", namespace="default")
+    await run.reach("pod deleted", lambda job: has_counted(job, restarts=2, disruptions=2) and all_running(job, 4), phase="Running")
+    await run.kit.kubelet.perform("default/mx-worker-r-1", LoseNode(_NODE_LOST_AFTER_SECONDS))
+    await run.reach("node lost", lambda job: has_counted(job, restarts=2, disruptions=3) and all_running(job, 4), phase="Running")
+    await _succeed(run, "mx-scheduler-r-0")
+
+
+# --- gang scheduling -------------------------------------------------------------------------------------------------
+
+
+def _gang_script() -> Script:
+    script = Script()
+    script.when("ring-worker-1", times=1).run().after(5).fail(137)
+    return script
+
+
+async def _gang(run: ScenarioRun) -> None:
+    run.kit.cluster.store.listeners.append(lambda event: _admit(run.kit, event))
+    await run.submit(ring(backoffLimit=3, ttlSecondsAfterFinished=TTL_SECONDS))
+    await run.reach("restarted", lambda job: has_counted(job, restarts=1) and all_running(job, 2), phase="Running")
+    await run.edit({"replicaSpecs": {"Worker": {"replicas": 3}}})
+    await run.reach("scaled up", lambda job: all_running(job, 3))
+    await run.edit({"runPolicy": {"suspend": True}})
+    await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
+    await run.edit({"runPolicy": {"suspend": False}})
+    await run.reach("resumed", lambda job: all_running(job, 3), phase="Running")
+    await _succeed(run, *(f"ring-worker-{index}" for index in range(3)))
+
+
+def _admit(kit: OperatorKit, event: StoreEvent) -> None:
+    """Admit a new pod group, as volcano does."""
+
+    async def set_phase() -> None:
+        await asyncio.sleep(_ADMISSION_SECONDS)
+        with suppress(NotFoundError):
+            await PodGroups(kit.client, VOLCANO).set_phase("Inqueue", "ring")
+
+    if event.key.storage == VOLCANO_POD_GROUPS.qualified_name and event.type is ChangeType.ADDED:
+        kit.start_soon(set_phase)
+
+
+# --- shared steps and predicates -------------------------------------------------------------------------------------
+
+
+async def _succeed(run: ScenarioRun, *pods: str) -> None:
+    for pod in pods:
+        await run.kit.kubelet.perform(f"default/{pod}", ContainerExit(0))
+    await run.reach("succeeded", phase="Succeeded")
+    await run.reach("deleted by TTL", lambda job: not job.exists)
+
+
+def has_counted(job: ObservedJob, *, restarts: int, disruptions: int = 0) -> bool:
+    """Whether the record has these numbers of restarts and disruptions."""
+    record = job.status.get("dlop", {})
+    counts = [sum(record.get(counter, {}).values()) for counter in ("restarts", "disruptions")]
+    return counts == [restarts, disruptions]
+
+
+def all_running(job: ObservedJob, count: int) -> bool:
+    """Whether the job has this number of pods, all running and none terminating."""
+    running = [pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"] for pod in job.pods.values()]
+    return running == [True] * count
+
+
+RING = Scenario(name="ring", framework=RingJob, script=_ring_script, steps=_ring)
+JOB_SCOPE = Scenario(name="restart scope Job", framework=PairJob, script=_pair_script, steps=_job_scope)
+ROLE_SCOPE = Scenario(name="restart scope Role", framework=PairJob, script=_pair_script, steps=_role_scope)
+GANG = Scenario(name="gang", framework=RingJob, script=_gang_script, steps=_gang, options=BY_VOLCANO, crds=(pod_group_crd(VOLCANO),))
+MXNET = Scenario(name="mxnet", framework=MXJob, script=_mxnet_script, steps=_mxnet)
