@@ -1,4 +1,4 @@
-"""Kinds of every shape that a definition can be made of, for the tests of definitions on both API servers."""
+"""Kinds that cover all features of CRD generation, for tests on both API servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlop.api.spec_models import ApiModel, OpenModel, PodTemplate, Replicas
 
 
 class Ranked(DLJob, ABC):
-    """What they have in common."""
+    """Common base class."""
 
     container_properties = ContainerProperties("main", port=7000)
 
@@ -24,14 +24,14 @@ class Ranked(DLJob, ABC):
 
 
 class Plain(Ranked):
-    """A job that says nothing but what it must."""
+    """A job with required declarations only."""
 
     job_type = JobType("crds.dlop.dev", "v1", "RingJob", short_names=("ring",), categories=("training",))
     replica_types = (ReplicaType("Worker"),)
 
 
 class WithRules(Ranked):
-    """A job whose roles have limits."""
+    """A job whose roles have limits on their replicas."""
 
     job_type = JobType("crds.dlop.dev", "v1", "ChiefJob")
     replica_types = (
@@ -50,7 +50,7 @@ class Entry(OpenModel):
 
 
 class ListInsideSpec(ApiModel):
-    """What a job asks for."""
+    """Specification of a job."""
 
     model_config = ConfigDict(
         json_schema_extra=with_rules(
@@ -71,15 +71,15 @@ class ListInside(Ranked):
     job_type = JobType("crds.dlop.dev", "v1alpha1", "EntriesJob")
     replica_types = (ReplicaType("LEADER"), ReplicaType("FOLLOWER"))
     spec_model = ListInsideSpec
-    printer_columns = (Column("Phase", ".status.phase", description="Where it stands"), *DEFAULT_COLUMNS)
+    printer_columns = (Column("Phase", ".status.phase", description="Phase of the job"), *DEFAULT_COLUMNS)
 
 
 class BareList(RootModel[Annotated[list[Entry], Field(min_length=1, max_length=16)]]):
-    """What a job asks for, role by role."""
+    """Specification of a job: a list of roles."""
 
 
 class ListAsSpec(Ranked):
-    """A job whose whole spec is a list."""
+    """A job whose spec is a list."""
 
     job_type = JobType("crds.dlop.dev", "v1", "BareListJob")
     replica_types = (ReplicaType("LEADER"), ReplicaType("FOLLOWER"))
@@ -87,14 +87,14 @@ class ListAsSpec(Ranked):
 
 
 class Anything(Plain):
-    """A job whose spec nobody describes."""
+    """A job without a spec model."""
 
     job_type = JobType("crds.dlop.dev", "v1", "AnyJob")
     spec_model = None
 
 
 class Newer(Plain):
-    """The plain job in a second version."""
+    """A second version of `Plain`."""
 
     job_type = JobType("crds.dlop.dev", "v2alpha1", "RingJob", short_names=("ring",), categories=("training",))
 

@@ -1,1 +1,1 @@
-"""Everything that has to be in a cluster before the operator can run there: definitions, rights, the operator itself."""
+"""Everything that a cluster needs before jobs run there: CRDs, RBAC, and the operator's own objects."""

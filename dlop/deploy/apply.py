@@ -1,7 +1,7 @@
-"""Brings objects into a cluster and out again, telling what happens to each.
+"""Creates, updates and deletes the objects of an installation, and reports the result for each.
 
-Apply creates what is missing and merges into what is there, so a second run changes nothing. It waits until the server
-says of each definition that it is established.
+`apply` creates missing objects and merge-patches existing ones, so a second run changes nothing. It waits for every CRD to
+become established.
 """
 
 from __future__ import annotations
@@ -27,96 +27,97 @@ from dlop.kube.watch import WatchEventType
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 
-_KNOWN = (
+_SUPPORTED = (
     *(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, SERVICE_ACCOUNTS),
     *(CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, NAMESPACES, SERVICES),
 )
-_RESOURCES = {(resource.api_version, resource.kind): resource for resource in _KNOWN}
+_RESOURCES = {(resource.api_version, resource.kind): resource for resource in _SUPPORTED}
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
+"""Receives one line per object."""
 
 
 class ApplyTimeoutError(KubeError):
-    """The cluster did not do in time what it was asked to."""
+    """An object did not reach the expected state in time."""
 
 
-async def apply(client: Client, objects: Iterable[JsonObject], *, say: Say, timeout_seconds: float = 60.0) -> None:
-    """Create these objects or bring them up to date, one after the other.
+async def apply(client: Client, objects: Iterable[JsonObject], *, report: Report, timeout_seconds: float = 60.0) -> None:
+    """Create or update the objects in order. The timeout applies to each object.
 
     Raises:
-        KubeError: the cluster refused one; those before it are there.
+        KubeError: a request failed. The objects before it have been applied.
     """
     for body in objects:
-        say(f"{_title(body)} {await _apply_one(client, body, timeout_seconds=timeout_seconds)}")
+        report(f"{_describe(body)} {await _apply_one(client, body, timeout_seconds=timeout_seconds)}")
         if body["kind"] == CUSTOM_RESOURCE_DEFINITIONS.kind:
-            await _wait(client, body, _is_established, timeout_seconds=timeout_seconds, goal="be served")
+            await _wait(client, body, _is_established, timeout_seconds=timeout_seconds, goal="become established")
 
 
-async def without_foreign(client: Client, definitions: Iterable[JsonObject], *, say: Say) -> list[JsonObject]:
-    """These definitions without those that somebody else has made: their schema is not ours to change, nor their jobs to delete."""
-    found = []
-    for definition in definitions:
-        if await _is_foreign(client, definition):
-            say(f"{_title(definition)} is somebody else's, and was left as it is")
+async def exclude_foreign_crds(client: Client, crds: Iterable[JsonObject], *, report: Report) -> list[JsonObject]:
+    """The CRDs without those that another owner has installed. Their schemas and their jobs must not be touched."""
+    own = []
+    for crd in crds:
+        if await _is_foreign(client, crd):
+            report(f"{_describe(crd)} skipped: it was not installed by dlop")
         else:
-            found.append(definition)
-    return found
+            own.append(crd)
+    return own
 
 
-async def without_other_versions(client: Client, definitions: Iterable[JsonObject], *, say: Say) -> list[JsonObject]:
-    """These definitions without those that cannot take the place of what is there: it has jobs of versions that they do not know."""
-    found = []
-    for definition in definitions:
-        known = {version["name"] for version in definition["spec"]["versions"]}
-        stored = (await _there(client, definition)).get("status", {}).get("storedVersions") or ()
-        if others := [version for version in stored if version not in known]:
-            say(f"{_title(definition)} is for jobs of version {', '.join(others)}, which nobody here knows, and was left as it is")
+async def exclude_unknown_versions(client: Client, crds: Iterable[JsonObject], *, report: Report) -> list[JsonObject]:
+    """The CRDs without those whose installed counterpart stores jobs in a version that the new CRD does not have."""
+    replaceable = []
+    for crd in crds:
+        known = {version["name"] for version in crd["spec"]["versions"]}
+        stored = (await _get_crd(client, crd)).get("status", {}).get("storedVersions") or ()
+        if unknown := [version for version in stored if version not in known]:
+            report(f"{_describe(crd)} skipped: it stores jobs of version {', '.join(unknown)}, which dlop does not support")
         else:
-            found.append(definition)
-    return found
+            replaceable.append(crd)
+    return replaceable
 
 
-async def _is_foreign(client: Client, definition: JsonObject) -> bool:
-    there = await _there(client, definition)
-    labels = there.get("metadata", {}).get("labels") or {}
-    return bool(there) and not definition["metadata"]["labels"].items() <= labels.items()
+async def _is_foreign(client: Client, crd: JsonObject) -> bool:
+    installed = await _get_crd(client, crd)
+    labels = installed.get("metadata", {}).get("labels") or {}
+    return bool(installed) and not crd["metadata"]["labels"].items() <= labels.items()
 
 
-async def _there(client: Client, definition: JsonObject) -> JsonObject:
-    """The definition of that name as it is in the cluster; empty when there is none, or one that is on its way out."""
+async def _get_crd(client: Client, crd: JsonObject) -> JsonObject:
+    """The installed CRD of the same name. Empty if there is none or if it is terminating."""
     try:
-        found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, definition["metadata"]["name"])
+        installed = await client.get(CUSTOM_RESOURCE_DEFINITIONS, crd["metadata"]["name"])
     except NotFoundError:
         return {}
-    return {} if _is_leaving(found) else found
+    return {} if _is_terminating(installed) else installed
 
 
-async def ensure_namespace(client: Client, body: JsonObject, *, say: Say) -> None:
-    """Create a namespace that is missing. One that is there is somebody's, and stays as it is."""
+async def ensure_namespace(client: Client, body: JsonObject, *, report: Report) -> None:
+    """Create the namespace if it does not exist. An existing one is not modified."""
     try:
         await client.create(NAMESPACES, body)
     except AlreadyExistsError:
         return
-    say(f"{_title(body)} created")
+    report(f"{_describe(body)} created")
 
 
-async def remove(client: Client, objects: Iterable[JsonObject], *, say: Say, timeout_seconds: float = 60.0) -> None:
-    """Delete these objects, the last one first, and wait until definitions and their objects are gone."""
+async def delete_objects(client: Client, objects: Iterable[JsonObject], *, report: Report, timeout_seconds: float = 60.0) -> None:
+    """Delete the objects in reverse order, and wait until CRDs and their custom resources are gone."""
     for body in reversed(list(objects)):
-        resource, name, namespace = _address(body)
+        resource, name, namespace = _locate(body)
         try:
             await client.delete(resource, name, namespace=namespace, propagation=Propagation.BACKGROUND)
         except NotFoundError:
-            say(f"{_title(body)} was not there")
+            report(f"{_describe(body)} not found")
             continue
         if resource == CUSTOM_RESOURCE_DEFINITIONS:
-            await _wait(client, body, lambda _: False, timeout_seconds=timeout_seconds, goal="go away")
-        say(f"{_title(body)} deleted")
+            await _wait(client, body, lambda _: False, timeout_seconds=timeout_seconds, goal="terminate")
+        report(f"{_describe(body)} deleted")
 
 
-async def jobs_of(client: Client, definition: JsonObject) -> int:
-    """How many objects there are of a definition's kind, in all namespaces."""
-    spec = definition["spec"]
+async def count_jobs(client: Client, crd: JsonObject) -> int:
+    """Number of custom resources of the CRD in all namespaces; 0 if the CRD is not installed."""
+    spec = crd["spec"]
     version = next(version["name"] for version in spec["versions"] if version["storage"])
     resource = Resource(spec["group"], version, spec["names"]["plural"], spec["names"]["kind"])
     try:
@@ -126,66 +127,66 @@ async def jobs_of(client: Client, definition: JsonObject) -> int:
 
 
 async def _apply_one(client: Client, body: JsonObject, *, timeout_seconds: float) -> str:
-    resource, name, namespace = _address(body)
+    resource, name, namespace = _locate(body)
     try:
         await client.create(resource, body, namespace=namespace)
         return "created"
     except AlreadyExistsError:
         before = await client.get(resource, name, namespace=namespace)
-    if _is_leaving(before):
-        await _wait(client, body, lambda _: False, timeout_seconds=timeout_seconds, goal="go away")
+    if _is_terminating(before):
+        # A patch would be lost together with the object.
+        await _wait(client, body, lambda _: False, timeout_seconds=timeout_seconds, goal="terminate")
         await client.create(resource, body, namespace=namespace)
-        return "created anew"
+        return "recreated"
     after = await client.patch(resource, name, body, namespace=namespace)
-    return "unchanged" if _version(before) == _version(after) else "changed"
+    return "unchanged" if _resource_version(before) == _resource_version(after) else "configured"
 
 
-def _is_leaving(found: JsonObject) -> bool:
-    """Whatever would be written into it would go with it."""
-    return found["metadata"].get("deletionTimestamp") is not None
+def _is_terminating(body: JsonObject) -> bool:
+    return body["metadata"].get("deletionTimestamp") is not None
 
 
-async def _wait(client: Client, body: JsonObject, reached: Callable[[JsonObject], bool], *, timeout_seconds: float, goal: str) -> None:
+async def _wait(client: Client, body: JsonObject, is_reached: Callable[[JsonObject], bool], *, timeout_seconds: float, goal: str) -> None:
     try:
         async with asyncio.timeout(timeout_seconds):
-            await _watch_until(client, body, reached)
+            await _watch_until(client, body, is_reached)
     except TimeoutError as error:
-        raise ApplyTimeoutError(f"{_title(body)} did not {goal} within {timeout_seconds:g} seconds") from error
+        raise ApplyTimeoutError(f"{_describe(body)} did not {goal} within {timeout_seconds:g} seconds") from error
 
 
-async def _watch_until(client: Client, body: JsonObject, reached: Callable[[JsonObject], bool]) -> None:
-    """Return when an object is as it should be, or is gone."""
-    resource, name, namespace = _address(body)
+async def _watch_until(client: Client, body: JsonObject, is_reached: Callable[[JsonObject], bool]) -> None:
+    """Return when `is_reached` holds for the object or the object is deleted."""
+    resource, name, namespace = _locate(body)
     while True:
         try:
-            found = await client.get(resource, name, namespace=namespace)
+            existing = await client.get(resource, name, namespace=namespace)
         except NotFoundError:
             return
-        if reached(found):
+        if is_reached(existing):
             return
         async with client.watch(
-            resource, namespace=namespace, field_selector=f"metadata.name={name}", resource_version=_version(found)
+            resource, namespace=namespace, field_selector=f"metadata.name={name}", resource_version=_resource_version(existing)
         ) as events:
             async for event in events:
-                if event.type is WatchEventType.DELETED or (event.type is WatchEventType.MODIFIED and reached(event.decode())):
+                if event.type is WatchEventType.DELETED or (event.type is WatchEventType.MODIFIED and is_reached(event.decode())):
                     return
 
 
-def _is_established(definition: JsonObject) -> bool:
-    conditions = definition.get("status", {}).get("conditions") or ()
+def _is_established(crd: JsonObject) -> bool:
+    conditions = crd.get("status", {}).get("conditions") or ()
     return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
 
 
-def _address(body: JsonObject) -> tuple[Resource, str, str | None]:
+def _locate(body: JsonObject) -> tuple[Resource, str, str | None]:
     resource = _RESOURCES[body["apiVersion"], body["kind"]]
     return resource, body["metadata"]["name"], body["metadata"].get("namespace")
 
 
-def _title(body: JsonObject) -> str:
+def _describe(body: JsonObject) -> str:
     namespace = body["metadata"].get("namespace")
-    place = f" in {namespace}" if namespace else ""
-    return f"{body['kind']} {body['metadata']['name']}{place}"
+    suffix = f" in {namespace}" if namespace else ""
+    return f"{body['kind']} {body['metadata']['name']}{suffix}"
 
 
-def _version(body: JsonObject) -> str:
+def _resource_version(body: JsonObject) -> str:
     return str(body["metadata"]["resourceVersion"])

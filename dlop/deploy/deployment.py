@@ -1,6 +1,6 @@
-"""The operator as objects of the cluster: its namespace, its account, its Deployment, the Service that metrics are read from.
+"""The operator's own objects: namespace, service account, Deployment, and the Service for metrics.
 
-It runs as nobody, on a file system that it cannot write to, without any of the kernel's special powers.
+The pod satisfies the `restricted` Pod Security Standard and has a read-only root file system.
 """
 
 from __future__ import annotations
@@ -13,82 +13,85 @@ from dlop.kube.types import JsonObject
 
 DEFAULT_NAMESPACE = "dlop-system"
 DEFAULT_IMAGE = "dlop:latest"
-PROBES_PORT = 8080
+HTTP_PORT = 8080
+"""Serves probes and metrics."""
 
-# The user of that number in the image. Any other would do as well.
+# The user of the image. Any other non-root UID works too.
 _USER_ID = 65_532
 _LABELS = {"app.kubernetes.io/name": MANAGER}
 _SELECTOR = {**_LABELS, "app.kubernetes.io/component": "operator"}
-# How a Prometheus that looks for annotations finds the metrics, as it found those of Kubeflow's operator.
-_SCRAPED = {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": str(PROBES_PORT)}
+# For Prometheus configurations that discover targets by annotation, as with Kubeflow's training operator.
+_PROMETHEUS_ANNOTATIONS = {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": str(HTTP_PORT)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployOptions:
-    """What is to be chosen about a running operator."""
+    """Options of `dlop deploy` and `dlop manifests`."""
 
     namespace: str = DEFAULT_NAMESPACE
     image: str = DEFAULT_IMAGE
     watched_namespaces: tuple[str, ...] = ()
-    """Where jobs are looked for; empty: everywhere."""
+    """Namespaces whose jobs the operator runs; empty means all. If set, the operator gets Roles and no ClusterRole."""
     frameworks: tuple[str, ...] = ()
-    """Classes besides those that the image finds by itself, as module:Class; the image must have the modules."""
+    """Frameworks in addition to the installed ones, as module:Class. The image must contain the modules."""
     kinds: tuple[str, ...] = ()
-    """The kinds to look after; empty: all. The operator has rights to no others, and must know."""
-    rights: tuple[str, ...] = ()
-    """Rights besides those that every operator has, by name: see `optional.py`."""
+    """Kinds that the operator runs; empty means all."""
+    permission_sets: tuple[str, ...] = ()
+    """Names of optional permission sets; see `permission_sets.py`."""
     flags: tuple[str, ...] = ()
-    """What it is started with besides."""
+    """Further flags of `dlop run`."""
 
     @property
     def account(self) -> ServiceAccountRef:
-        """The service account that it runs as."""
         return ServiceAccountRef(self.namespace)
 
 
 def namespace(name: str) -> JsonObject:
-    """A namespace that admits only pods that ask for nothing special."""
     labels = {**_LABELS, "pod-security.kubernetes.io/enforce": "restricted"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def service_account(account: ServiceAccountRef) -> JsonObject:
-    """The account that the operator runs as."""
     metadata = {"name": account.name, "namespace": account.namespace, "labels": dict(_LABELS)}
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
 
 
-def metrics_service(chosen: DeployOptions) -> JsonObject:
-    """Where Prometheus finds the metrics."""
+def metrics_service(options: DeployOptions) -> JsonObject:
+    metadata = {
+        "name": f"{MANAGER}-metrics",
+        "namespace": options.namespace,
+        "labels": dict(_SELECTOR),
+        "annotations": dict(_PROMETHEUS_ANNOTATIONS),
+    }
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": f"{MANAGER}-metrics", "namespace": chosen.namespace, "labels": dict(_SELECTOR), "annotations": dict(_SCRAPED)},
+        "metadata": metadata,
         "spec": {
             "selector": dict(_SELECTOR),
-            "ports": [{"name": "http", "port": PROBES_PORT, "targetPort": "http", "protocol": "TCP"}],
+            "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
         },
     }
 
 
-def deployment(chosen: DeployOptions) -> JsonObject:
-    """The operator. Two may run at a time: the lease decides which of them works."""
+def deployment(options: DeployOptions) -> JsonObject:
+    """The Deployment, with the default rolling update: leader election keeps a second pod idle."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": MANAGER, "namespace": chosen.namespace, "labels": dict(_SELECTOR)},
+        "metadata": {"name": MANAGER, "namespace": options.namespace, "labels": dict(_SELECTOR)},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": dict(_SELECTOR)},
-            "template": {"metadata": {"labels": dict(_SELECTOR)}, "spec": _pod(chosen)},
+            "template": {"metadata": {"labels": dict(_SELECTOR)}, "spec": _pod_spec(options)},
         },
     }
 
 
-def _pod(chosen: DeployOptions) -> JsonObject:
+def _pod_spec(options: DeployOptions) -> JsonObject:
     return {
-        "serviceAccountName": chosen.account.name,
-        # Long enough to end the passes that are under way and to give the lease back.
+        "serviceAccountName": options.account.name,
+        # Enough time to finish the running reconcile passes and to release the lease.
         "terminationGracePeriodSeconds": 30,
         "securityContext": {
             "runAsNonRoot": True,
@@ -96,18 +99,18 @@ def _pod(chosen: DeployOptions) -> JsonObject:
             "runAsGroup": _USER_ID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(chosen)],
+        "containers": [_container(options)],
     }
 
 
-def _container(chosen: DeployOptions) -> JsonObject:
+def _container(options: DeployOptions) -> JsonObject:
     return {
         "name": "operator",
-        "image": chosen.image,
+        "image": options.image,
         "imagePullPolicy": "IfNotPresent",
-        "args": ["run", *chosen.flags],
-        **_environment(chosen),
-        "ports": [{"name": "http", "containerPort": PROBES_PORT, "protocol": "TCP"}],
+        "args": ["run", *options.flags],
+        **_environment(options),
+        "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 20, "timeoutSeconds": 5},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}, "periodSeconds": 10, "timeoutSeconds": 5},
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
@@ -119,11 +122,11 @@ def _container(chosen: DeployOptions) -> JsonObject:
     }
 
 
-def _environment(chosen: DeployOptions) -> JsonObject:
-    """Only what differs from the defaults of `dlop run`."""
-    lists = {"DLOP_FRAMEWORKS": chosen.frameworks, "DLOP_KINDS": chosen.kinds, "DLOP_NAMESPACES": chosen.watched_namespaces}
-    found: list[JsonObject] = [{"name": name, "value": ",".join(values)} for name, values in lists.items() if values]
-    if chosen.watched_namespaces == (chosen.namespace,):
-        # Said like this, the manifest stays true when it is put into another namespace.
-        found[-1] = {"name": "DLOP_NAMESPACES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
-    return {"env": found} if found else {}
+def _environment(options: DeployOptions) -> JsonObject:
+    """The `env` field with the settings that differ from the defaults of `dlop run`; empty if none does."""
+    lists = {"DLOP_FRAMEWORKS": options.frameworks, "DLOP_KINDS": options.kinds, "DLOP_NAMESPACES": options.watched_namespaces}
+    env: list[JsonObject] = [{"name": name, "value": ",".join(values)} for name, values in lists.items() if values]
+    if options.watched_namespaces == (options.namespace,):
+        # With a field reference, the manifest stays valid when kustomize moves it to another namespace.
+        env[-1] = {"name": "DLOP_NAMESPACES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+    return {"env": env} if env else {}

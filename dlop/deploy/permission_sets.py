@@ -1,16 +1,16 @@
-"""Rights that not everybody wants to give to the operator: each set has a name, and a role of its own.
+"""Optional permissions of the operator. Each permission set has a name and a role of its own.
 
-mpi     launchers of MPI jobs run commands in their workers, and nobody can give a right that he does not have (pods/exec)
-gang    pods that are placed together: PodGroups, and the priority classes that say which of them count first
+mpi     objects of MPI launchers, and pods/exec: RBAC lets the operator grant only permissions that it has itself
+gang    PodGroups, and read access to priority classes
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
-from dlop.api.constants import GANG_RIGHTS
+from dlop.api.constants import GANG_PERMISSIONS
 from dlop.api.types import PermissionSet
+from dlop.job import DLJob
 from dlop.kube.types import JsonObject
 
 _POD_GROUPS: JsonObject = {
@@ -19,37 +19,28 @@ _POD_GROUPS: JsonObject = {
     "verbs": ["get", "list", "watch", "create", "patch", "delete"],
 }
 _PRIORITY_CLASSES: JsonObject = {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get", "list", "watch"]}
-GANG = PermissionSet(GANG_RIGHTS, (_POD_GROUPS,), cluster_rules=(_PRIORITY_CLASSES,))
-"""For `--gang-scheduler-name`, whatever the kinds are."""
+GANG = PermissionSet(GANG_PERMISSIONS, (_POD_GROUPS,), cluster_rules=(_PRIORITY_CLASSES,))
+"""Required by `--gang-scheduler-name`; independent of the kinds."""
 
 
-class UnknownRightsError(LookupError):
-    """Rights were asked for that there are not. The message names those that there are."""
+class UnknownPermissionSetError(LookupError):
+    """No permission set has this name. The message lists the available ones."""
 
 
-class KindWithOptionalRights(Protocol):
-    """What has to be known of a class of jobs. `dlop.DLJob` is one."""
-
-    @property
-    def optional_rights(self) -> PermissionSet | None:
-        """Rights that the operator has only where it is given them, if there are any."""
-        ...
+def all_permission_sets(kinds: Iterable[type[DLJob]]) -> tuple[PermissionSet, ...]:
+    """The permission sets of the kinds without duplicates, and those that apply to all kinds."""
+    by_name = {kind.optional_permissions.name: kind.optional_permissions for kind in kinds if kind.optional_permissions is not None}
+    return (*by_name.values(), GANG)
 
 
-def all_rights(kinds: Iterable[KindWithOptionalRights]) -> tuple[PermissionSet, ...]:
-    """Those of the kinds, each once, and those that are for all kinds."""
-    found = {kind.optional_rights.name: kind.optional_rights for kind in kinds if kind.optional_rights is not None}
-    return (*found.values(), GANG)
-
-
-def rights_named(names: Iterable[str], kinds: Iterable[KindWithOptionalRights]) -> tuple[PermissionSet, ...]:
-    """Those of these names.
+def find_permission_sets(names: Iterable[str], kinds: Iterable[type[DLJob]]) -> tuple[PermissionSet, ...]:
+    """The permission sets with these names, without duplicates.
 
     Raises:
-        UnknownRightsError: one of them is not there.
+        UnknownPermissionSetError: a name is unknown.
     """
-    known = {rights.name: rights for rights in all_rights(kinds)}
+    available = {permission_set.name: permission_set for permission_set in all_permission_sets(kinds)}
     for name in names:
-        if name not in known:
-            raise UnknownRightsError(f"there are no rights of the name {name!r}; these there are: {', '.join(known)}")
-    return tuple(known[name] for name in dict.fromkeys(names))
+        if name not in available:
+            raise UnknownPermissionSetError(f"unknown permission set {name!r}; available: {', '.join(available)}")
+    return tuple(available[name] for name in dict.fromkeys(names))

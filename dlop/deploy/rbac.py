@@ -1,44 +1,29 @@
-"""The rights that the operator needs, made from the kinds that it runs. No secrets, nothing with a star.
+"""RBAC objects of the operator, generated from the kinds that it runs. No access to secrets, no wildcards.
 
-    what                    verbs                                      why
-    jobs                    get list watch delete                      informer, live check before adoption, TTL
-    jobs/status             patch                                      one status write a pass
-    jobs/finalizers         update                                     owner references that block the owner's deletion
-    pods, services          get list watch create patch delete         children; patch is adoption of orphans
-    events                  create patch                               patch counts a repetition
-    definitions             get list watch                             kinds that are installed later; cluster-wide only
+    resource                verbs                                      used for
+    jobs                    get list watch delete                      informer, uncached read before adoption, TTL
+    jobs/status             patch                                      one status write per reconcile pass
+    jobs/finalizers         update                                     owner references with blockOwnerDeletion
+    pods, services          get list watch create patch delete         children; patch adopts orphans
+    events                  create patch                               patch updates the series of a repeated event
+    CRDs                    get list watch                             kinds that are installed later; cluster-wide only
     leases                  get watch update by name, create           leader election, in the operator's own namespace
 
-A kind that makes other objects names its rights in `extra_rules`. Rights that go further than most people want to let the
-operator go are not among them: each set of these is a role of its own, which is there only if it is asked for (`optional.py`).
+A kind that creates other objects declares its rules in `extra_rules`. Far-reaching permissions are not part of these roles.
+They are permission sets with roles of their own, which exist only on request (`permission_sets.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from dlop.api.constants import MANAGER
-from dlop.api.crd import TypeNames
 from dlop.api.types import PermissionSet
+from dlop.job import DLJob
 from dlop.kube.types import JsonObject
 
 RBAC = "rbac.authorization.k8s.io"
-
-
-class KindWithRights(Protocol):
-    """What has to be known of a class of jobs. `dlop.DLJob` is one."""
-
-    @property
-    def job_type(self) -> TypeNames:
-        """What it is called."""
-        ...
-
-    @property
-    def extra_rules(self) -> Sequence[Mapping[str, Any]]:
-        """Rights beyond those that every kind needs, as RBAC rules."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +34,11 @@ class ServiceAccountRef:
     name: str = MANAGER
 
 
-def job_rules(kinds: Iterable[KindWithRights]) -> list[JsonObject]:
-    """What the operator may do where the jobs are."""
+def job_rules(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
+    """Rules for the namespaces of the jobs."""
     kinds = tuple(kinds)
     rules: list[JsonObject] = []
-    for group, plurals in _plurals(kinds).items():
+    for group, plurals in _plurals_by_group(kinds).items():
         rules += [
             _rule(group, plurals, "get", "list", "watch", "delete"),
             _rule(group, [f"{plural}/status" for plural in plurals], "patch"),
@@ -66,70 +51,71 @@ def job_rules(kinds: Iterable[KindWithRights]) -> list[JsonObject]:
     return rules
 
 
-def definition_rules() -> list[JsonObject]:
-    """What the operator may do with the definitions of custom resources: look at them."""
+def crd_rules() -> list[JsonObject]:
     return [_rule("apiextensions.k8s.io", ["customresourcedefinitions"], "get", "list", "watch")]
 
 
 def lease_rules(lease: str) -> list[JsonObject]:
-    """What the operator may do in its own namespace. A create cannot be bound to a name."""
-    found = _rule("coordination.k8s.io", ["leases"], "get", "watch", "update")
-    return [_rule("coordination.k8s.io", ["leases"], "create"), {**found, "resourceNames": [lease]}]
+    """Rules for the operator's own namespace. RBAC cannot restrict a create to a resource name."""
+    named = _rule("coordination.k8s.io", ["leases"], "get", "watch", "update")
+    return [_rule("coordination.k8s.io", ["leases"], "create"), {**named, "resourceNames": [lease]}]
 
 
-def cluster_wide(kinds: Iterable[KindWithRights], account: ServiceAccountRef) -> list[JsonObject]:
-    """The rights to run these kinds in all namespaces."""
-    role = _role("ClusterRole", MANAGER, [*job_rules(kinds), *definition_rules()])
-    return [role, _binding(role, account), *_lease_role(account)]
+def cluster_rbac(kinds: Iterable[type[DLJob]], account: ServiceAccountRef) -> list[JsonObject]:
+    """Roles and bindings to run the kinds in all namespaces."""
+    role = _role("ClusterRole", MANAGER, [*job_rules(kinds), *crd_rules()])
+    return [role, _binding(role, account), *_lease_rbac(account)]
 
 
-def in_namespaces(kinds: Iterable[KindWithRights], account: ServiceAccountRef, namespaces: Iterable[str]) -> list[JsonObject]:
-    """The rights to run these kinds in the named namespaces only; nothing here is cluster-wide."""
+def namespaced_rbac(kinds: Iterable[type[DLJob]], account: ServiceAccountRef, namespaces: Iterable[str]) -> list[JsonObject]:
+    """Roles and bindings to run the kinds in these namespaces only. None of the objects is cluster-scoped."""
     rules = job_rules(kinds)
-    found: list[JsonObject] = []
+    objects: list[JsonObject] = []
     for namespace in namespaces:
         role = _role("Role", MANAGER, rules, namespace=namespace)
-        found += [role, _binding(role, account)]
-    return [*found, *_lease_role(account)]
+        objects += [role, _binding(role, account)]
+    return [*objects, *_lease_rbac(account)]
 
 
-def given(rights: Iterable[PermissionSet], account: ServiceAccountRef, namespaces: Sequence[str] = ()) -> list[JsonObject]:
-    """Rights that were asked for by name: in these namespaces, by Roles only, or in all when none is named."""
-    found: list[JsonObject] = []
-    for each in rights:
-        name, rules = f"{MANAGER}-{each.name}", [dict(rule) for rule in each.rules]
-        here = [_role("Role", name, rules, namespace=namespace) for namespace in namespaces]
-        everywhere = _role("ClusterRole", name, [*rules, *map(dict, each.cluster_rules)])
-        for role in here or [everywhere]:
-            found += [role, _binding(role, account)]
-    return found
+def permission_set_rbac(
+    permission_sets: Iterable[PermissionSet], account: ServiceAccountRef, namespaces: Sequence[str] = ()
+) -> list[JsonObject]:
+    """Roles and bindings of the permission sets in these namespaces; cluster-wide if `namespaces` is empty."""
+    objects: list[JsonObject] = []
+    for permission_set in permission_sets:
+        name, rules = f"{MANAGER}-{permission_set.name}", [dict(rule) for rule in permission_set.rules]
+        roles = [_role("Role", name, rules, namespace=namespace) for namespace in namespaces]
+        cluster_role = _role("ClusterRole", name, [*rules, *map(dict, permission_set.cluster_rules)])
+        for role in roles or [cluster_role]:
+            objects += [role, _binding(role, account)]
+    return objects
 
 
-def for_users(kinds: Iterable[KindWithRights]) -> list[JsonObject]:
-    """What the cluster's own roles `view`, `edit` and `admin` get to do with jobs."""
-    plurals = _plurals(tuple(kinds))
-    viewing = [_rule(group, found, "get", "list", "watch") for group, found in plurals.items()]
+def user_facing_roles(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
+    """ClusterRoles for jobs that are aggregated to the default roles `view`, `edit` and `admin`."""
+    plurals_by_group = _plurals_by_group(tuple(kinds))
+    view_rules = [_rule(group, plurals, "get", "list", "watch") for group, plurals in plurals_by_group.items()]
     verbs = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-    editing = [_rule(group, found, *verbs) for group, found in plurals.items()]
-    view = _role("ClusterRole", f"{MANAGER}-view", viewing)
-    edit = _role("ClusterRole", f"{MANAGER}-edit", editing)
+    edit_rules = [_rule(group, plurals, *verbs) for group, plurals in plurals_by_group.items()]
+    view = _role("ClusterRole", f"{MANAGER}-view", view_rules)
+    edit = _role("ClusterRole", f"{MANAGER}-edit", edit_rules)
     view["metadata"]["labels"] |= {f"{RBAC}/aggregate-to-view": "true"}
     edit["metadata"]["labels"] |= {f"{RBAC}/aggregate-to-edit": "true", f"{RBAC}/aggregate-to-admin": "true"}
     return [view, edit]
 
 
-def _lease_role(account: ServiceAccountRef) -> list[JsonObject]:
+def _lease_rbac(account: ServiceAccountRef) -> list[JsonObject]:
     role = _role("Role", f"{MANAGER}-leader-election", lease_rules(MANAGER), namespace=account.namespace)
     return [role, _binding(role, account)]
 
 
-def _plurals(kinds: Iterable[KindWithRights]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _plurals_by_group(kinds: Iterable[type[DLJob]]) -> dict[str, list[str]]:
+    plurals_by_group: dict[str, list[str]] = {}
     for kind in kinds:
-        plurals = found.setdefault(kind.job_type.group, [])
+        plurals = plurals_by_group.setdefault(kind.job_type.group, [])
         if kind.job_type.plural not in plurals:
             plurals.append(kind.job_type.plural)
-    return found
+    return plurals_by_group
 
 
 def _rule(group: str, resources: Sequence[str], *verbs: str) -> JsonObject:

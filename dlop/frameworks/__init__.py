@@ -1,1 +1,1 @@
-"""The kinds of jobs that dlop brings along: a file each. They know `dlop`'s public face, and not each other."""
+"""Built-in frameworks, one package per API group. Each uses the public API of `dlop` and no other framework package."""

@@ -1,4 +1,4 @@
-"""Small jobs of kubeflow.org/v1 for tests, and what operators have written and counted about them."""
+"""Small jobs of kubeflow.org/v1, and helpers for the writes, counters and statuses of the operators that run them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SMALL: dict[type[DLJob], dict[str, int]] = {
     TFJob: {"Worker": 2},
     XGBoostJob: {"Master": 1, "Worker": 1},
 }
-"""The roles of a small job, by kind."""
+"""Replicas by role of a small job of each kind."""
 
 BY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.job_type.kind)
 BY_EVERY_KIND = pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.job_type.kind)
@@ -42,64 +42,63 @@ BY_EVERY_KIND = pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind
 def job(
     kind: type[DLJob], roles: dict[str, int] | None = None, *, name: str = "demo", restart: str | None = None, **spec: Any
 ) -> JsonObject:
-    """A job with so many replicas of each role, by default a small one. `spec` are further fields of its spec."""
+    """A job with these replicas by role, by default a small one. `spec` has further fields of its spec."""
     policy = {} if restart is None else {"restartPolicy": restart}
     counts = SMALL[kind] if roles is None else roles
-    return manifest(kind, {each: role(kind, count, **policy) for each, count in counts.items()}, name=name, **spec)
+    return manifest(kind, {name_: role(kind, count, **policy) for name_, count in counts.items()}, name=name, **spec)
 
 
 def mpi_job(workers: int = 2, *, restart: str = "Never", **spec: Any) -> JsonObject:
-    """A job of a launcher and its workers, for which containers may have any name."""
     template = {"spec": {"containers": [{"name": "mpi", "image": "example.org/train:1"}]}}
     counts = {"Launcher": 1, "Worker": workers}
     roles: dict[str, int | JsonObject] = {
-        each: {"replicas": count, "restartPolicy": restart, "template": template} for each, count in counts.items()
+        name: {"replicas": count, "restartPolicy": restart, "template": template} for name, count in counts.items()
     }
     return manifest(MPIJob, roles, **spec)
 
 
 def created(kit: OperatorKit, plural: str) -> list[str]:
-    """The names of all objects of a type that operators have created, in that order."""
-    found = (write.request for write in kit.writes if write.request.method == "POST" and write.status == 201)
-    return [msgspec.json.decode(request.body or b"")["metadata"]["name"] for request in found if request.path.endswith(f"/{plural}")]
+    """Names of all objects of a type that operators have created, in order of creation."""
+    requests = (write.request for write in kit.writes if write.request.method == "POST" and write.status == 201)
+    return [msgspec.json.decode(request.body or b"")["metadata"]["name"] for request in requests if request.path.endswith(f"/{plural}")]
 
 
-def made_again(kit: OperatorKit, times: dict[str, int]) -> Callable[[ObservedJob], bool]:
-    """Whether these pods were created so many times, and all pods run."""
+def recreated(kit: OperatorKit, times: dict[str, int]) -> Callable[[ObservedJob], bool]:
+    """Whether each of these pods was created this many times, and all pods run."""
     return lambda view: times.items() <= Counter(created(kit, "pods")).items() and all_run(view)
 
 
 def all_run(view: ObservedJob) -> bool:
-    """Whether there are pods, and all of them run."""
+    """Whether the job has pods and all of them run."""
     return set(view.pod_phases.values()) == {"Running"}
 
 
-def counted(kit: OperatorKit, what: str, kind: type[DLJob]) -> float:
-    """What the counters of Kubeflow's operator, of all operators together, say of jobs of a kind in the default namespace."""
+def kubeflow_counter(kit: OperatorKit, event: str, kind: type[DLJob]) -> float:
+    """A counter `training_operator_jobs_*` for jobs of a kind in the default namespace, summed over all operators."""
     labels = {"job_namespace": "default", "framework": kind.framework_label}
     registries = (running.operator.metrics.registry for running in kit.operators)
-    return sum(registry.get_sample_value(f"training_operator_jobs_{what}_total", labels) or 0.0 for registry in registries)
+    return sum(registry.get_sample_value(f"training_operator_jobs_{event}_total", labels) or 0.0 for registry in registries)
 
 
 def message_of(view: ObservedJob, condition: str) -> str:
-    """What a condition of a job says; empty when there is none."""
+    """The message of a condition; empty if the job does not have it."""
     return str((view.condition(condition) or {}).get("message", ""))
 
 
 def true_conditions(status: JsonObject) -> list[str]:
-    """The types of the conditions that hold, in their order."""
+    """Types of the conditions with status True, in order."""
     return [condition["type"] for condition in status.get("conditions", ()) if condition["status"] == "True"]
 
 
 def env(pod: JsonObject) -> dict[str, Any]:
-    """What the first container of a pod is told."""
+    """Environment variables of the first container."""
     return {variable["name"]: variable.get("value") for variable in pod["spec"]["containers"][0].get("env", ())}
 
 
-async def let_everything_in(kit: OperatorKit, kind: type[DLJob]) -> None:
-    """Put a definition in place that checks nothing, as the first ones did."""
+async def install_permissive_crd(kit: OperatorKit, kind: type[DLJob]) -> None:
+    """Install a CRD without validation, as early releases had."""
     name = kind.job_type.resource.qualified_name
-    definition = await kit.client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+    crd = await kit.client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
     anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    versions = [{**version, "schema": anything} for version in definition["spec"]["versions"]]
+    versions = [{**version, "schema": anything} for version in crd["spec"]["versions"]]
     await kit.client.patch(CUSTOM_RESOURCE_DEFINITIONS, name, {"spec": {"versions": versions}}, patch_type=PatchType.MERGE)

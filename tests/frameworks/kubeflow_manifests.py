@@ -1,4 +1,4 @@
-"""Jobs of kubeflow.org/v1, as plain data, and what becomes of them."""
+"""Manifests of kubeflow.org/v1 jobs, and the environment of the pods that dlop makes from them."""
 
 from __future__ import annotations
 
@@ -16,33 +16,32 @@ from dlop.job import DLJob
 from dlop.kube.types import JsonObject
 
 KINDS: tuple[type[DLJob], ...] = (JAXJob, MXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob)
-"""The kinds whose replicas find each other by services."""
+"""Kinds with a service per replica."""
 ALL_KINDS: tuple[type[DLJob], ...] = (*KINDS, MPIJob)
 
 
 def role(kind: type[DLJob], replicas: int | None = 1, **more: Any) -> JsonObject:
-    """One role with a container of the name that the kind asks for, if it does."""
+    """One role whose container has the name that the kind requires."""
     template = {"spec": {"containers": [{"name": kind.container_properties.name or "main", "image": "example.org/train:1"}]}}
-    counted = {} if replicas is None else {"replicas": replicas}
-    return {**counted, "template": template, **more}
+    count = {} if replicas is None else {"replicas": replicas}
+    return {**count, "template": template, **more}
 
 
 def spec_of(kind: type[DLJob], roles: dict[str, int | JsonObject], **more: Any) -> JsonObject:
-    """A spec with these roles: by number of replicas, or whole."""
-    found = {name: role(kind, given) if isinstance(given, int) else copy.deepcopy(given) for name, given in roles.items()}
+    """A spec with these roles, each given as its number of replicas or as a complete replica spec."""
+    replica_specs = {name: role(kind, value) if isinstance(value, int) else copy.deepcopy(value) for name, value in roles.items()}
     mode = {"jobMode": "MXTrain"} if kind is MXJob else {}
-    return {kind.replica_specs_field: found, **mode, **more}
+    return {kind.replica_specs_field: replica_specs, **mode, **more}
 
 
 def manifest(kind: type[DLJob], roles: dict[str, int | JsonObject], *, name: str = "demo", **more: Any) -> JsonObject:
-    """A whole job."""
-    about = {"apiVersion": kind.job_type.api_version, "kind": kind.job_type.kind, "metadata": {"name": name}}
-    return {**about, "spec": spec_of(kind, roles, **more)}
+    header = {"apiVersion": kind.job_type.api_version, "kind": kind.job_type.kind, "metadata": {"name": name}}
+    return {**header, "spec": spec_of(kind, roles, **more)}
 
 
 def environment(job: DLJob, role_name: str, index: int = 0, *, container: int = 0) -> dict[str, Any]:
-    """The variables of a replica's pod: texts, and the paths of pod fields."""
-    found = job.spec.role(role_name)
-    assert found is not None
-    variables = job.make_pod(found, index, attempt=0)["spec"]["containers"][container].get("env", [])
+    """Variables of a replica's container: values, or paths of pod fields."""
+    role_spec = job.spec.role(role_name)
+    assert role_spec is not None
+    variables = job.make_pod(role_spec, index, attempt=0)["spec"]["containers"][container].get("env", [])
     return {each["name"]: each["value"] if "value" in each else each["valueFrom"]["fieldRef"]["fieldPath"] for each in variables}

@@ -1,7 +1,7 @@
-"""What Kueue does with a job of kubeflow.org, and what it reads of it: the moves of its integration, played by hand.
+"""Simulates Kueue's integration with the jobs of kubeflow.org: the updates that it makes and the fields that it reads.
 
-A job is born suspended. When it is admitted, one update changes the templates of its roles and lets it go on. When it has to
-make room, another update suspends it, and the templates are put back as they were.
+A job is created suspended. On admission, one update changes the pod templates of its roles and resumes it. On preemption, another
+update suspends it, and the pod templates are restored.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import copy
 from dlop.kube.client import PatchType
 from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
-from tests.frameworks.server_stage import Stage
+from tests.frameworks.sandbox import Sandbox
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
-def placed(flavor: str) -> JsonObject:
-    """What Kueue puts into a template that is to run on machines of this flavor."""
+def placement(flavor: str) -> JsonObject:
+    """What Kueue adds to a pod template for a resource flavor."""
     return {
         "metadata": {"labels": {"kueue.x-k8s.io/podset": "any"}, "annotations": {"kueue.x-k8s.io/workload": f"demo-{flavor}"}},
         "spec": {
@@ -29,58 +29,58 @@ def placed(flavor: str) -> JsonObject:
 
 
 class Kueue:
-    """Kueue, as far as one job is concerned."""
+    """Kueue for one job."""
 
-    def __init__(self, there: Stage, given: JsonObject) -> None:
-        self._there = there
-        self._field = there.kind.replica_specs_field
-        self._roles: JsonObject = copy.deepcopy(given["spec"][self._field])
-        self.opened: set[tuple[str, str]] = set()
-        """The gates that were before pods."""
+    def __init__(self, sandbox: Sandbox, manifest: JsonObject) -> None:
+        self._sandbox = sandbox
+        self._field = sandbox.kind.replica_specs_field
+        self._roles: JsonObject = copy.deepcopy(manifest["spec"][self._field])
+        self.removed_gates: set[tuple[str, str]] = set()
+        """Pod and name of each scheduling gate that was removed."""
 
     async def admit(self, flavor: str) -> None:
-        """Let the job run on machines of this flavor."""
-        roles = {name: {"template": placed(flavor)} for name in self._roles}
-        await self._there.edit({"spec": {"runPolicy": {"suspend": False}, self._field: roles}})
+        """Admit the job with this resource flavor."""
+        roles = {name: {"template": placement(flavor)} for name in self._roles}
+        await self._sandbox.edit({"spec": {"runPolicy": {"suspend": False}, self._field: roles}})
 
-    async def stop(self) -> None:
-        """Take the machines away, and put the templates back as the user wrote them."""
-        await self._there.edit({"spec": {"runPolicy": {"suspend": True}}})
-        nothing = {"metadata": None, "spec": {"nodeSelector": None, "tolerations": None, "schedulingGates": None}}
-        await self._there.edit({"spec": {self._field: {name: {"template": nothing} for name in self._roles}}})
+    async def preempt(self) -> None:
+        """Suspend the job and restore the pod templates of the user."""
+        await self._sandbox.edit({"spec": {"runPolicy": {"suspend": True}}})
+        removed = {"metadata": None, "spec": {"nodeSelector": None, "tolerations": None, "schedulingGates": None}}
+        await self._sandbox.edit({"spec": {self._field: {name: {"template": removed} for name in self._roles}}})
 
     async def run(self, pods: int) -> None:
-        """Open the gate before each pod as it comes, and wait until so many run."""
-        there = self._there
+        """Remove the scheduling gates of new pods and wait until `pods` pods run."""
+        sandbox = self._sandbox
 
         async def all_run() -> bool:
-            found = await there.pods()
-            for name in [name for name, pod in found.items() if pod["spec"].get("schedulingGates")]:
-                self.opened.add((name, found[name]["spec"]["schedulingGates"][0]["name"]))
-                opened = {"spec": {"schedulingGates": None}}
-                await there.client.patch(PODS, name, opened, namespace=there.namespace, patch_type=PatchType.MERGE)
-            return [pod["status"].get("phase") for pod in found.values()] == ["Running"] * pods
+            existing = await sandbox.pods()
+            for name in [name for name, pod in existing.items() if pod["spec"].get("schedulingGates")]:
+                self.removed_gates.add((name, existing[name]["spec"]["schedulingGates"][0]["name"]))
+                patch = {"spec": {"schedulingGates": None}}
+                await sandbox.client.patch(PODS, name, patch, namespace=sandbox.namespace, patch_type=PatchType.MERGE)
+            return [pod["status"].get("phase") for pod in existing.values()] == ["Running"] * pods
 
-        await there.until(all_run)
+        await sandbox.until(all_run)
 
     async def is_active(self) -> bool:
-        """Whether the job still has something on machines: Kueue gives them to others only when it has not."""
-        counts = (await self._there.status()).get("replicaStatuses", {})
+        """Whether the job still has active pods. Until then Kueue keeps the quota reserved."""
+        counts = (await self._sandbox.status()).get("replicaStatuses", {})
         return any(role.get("active", 0) for role in counts.values())
 
     async def is_ready(self) -> bool:
-        """Whether the pods have come up: else Kueue takes the machines away after a while."""
-        return (await self._there.condition("Running") or {}).get("status") == "True"
+        """Whether all pods are ready. Otherwise Kueue evicts the workload after a timeout."""
+        return (await self._sandbox.condition("Running") or {}).get("status") == "True"
 
-    async def verdict(self) -> tuple[str, str] | None:
-        """How the job has ended, if it has: the first condition that says so, with its message."""
-        conditions = (await self._there.status()).get("conditions", ())
-        ended = (each for each in conditions if each["type"] in ("Succeeded", "Failed") and each["status"] == "True")
-        return next(((each["type"], each["message"]) for each in ended), None)
+    async def result(self) -> tuple[str, str] | None:
+        """Type and message of the first true Succeeded or Failed condition."""
+        conditions = (await self._sandbox.status()).get("conditions", ())
+        finished = (each for each in conditions if each["type"] in ("Succeeded", "Failed") and each["status"] == "True")
+        return next(((condition["type"], condition["message"]) for condition in finished), None)
 
     async def copy_status(self, status: JsonObject) -> None:
-        """In the cluster where the user looks: tell how the job is doing in the one where it runs."""
-        there = self._there
-        await there.client.patch(
-            there.resource, "demo", {"status": status}, namespace=there.namespace, patch_type=PatchType.MERGE, subresource="status"
+        """Copy the status from the worker cluster to the management cluster, as MultiKueue does."""
+        sandbox = self._sandbox
+        await sandbox.client.patch(
+            sandbox.resource, "demo", {"status": status}, namespace=sandbox.namespace, patch_type=PatchType.MERGE, subresource="status"
         )

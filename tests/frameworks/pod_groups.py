@@ -1,10 +1,10 @@
-"""PodGroups as the tests know them: small definitions of both kinds, and a scheduler that does what it is told."""
+"""Minimal CRDs for the PodGroups of Volcano and of scheduler-plugins, and access to PodGroups in the role of the scheduler."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dlop.api.gang import VOLCANO, group_resource
+from dlop.api.gang import VOLCANO, pod_group_resource
 from dlop.api.types import Options
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import NotFoundError
@@ -15,19 +15,19 @@ PLUGINS = "scheduler-plugins-scheduler"
 BY_VOLCANO = Options(gang_scheduler_name=VOLCANO)
 BY_PLUGINS = Options(gang_scheduler_name=PLUGINS)
 
-_AMOUNT = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
-_COMMON = {"minMember": {"type": "integer"}, "minResources": {"type": "object", "additionalProperties": _AMOUNT}}
-_OWN: dict[Resource, JsonObject] = {
+_QUANTITY = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+_COMMON_FIELDS = {"minMember": {"type": "integer"}, "minResources": {"type": "object", "additionalProperties": _QUANTITY}}
+_FIELDS: dict[Resource, JsonObject] = {
     VOLCANO_POD_GROUPS: {"queue": {"type": "string"}, "priorityClassName": {"type": "string"}},
     SCHEDULER_PLUGINS_POD_GROUPS: {"scheduleTimeoutSeconds": {"type": "integer"}},
 }
 _STATUS = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-def definition(scheduler: str) -> JsonObject:
-    """The definition of the groups that a scheduler knows, as far as it matters here. What it does not name is dropped."""
-    resource = group_resource(scheduler)
-    spec = {"type": "object", "properties": {**_COMMON, **_OWN[resource]}}
+def pod_group_crd(scheduler: str) -> JsonObject:
+    """The CRD for PodGroups of a scheduler, with the fields that dlop writes. Unknown fields are pruned."""
+    resource = pod_group_resource(scheduler)
+    spec = {"type": "object", "properties": {**_COMMON_FIELDS, **_FIELDS[resource]}}
     version = {
         "name": resource.version,
         "served": True,
@@ -44,17 +44,17 @@ def definition(scheduler: str) -> JsonObject:
     }
 
 
-# The server wants it for groups that end in k8s.io.
+# Required for API groups that end in k8s.io.
 _APPROVED = {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"}
 
 
-class Groups:
-    """The groups of one scheduler in one namespace."""
+class PodGroups:
+    """PodGroups of one scheduler in one namespace."""
 
     def __init__(self, client: Client, scheduler: str, *, namespace: str = "default") -> None:
         self._client = client
         self._namespace = namespace
-        self.resource = group_resource(scheduler)
+        self.resource = pod_group_resource(scheduler)
 
     async def get(self, name: str = "demo") -> JsonObject | None:
         try:
@@ -63,19 +63,19 @@ class Groups:
             return None
 
     async def spec(self, name: str = "demo") -> JsonObject:
-        found = await self.get(name)
-        assert found is not None
-        spec: JsonObject = found["spec"]
+        pod_group = await self.get(name)
+        assert pod_group is not None
+        spec: JsonObject = pod_group["spec"]
         return spec
 
-    async def say(self, phase: str, name: str = "demo", **more: Any) -> None:
-        """What the scheduler writes about a group."""
+    async def set_phase(self, phase: str, name: str = "demo", **more: Any) -> None:
+        """Write a status as the scheduler does."""
         body = {"status": {"phase": phase, **more}}
         await self._client.patch(self.resource, name, body, namespace=self._namespace, patch_type=PatchType.MERGE, subresource="status")
 
     async def create(self, body: JsonObject) -> JsonObject:
-        whole = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **body}
-        return await self._client.create(self.resource, whole, namespace=self._namespace)
+        manifest = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **body}
+        return await self._client.create(self.resource, manifest, namespace=self._namespace)
 
     async def edit(self, body: JsonObject, name: str = "demo") -> None:
         await self._client.patch(self.resource, name, body, namespace=self._namespace, patch_type=PatchType.MERGE)

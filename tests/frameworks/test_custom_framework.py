@@ -1,63 +1,45 @@
-"""The example of a framework of one's own: short, complete, and run by the whole operator."""
+"""The example of a custom framework: its length, its objects, and a complete run."""
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
-from types import ModuleType
 
 import yaml
 
-from dlop import DLJob
-from dlop.api.crd import definition
+from dlop.api.crd import build_crd
 from dlop.frameworks.registry import Registry
 from dlop.jobs.render import render
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
-from tests.frameworks.manifests import EXAMPLES, by_name, example, variables
+from tests.frameworks.example_manifests import EXAMPLES, by_name, example, variables
+from tests.frameworks.ring_example import RING_EXAMPLE, RingJob
 from tests.unit.reconcile.world import World
 
-FOLDER = EXAMPLES / "04-custom-framework"
+
+def test_the_framework_has_at_most_25_lines() -> None:
+    assert len((RING_EXAMPLE / "ring.py").read_text().splitlines()) <= 25
 
 
-def module() -> ModuleType:
-    found = importlib.util.spec_from_file_location("ring_example", FOLDER / "ring.py")
-    assert found is not None
-    assert found.loader is not None
-    loaded = importlib.util.module_from_spec(found)
-    sys.modules["ring_example"] = loaded
-    found.loader.exec_module(loaded)
-    return loaded
-
-
-RingJob: type[DLJob] = module().RingJob
-
-
-def test_the_whole_framework_has_at_most_25_lines() -> None:
-    assert len((FOLDER / "ring.py").read_text().splitlines()) <= 25
-
-
-def test_it_is_the_class_of_the_front_page() -> None:
-    front_page = (EXAMPLES.parent / "README.md").read_text()
+def test_the_readme_shows_the_same_class() -> None:
+    readme = (EXAMPLES.parent / "README.md").read_text()
     body = inspect.getsource(RingJob).replace("(self, replica: Replica) -> Mapping[str, str]:", "(self, replica):")
-    assert body.replace('        """What a peer reads at its start."""\n', "") in front_page
+    assert body.replace('        """What a peer reads at its start."""\n', "") in readme
 
 
-def test_each_peer_knows_its_rank_and_the_others() -> None:
+def test_the_environment_of_a_peer_has_its_rank_and_all_addresses() -> None:
     pods = by_name(render(example("04-custom-framework"), Registry([RingJob])), "Pod")
     assert [variables(pod)["RANK"] for pod in pods.values()] == ["0", "1", "2"]
     assert variables(pods["ring-peer-2"])["PEERS"] == "ring-peer-0:7000,ring-peer-1:7000,ring-peer-2:7000"
 
 
-def test_its_definition_comes_with_it() -> None:
-    found = definition(RingJob)
-    assert found["metadata"]["name"] == "ringjobs.example.org"
-    assert found["spec"]["names"]["shortNames"] == ["ring"]
-    assert len(yaml.safe_dump(found)) < 100_000
+def test_the_crd_is_generated_from_the_class() -> None:
+    crd = build_crd(RingJob)
+    assert crd["metadata"]["name"] == "ringjobs.example.org"
+    assert crd["spec"]["names"]["shortNames"] == ["ring"]
+    assert len(yaml.safe_dump(crd)) < 100_000
 
 
-def test_the_pure_engine_starts_all_peers_anew_when_one_fails() -> None:
+def test_a_failed_peer_restarts_all_peers() -> None:
     world = World(spec=example("04-custom-framework")["spec"], kind=RingJob)
     world.settle()
     world.run()
@@ -72,12 +54,12 @@ def test_the_pure_engine_starts_all_peers_anew_when_one_fails() -> None:
 
 
 @virtual_time
-async def test_the_example_runs_through_a_restart_of_the_whole_job_to_its_end() -> None:
+async def test_the_example_succeeds_after_a_restart_of_the_whole_job() -> None:
     async with OperatorKit(frameworks=[RingJob]) as kit:
         kit.script.when("ring-peer-1", times=1).run().after(5).fail(exit_code=1)
         kit.script.when("*").run().after(30).succeed()
-        job = await kit.submit(FOLDER / "job.yaml")
+        job = await kit.submit(RING_EXAMPLE / "job.yaml")
         await kit.until(job, phase="Succeeded")
         assert job.status["dlop"]["attempt"] == 1
         assert {pod["metadata"]["labels"]["dlop.dev/attempt"] for pod in job.pods.values()} == {"1"}
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []

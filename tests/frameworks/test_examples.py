@@ -1,4 +1,4 @@
-"""Every example renders, by the commands that are on its page. What its page says comes of running it is checked by running it."""
+"""The `dlop` commands in the README of each example work as written. Complete runs of the examples are tested in `tests/local`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from dlop.cli.main import main
-from tests.frameworks.manifests import EXAMPLES
+from tests.frameworks.example_manifests import EXAMPLES
 
 FOLDERS = sorted(folder for folder in EXAMPLES.iterdir() if (folder / "job.yaml").exists())
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_the_commands_of_an_example_work_as_they_are_written(
+def test_the_commands_of_an_example_work_as_written(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands = re.findall(r"^    dlop (.*)$", (folder / "README.md").read_text(), re.MULTILINE)
     assert commands
     for command in commands:
-        # Pages name files from the top of the repository, or from their own directory.
+        # Paths in a README are relative to the repository or to its own directory.
         monkeypatch.chdir(EXAMPLES.parent if "examples/" in command else folder)
         monkeypatch.setattr(sys, "path", list(sys.path))
         assert main(command.split()) == 0

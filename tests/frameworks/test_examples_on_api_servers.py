@@ -1,4 +1,4 @@
-"""What the examples ask for and what is made of them is taken by an API server that checks every field, embedded and real."""
+"""The embedded and the real API server accept all examples and the objects rendered from them, with strict field validation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import yaml
 from real_cluster import RealCluster
 
-from dlop.api.crd import definitions
+from dlop.api.crd import build_crds
 from dlop.deploy.apply import apply
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.registry import Registry, load_registry
@@ -20,8 +20,8 @@ from dlop.kube.client import Client
 from dlop.kube.errors import InvalidError
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
-from tests.frameworks.manifests import EXAMPLES
-from tests.frameworks.test_custom_framework import RingJob
+from tests.frameworks.example_manifests import EXAMPLES
+from tests.frameworks.ring_example import RingJob
 
 REGISTRY = Registry([*load_registry(), RingJob])
 NAMES = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/*.yaml"))
@@ -29,34 +29,34 @@ RESOURCES = {each.kind: each for each in (CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLE
 
 
 @asynccontextmanager
-async def on_embedded() -> AsyncIterator[Client]:
+async def embedded_client() -> AsyncIterator[Client]:
     async with EmbeddedCluster() as cluster:
         client = cluster.client()
-        await apply(client, definitions(REGISTRY), say=lambda _: None)
+        await apply(client, build_crds(REGISTRY), report=lambda _: None)
         yield client
 
 
 @asynccontextmanager
-async def on_real(cluster: RealCluster) -> AsyncIterator[Client]:
+async def real_client(cluster: RealCluster) -> AsyncIterator[Client]:
     client = Client(await connect(str(cluster.kubeconfig_path)))
     try:
-        await apply(client, definitions(REGISTRY), say=lambda _: None)
+        await apply(client, build_crds(REGISTRY), report=lambda _: None)
         yield client
     finally:
         await client.close()
 
 
-async def check_taken(client: Client, name: str) -> None:
+async def check_accepted(client: Client, name: str) -> None:
     manifest = yaml.safe_load((EXAMPLES / name).read_text())
     job = REGISTRY.get(manifest["apiVersion"], manifest["kind"])
-    taken = await client.create(job.job_type.resource, manifest, namespace="default", dry_run=True, field_validation="Strict")
-    assert taken["spec"] == _with_defaults(manifest["spec"], job)
+    stored = await client.create(job.job_type.resource, manifest, namespace="default", dry_run=True, field_validation="Strict")
+    assert stored["spec"] == _with_defaults(manifest["spec"], job)
     for body in render(manifest, REGISTRY):
         await client.create(RESOURCES[body["kind"]], body, namespace="default", dry_run=True, field_validation="Strict")
 
 
 def _with_defaults(spec: dict[str, Any], job: type[DLJob]) -> dict[str, Any]:
-    """As it is stored: the definitions of kubeflow.org write one default into a run policy."""
+    """The spec as the server stores it. The CRDs of kubeflow.org have one default in the run policy."""
     if job.job_type.group != "kubeflow.org" or "runPolicy" not in spec:
         return spec
     return {**spec, "runPolicy": {"suspend": False, **spec["runPolicy"]}}
@@ -68,7 +68,7 @@ def mxjob(*roles: str) -> dict[str, Any]:
     return {"apiVersion": "fioravanzo.org/v1alpha1", "kind": "MXJob", "metadata": {"name": "bad"}, "spec": spec}
 
 
-async def check_refused(client: Client) -> None:
+async def check_rejected(client: Client) -> None:
     resource = REGISTRY.get("fioravanzo.org/v1alpha1", "MXJob").job_type.resource
     for roles in (["WORKER"], ["SCHEDULER", "SCHEDULER"], ["MASTER"]):
         with pytest.raises(InvalidError, match="replicaSpecs"):
@@ -76,22 +76,22 @@ async def check_refused(client: Client) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_the_embedded_server_takes_the_example_and_all_that_is_made_of_it(name: str) -> None:
-    async with on_embedded() as client:
-        await check_taken(client, name)
+async def test_the_embedded_server_accepts_the_example_and_its_objects(name: str) -> None:
+    async with embedded_client() as client:
+        await check_accepted(client, name)
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_the_real_server_takes_the_example_and_all_that_is_made_of_it(name: str, real_cluster: RealCluster) -> None:
-    async with on_real(real_cluster) as client:
-        await check_taken(client, name)
+async def test_the_real_server_accepts_the_example_and_its_objects(name: str, real_cluster: RealCluster) -> None:
+    async with real_client(real_cluster) as client:
+        await check_accepted(client, name)
 
 
-async def test_the_embedded_server_refuses_a_job_without_exactly_one_scheduler() -> None:
-    async with on_embedded() as client:
-        await check_refused(client)
+async def test_the_embedded_server_rejects_a_job_without_exactly_one_scheduler() -> None:
+    async with embedded_client() as client:
+        await check_rejected(client)
 
 
-async def test_the_real_server_refuses_a_job_without_exactly_one_scheduler(real_cluster: RealCluster) -> None:
-    async with on_real(real_cluster) as client:
-        await check_refused(client)
+async def test_the_real_server_rejects_a_job_without_exactly_one_scheduler(real_cluster: RealCluster) -> None:
+    async with real_client(real_cluster) as client:
+        await check_rejected(client)

@@ -1,4 +1,4 @@
-"""MXJob of fioravanzo.org/v1alpha1: names, labels, environment, exit codes and status as that API has always had them."""
+"""MXJob of fioravanzo.org/v1alpha1: names, labels, environment, validation, exit codes and status."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dlop import LastFailure, Options, Phase, RestartPolicy, SpecError
 from dlop.frameworks.fioravanzo.accelerators import read_accelerators
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.registry import Registry
-from dlop.jobs.render import NO_UID, render
+from dlop.jobs.render import PLACEHOLDER_UID, render
 from dlop.testing.kit import OperatorKit
 from dlop.testing.pod_steps import PodControl
 from dlop.testing.virtual_time import virtual_time
-from tests.frameworks.manifests import by_name, example, variables
+from tests.frameworks.example_manifests import by_name, example, variables
 from tests.unit.job.jobs import make
 
 REGISTRY = Registry([MXJob])
@@ -25,8 +25,8 @@ WORKER = "mx-test-dist-worker-r1d0-0"
 
 def entry(role: str | None, replicas: int | None = None, **more: Any) -> dict[str, Any]:
     template = {"spec": {"containers": [{"name": "mxnet", "image": "example.org/mx:1"}], "restartPolicy": "OnFailure"}}
-    given = {"mxReplicaType": role, "replicas": replicas, "template": template} | more
-    return {name: value for name, value in given.items() if value is not None}
+    fields = {"mxReplicaType": role, "replicas": replicas, "template": template} | more
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def spec(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def pods_of(manifest: dict[str, Any], **options: Any) -> dict[str, dict[str, Any
 # --- names, labels, environment ---------------------------------------------------------------------------------------
 
 
-def test_pods_and_services_are_named_and_labelled_as_ever() -> None:
+def test_names_and_labels_of_pods_and_services() -> None:
     objects = render(linear(), REGISTRY)
     pods, services = by_name(objects, "Pod"), by_name(objects, "Service")
     assert list(pods) == list(services) == [SCHEDULER, SERVER, WORKER]
@@ -63,14 +63,14 @@ def test_pods_and_services_are_named_and_labelled_as_ever() -> None:
             "apiVersion": "fioravanzo.org/v1alpha1",
             "kind": "MXJob",
             "name": "mx-test-dist",
-            "uid": NO_UID,
+            "uid": PLACEHOLDER_UID,
             "controller": True,
             "blockOwnerDeletion": True,
         }
     ]
 
 
-def test_the_environment_is_that_of_ps_lite() -> None:
+def test_the_environment_has_the_variables_of_ps_lite() -> None:
     assert variables(pods_of(linear())[SERVER]) == {
         "DMLC_ROLE": "server",
         "DMLC_PS_ROOT_URI": SCHEDULER,
@@ -86,16 +86,16 @@ def test_no_container_port_is_added() -> None:
     assert all("ports" not in pod["spec"]["containers"][0] for pod in pods_of(linear()).values())
 
 
-def test_where_the_scheduler_is_does_not_depend_on_the_order_of_the_list_nor_on_the_replicas_own_port() -> None:
-    turned = job(entry("WORKER", mxPort=9555), entry("SCHEDULER", mxPort=9111))
-    worker = turned.spec.role("WORKER")
+def test_the_address_of_the_scheduler_does_not_depend_on_the_order_of_roles_or_on_other_ports() -> None:
+    reordered = job(entry("WORKER", mxPort=9555), entry("SCHEDULER", mxPort=9111))
+    worker = reordered.spec.role("WORKER")
     assert worker is not None
-    found = variables(turned.make_pod(worker, 0, attempt=0))
-    assert (found["DMLC_PS_ROOT_URI"], found["DMLC_PS_ROOT_PORT"]) == ("train-scheduler-r1d0-0", "9111")
-    assert (found["DMLC_NUM_SERVER"], found["DMLC_NUM_WORKER"]) == ("0", "1")
+    env = variables(reordered.make_pod(worker, 0, attempt=0))
+    assert (env["DMLC_PS_ROOT_URI"], env["DMLC_PS_ROOT_PORT"]) == ("train-scheduler-r1d0-0", "9111")
+    assert (env["DMLC_NUM_SERVER"], env["DMLC_NUM_WORKER"]) == ("0", "1")
 
 
-def test_the_user_may_ask_for_less_talk() -> None:
+def test_the_user_can_override_the_verbosity() -> None:
     manifest = linear()
     manifest["spec"]["replicaSpecs"][2]["template"]["spec"]["containers"][0]["env"] = [{"name": "PS_VERBOSE", "value": "0"}]
     assert variables(pods_of(manifest)[WORKER])["PS_VERBOSE"] == "0"
@@ -109,30 +109,30 @@ def test_only_the_container_named_mxnet_gets_the_environment() -> None:
     assert (variables(pod, 0), variables(pod, 1)["DMLC_ROLE"]) == ({}, "worker")
 
 
-def test_the_job_name_is_cut_at_40_and_kept_whole_in_the_label_if_it_fits() -> None:
+def test_the_job_name_is_truncated_to_40_characters_in_pod_names_but_not_in_the_label() -> None:
     long = make(MXJob, spec(), name="n" * 60)
     assert long.replica_name(long.spec.roles[0], 0) == "n" * 40 + "-scheduler-r1d0-0"
     assert long.labels(long.spec.roles[0], 0)["mx_job_name"] == "n" * 60
 
 
-def test_the_runtime_id_comes_from_the_uid_unless_it_is_given_and_is_not_written_back() -> None:
-    made = {"replicaSpecs": spec()["replicaSpecs"]}
-    first, again, other = make(MXJob, made), make(MXJob, made), make(MXJob, made, uid="another")
+def test_the_runtime_id_is_derived_from_the_uid_unless_the_spec_has_one() -> None:
+    without_id = {"replicaSpecs": spec()["replicaSpecs"]}
+    first, again, other = make(MXJob, without_id), make(MXJob, without_id), make(MXJob, without_id, uid="another")
     assert first.runtime_id == again.runtime_id != other.runtime_id
     assert len(first.runtime_id) == 4
-    assert (job().runtime_id, make(MXJob, made | {"runtimeId": "low"}).runtime_id) == ("r1d0", "low")
+    assert (job().runtime_id, make(MXJob, without_id | {"runtimeId": "low"}).runtime_id) == ("r1d0", "low")
 
 
-@pytest.mark.parametrize(("given", "expected"), [({}, "special"), ({"schedulerName": ""}, "special"), ({"schedulerName": "gang"}, "gang")])
-def test_the_scheduler_name_goes_onto_every_pod_and_an_empty_one_overwrites_nothing(given: dict[str, Any], expected: str) -> None:
+@pytest.mark.parametrize(("fields", "expected"), [({}, "special"), ({"schedulerName": ""}, "special"), ({"schedulerName": "gang"}, "gang")])
+def test_the_scheduler_name_is_set_on_every_pod_unless_it_is_empty(fields: dict[str, Any], expected: str) -> None:
     manifest = linear()
-    manifest["spec"] |= given
-    for each in manifest["spec"]["replicaSpecs"]:
-        each["template"]["spec"]["schedulerName"] = "special"
+    manifest["spec"] |= fields
+    for role in manifest["spec"]["replicaSpecs"]:
+        role["template"]["spec"]["schedulerName"] = "special"
     assert {pod["spec"]["schedulerName"] for pod in pods_of(manifest).values()} == {expected}
 
 
-def test_the_gpu_example_asks_for_a_gpu_that_nodes_have_and_keeps_its_volumes() -> None:
+def test_the_gpu_example_requests_the_current_gpu_resource_and_keeps_its_volumes() -> None:
     manifest = example("05-mxnet-cifar-gpu")
     worker = next(pod for name, pod in pods_of(manifest).items() if "-worker-" in name)
     assert worker["spec"]["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": 1}}
@@ -140,7 +140,7 @@ def test_the_gpu_example_asks_for_a_gpu_that_nodes_have_and_keeps_its_volumes() 
     assert worker["spec"]["volumes"][0]["azureFile"]["shareName"] == "mxsn"
 
 
-def test_accelerators_come_from_the_configuration_file() -> None:
+def test_accelerators_of_the_configuration_file_are_mounted() -> None:
     azure = {
         "alpha.kubernetes.io/nvidia-gpu": {"volumes": [{"name": "nv", "hostPath": "/usr/local/nvidia", "mountPath": "/usr/local/nvidia"}]}
     }
@@ -150,42 +150,42 @@ def test_accelerators_come_from_the_configuration_file() -> None:
     assert mounted == {name for name in pods if "-worker-" in name}
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- validation --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("bad", "problem"),
+    ("invalid", "problem"),
     [
-        (spec(entry("SCHEDULER", 2)), "spec.replicaSpecs[0].replicas: must be exactly 1, not 2"),
-        (spec(entry("SCHEDULER", 0)), "spec.replicaSpecs[0].replicas: must be exactly 1, not 0"),
-        (spec(entry("WORKER")), "spec.replicaSpecs: must have the role SCHEDULER"),
-        (spec(entry("SCHEDULER"), entry(None)), "spec.replicaSpecs[1].mxReplicaType: is SCHEDULER a second time"),
-        (spec(entry("scheduler")), "spec.replicaSpecs[0].mxReplicaType: must be one of SCHEDULER, SERVER, WORKER, not 'scheduler'"),
-        (spec(entry("SCHEDULER", mxPort=0)), "spec.replicaSpecs[0].mxPort: must be from 1 to 65535, not 0"),
+        (spec(entry("SCHEDULER", 2)), "spec.replicaSpecs[0].replicas: must be exactly 1, got 2"),
+        (spec(entry("SCHEDULER", 0)), "spec.replicaSpecs[0].replicas: must be exactly 1, got 0"),
+        (spec(entry("WORKER")), "spec.replicaSpecs: must contain the role SCHEDULER"),
+        (spec(entry("SCHEDULER"), entry(None)), "spec.replicaSpecs[1].mxReplicaType: duplicates the role SCHEDULER"),
+        (spec(entry("scheduler")), "spec.replicaSpecs[0].mxReplicaType: must be one of SCHEDULER, SERVER, WORKER, got 'scheduler'"),
+        (spec(entry("SCHEDULER", mxPort=0)), "spec.replicaSpecs[0].mxPort: must be from 1 to 65535, got 0"),
         (spec(entry("SCHEDULER", template=None)), "spec.replicaSpecs[0].template: is missing"),
         (
             spec(entry("SCHEDULER", template={"spec": {"containers": [{"name": "main", "image": "x"}]}})),
-            "spec.replicaSpecs[0].template.spec.containers: must have a container named 'mxnet'; the ones there are: 'main'",
+            "spec.replicaSpecs[0].template.spec.containers: must have a container named 'mxnet'; got 'main'",
         ),
         (spec(terminationPolicy={}), "spec.terminationPolicy: must have a chief"),
-        (spec(terminationPolicy={"chief": {"replicaName": 5}}), "spec.terminationPolicy.chief.replicaName: must be a text, not 5"),
-        (spec() | {"RuntimeId": 5}, "spec.RuntimeId: must be a text, not 5"),
+        (spec(terminationPolicy={"chief": {"replicaName": 5}}), "spec.terminationPolicy.chief.replicaName: must be a string, got 5"),
+        (spec() | {"RuntimeId": 5}, "spec.RuntimeId: must be a string, got 5"),
         (spec(terminationPolicy={"chief": {"replicaName": "MASTER"}}), "chief.replicaName: Missing ReplicaSpec for chief: MASTER"),
         (
             spec(terminationPolicy={"chief": {"replicaName": "WORKER", "replicaIndex": 3}}),
             "spec.terminationPolicy.chief.replicaIndex: must be less than 3, the number of replicas of WORKER",
         ),
         (spec() | {"RuntimeId": "Not Fit"}, "spec.RuntimeId: must be at most 20 lower-case letters, digits and dashes"),
-        ([], "spec: must be an object, not a list"),
+        ([], "spec: must be an object, got a list"),
     ],
 )
-def test_what_is_refused_is_named_with_its_path(bad: Any, problem: str) -> None:
+def test_an_invalid_spec_is_rejected_with_the_path(invalid: Any, problem: str) -> None:
     with pytest.raises(SpecError) as caught:
-        _ = make(MXJob, bad).spec
+        _ = make(MXJob, invalid).spec
     assert problem in str(caught.value)
 
 
-def test_an_entry_without_a_type_is_the_scheduler_and_the_image_of_old_is_ignored() -> None:
+def test_an_entry_without_a_type_is_the_scheduler_and_mx_image_is_ignored() -> None:
     assert [role.name for role in job(entry(None), mxImage="example.org/none:1").spec.roles] == ["SCHEDULER"]
 
 
@@ -195,14 +195,14 @@ def test_an_entry_without_a_type_is_the_scheduler_and_the_image_of_old_is_ignore
 @pytest.mark.parametrize(
     ("code", "reason", "is_final"), [(1, "", True), (127, "", True), (128, "", False), (244, "", False), (244, "OOMKilled", True)]
 )
-def test_the_chief_is_judged_by_its_exit_code(code: int, reason: str, is_final: bool) -> None:
+def test_only_the_exit_code_of_the_chief_can_be_a_final_failure(code: int, reason: str, is_final: bool) -> None:
     scheduler, server, _ = job().spec.roles
     failure = LastFailure(exit_code=code, reason=reason)
     assert job().is_final_failure(scheduler, 0, failure) is is_final
     assert job().is_final_failure(server, 0, failure) is False
 
 
-def test_the_node_restarts_what_the_template_says_but_never_the_chief() -> None:
+def test_the_kubelet_never_restarts_the_chief() -> None:
     chief = job(terminationPolicy={"chief": {"replicaName": "WORKER", "replicaIndex": 0}})
     scheduler, _, worker = chief.spec.roles
     assert chief.pod_restart_policy(scheduler, 0) == RestartPolicy.ON_FAILURE
@@ -210,7 +210,7 @@ def test_the_node_restarts_what_the_template_says_but_never_the_chief() -> None:
 
 
 @virtual_time
-async def test_the_first_manifest_of_the_seed_succeeds_with_its_scheduler() -> None:
+async def test_the_linear_example_succeeds_with_its_scheduler() -> None:
     async with OperatorKit(frameworks=[MXJob]) as kit:
         kit.script.when("*-scheduler-*").run().after(60).succeed()
         kit.script.when("*-worker-*").run().after(30).succeed()
@@ -224,13 +224,13 @@ async def test_the_first_manifest_of_the_seed_succeeds_with_its_scheduler() -> N
             {"mx_replica_type": "SERVER", "state": "Running", "ReplicasStates": {"Running": 1}},
             {"mx_replica_type": "WORKER", "state": "Succeeded", "ReplicasStates": {"Succeeded": 1}},
         ]
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []
         assert running.pod_phases == {SCHEDULER: "Succeeded", WORKER: "Succeeded"}
         assert running.body["spec"] == linear()["spec"]
 
 
 @virtual_time
-async def test_a_permanent_error_of_the_scheduler_ends_the_job_and_says_so() -> None:
+async def test_a_permanent_failure_of_the_scheduler_fails_the_job() -> None:
     async with OperatorKit(frameworks=[MXJob]) as kit:
         kit.script.when("*-scheduler-*").run().after(5).fail(exit_code=3)
         failing = await kit.submit(linear())
@@ -238,11 +238,11 @@ async def test_a_permanent_error_of_the_scheduler_ends_the_job_and_says_so() -> 
         assert (failing.status["phase"], failing.status["state"]) == ("Done", "Failed")
         assert f"pod {SCHEDULER}" in failing.status["reason"]
         assert "exit code 3" in failing.status["reason"]
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []
 
 
 @virtual_time
-async def test_a_retryable_error_of_the_scheduler_is_tried_again() -> None:
+async def test_a_retryable_failure_of_the_scheduler_is_retried() -> None:
     async with OperatorKit(frameworks=[MXJob]) as kit:
         kit.script.when("*-scheduler-*", times=1).run().after(5).fail(exit_code=137)
         kit.script.when("*-scheduler-*").run().after(5).succeed()
@@ -252,7 +252,7 @@ async def test_a_retryable_error_of_the_scheduler_is_tried_again() -> None:
 
 
 class FailingInitContainer:
-    """The pod fails before its program has begun."""
+    """Reports a failed init container."""
 
     async def perform(self, hand: PodControl) -> None:
         fetch = {"name": "fetch", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
@@ -261,7 +261,7 @@ class FailingInitContainer:
 
 
 @virtual_time
-async def test_a_scheduler_whose_init_container_fails_is_tried_again() -> None:
+async def test_a_scheduler_whose_init_container_fails_is_retried() -> None:
     async with OperatorKit(frameworks=[MXJob]) as kit:
         kit.script.when("*-scheduler-*", times=1).then(FailingInitContainer())
         kit.script.when("*-scheduler-*").run().after(5).succeed()
@@ -271,7 +271,7 @@ async def test_a_scheduler_whose_init_container_fails_is_tried_again() -> None:
 
 
 @virtual_time
-async def test_running_out_of_memory_is_final_for_the_scheduler() -> None:
+async def test_oom_killed_is_final_for_the_scheduler() -> None:
     async with OperatorKit(frameworks=[MXJob]) as kit:
         kit.script.when("*-scheduler-*").run().after(5).fail(exit_code=137, reason="OOMKilled")
         failing = await kit.submit(linear())
@@ -280,7 +280,7 @@ async def test_running_out_of_memory_is_final_for_the_scheduler() -> None:
 
 
 @virtual_time
-async def test_a_server_that_ends_with_a_permanent_error_is_restarted_even_when_its_template_says_never() -> None:
+async def test_a_failed_server_is_restarted_despite_restart_policy_never() -> None:
     manifest = linear()
     manifest["spec"]["replicaSpecs"][1]["template"]["spec"]["restartPolicy"] = "Never"
     async with OperatorKit(frameworks=[MXJob]) as kit:
@@ -301,29 +301,29 @@ async def test_a_worker_can_be_the_chief() -> None:
 
 
 @virtual_time
-async def test_a_refused_spec_makes_no_pods_and_tells_why_until_it_is_mended() -> None:
+async def test_an_invalid_spec_fails_the_job_until_it_is_corrected() -> None:
     manifest = linear()
-    manifest["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]["env"] = [{"value": "without a name"}]
+    manifest["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]["env"] = [{"value": "no name"}]
     async with OperatorKit(frameworks=[MXJob]) as kit:
-        refused = await kit.submit(manifest)
-        await kit.until(refused, phase="Invalid")
-        assert (refused.status["phase"], refused.status["state"], refused.pods) == ("Failed", "Failed", {})
-        assert refused.status["reason"].startswith("invalid job spec: ")
-        assert "spec.replicaSpecs[0].template.spec.containers[0].env[0]: must have a name" in refused.status["reason"]
-        await kit.edit(refused, {"spec": linear()["spec"]})
-        await kit.until(refused, phase="Running")
+        invalid = await kit.submit(manifest)
+        await kit.until(invalid, phase="Invalid")
+        assert (invalid.status["phase"], invalid.status["state"], invalid.pods) == ("Failed", "Failed", {})
+        assert invalid.status["reason"].startswith("invalid job spec: ")
+        assert "spec.replicaSpecs[0].template.spec.containers[0].env[0]: must have a name" in invalid.status["reason"]
+        await kit.edit(invalid, {"spec": linear()["spec"]})
+        await kit.until(invalid, phase="Running")
 
 
 @virtual_time
-async def test_a_running_job_goes_on_while_its_spec_is_wrong_and_tells_why() -> None:
+async def test_a_running_job_continues_while_its_spec_is_invalid() -> None:
     async with OperatorKit(frameworks=[MXJob]) as kit:
         kit.script.when("*").run()
         running = await kit.submit(linear())
         await kit.until(running, phase="Running")
         before, pods = running.status, {name: pod["metadata"]["uid"] for name, pod in running.pods.items()}
-        wrong = linear()["spec"]
-        wrong["replicaSpecs"][0]["template"]["spec"]["containers"][0]["env"] = [{"value": "without a name"}]
-        await kit.edit(running, {"spec": wrong})
+        invalid = linear()["spec"]
+        invalid["replicaSpecs"][0]["template"]["spec"]["containers"][0]["env"] = [{"value": "no name"}]
+        await kit.edit(running, {"spec": invalid})
         await kit.until(running, reached=lambda view: "must have a name" in view.status["reason"])
         assert {name: pod["metadata"]["uid"] for name, pod in running.pods.items()} == pods
         kept = ("phase", "state", "replicaStatuses")
@@ -343,15 +343,15 @@ async def test_an_edit_of_the_runtime_id_replaces_the_pods_and_counts_nothing() 
         await kit.edit(running, {"spec": {"RuntimeId": "r2d2"}})
         renamed = dict.fromkeys((name.replace("r1d0", "r2d2") for name in (SCHEDULER, SERVER, WORKER)), "Running")
         await kit.until(running, phase="Running", reached=lambda view: view.pod_phases == renamed)
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []
         record = running.status["dlop"]
-        assert {"restarts", "disruptions", "retries", "lastFailure"}.isdisjoint(record)
-        assert record["started"] == {"SCHEDULER": "0", "SERVER": "0", "WORKER": "0"}
+        assert {"restarts", "disruptions", "backoffs", "lastFailure"}.isdisjoint(record)
+        assert record["startedIndexes"] == {"SCHEDULER": "0", "SERVER": "0", "WORKER": "0"}
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.RESTARTING])
-def test_the_phase_can_be_read_back(phase: Phase) -> None:
-    words = {
+def test_the_phase_is_read_from_the_status(phase: Phase) -> None:
+    statuses = {
         Phase.CREATED: ("Creating", "Running"),
         Phase.RUNNING: ("Running", "Running"),
         Phase.SUSPENDED: ("Suspended", "Unknown"),
@@ -359,5 +359,5 @@ def test_the_phase_can_be_read_back(phase: Phase) -> None:
         Phase.FAILED: ("Done", "Failed"),
         Phase.INVALID: ("Failed", "Failed"),
     }
-    told, state = words[phase]
-    assert job().phase_in({"phase": told, "state": state}) is phase
+    phase_field, state = statuses[phase]
+    assert job().read_phase({"phase": phase_field, "state": state}) is phase

@@ -1,4 +1,4 @@
-"""Gang scheduling for whoever runs the operator: every kind has it, and what it lacks is told and waited for."""
+"""Gang scheduling: PodGroups of all kinds, missing CRDs and permissions, rejected writes, operator crashes and stale caches."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from dlop.api.gang import VOLCANO
 from dlop.api.types import Options
 from dlop.deploy.apply import apply
-from dlop.embedded.apiserver.faults import Match
+from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.embedded.apiserver.server import ApiServer
-from dlop.embedded.apiserver.store import Key
+from dlop.embedded.apiserver.store import ObjectKey
 from dlop.frameworks.fioravanzo.mxjob import MXJob as FioravanzoMXJob
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
@@ -24,9 +24,9 @@ from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
+from tests.frameworks.example_manifests import example
 from tests.frameworks.kubeflow_jobs import BY_KIND, all_run, created, job, message_of, mpi_job
-from tests.frameworks.manifests import example
-from tests.frameworks.pod_groups import BY_PLUGINS, BY_VOLCANO, PLUGINS, Groups, definition
+from tests.frameworks.pod_groups import BY_PLUGINS, BY_VOLCANO, PLUGINS, PodGroups, pod_group_crd
 
 FORBIDDEN: JsonObject = {
     "kind": "Status",
@@ -40,28 +40,30 @@ DENIED = FORBIDDEN | {"message": 'admission webhook "validatepodgroup.volcano.sh
 
 
 @asynccontextmanager
-async def gang_kit(*kinds: type[DLJob], options: Options = BY_VOLCANO, operator: bool = True) -> AsyncIterator[tuple[OperatorKit, Groups]]:
-    """Without `operator`, start one."""
+async def gang_kit(
+    *kinds: type[DLJob], options: Options = BY_VOLCANO, operator: bool = True
+) -> AsyncIterator[tuple[OperatorKit, PodGroups]]:
+    """Without `operator`, the caller starts one."""
     scheduler = options.gang_scheduler_name
     async with OperatorKit(kinds, operator=False, options=options) as kit:
-        await apply(kit.client, [definition(scheduler)], say=lambda _: None)
+        await apply(kit.client, [pod_group_crd(scheduler)], report=lambda _: None)
         if operator:
             await kit.start_operator()
-        yield kit, Groups(kit.client, scheduler)
+        yield kit, PodGroups(kit.client, scheduler)
 
 
-async def refusing_server(kit: OperatorKit, answer: JsonObject, **match: str) -> ApiServer:
+async def start_with_errors(kit: OperatorKit, response: JsonObject, **match: str) -> ApiServer:
     server = kit.new_server()
-    server.faults.fail_before(answer, match=Match(plural="podgroups", **match), times=100_000)
+    server.faults.fail_before(response, match=RequestMatch(plural="podgroups", **match), times=100_000)
     await kit.start_operator(server)
     return server
 
 
-# --- every kind ----------------------------------------------------------------------------------------------------------
+# --- all kinds ----------------------------------------------------------------------------------------------------------
 
 
-async def demand_gang(kind: type[DLJob], manifest: JsonObject, *, pods: int) -> None:
-    """All pods of the job are in one group, from the beginning."""
+async def check_gang(kind: type[DLJob], manifest: JsonObject, *, pods: int) -> None:
+    """Check that all pods of the job are in one PodGroup."""
     name = manifest["metadata"]["name"]
     async with gang_kit(kind, options=BY_PLUGINS) as (kit, groups):
         view = await kit.submit(manifest)
@@ -69,13 +71,13 @@ async def demand_gang(kind: type[DLJob], manifest: JsonObject, *, pods: int) -> 
         assert (await groups.spec(name))["minMember"] == pods
         assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in view.pods.values()} == {name}
         assert {pod["spec"]["schedulerName"] for pod in view.pods.values()} == {PLUGINS}
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []
 
 
 @BY_KIND
 @virtual_time
-async def test_every_kind_of_kubeflow_has_a_gang(kind: type[DLJob]) -> None:
-    await demand_gang(kind, job(kind), pods=sum(each["replicas"] for each in job(kind)["spec"][kind.replica_specs_field].values()))
+async def test_jobs_of_kubeflow_get_a_pod_group(kind: type[DLJob]) -> None:
+    await check_gang(kind, job(kind), pods=sum(role["replicas"] for role in job(kind)["spec"][kind.replica_specs_field].values()))
 
 
 @pytest.mark.parametrize(
@@ -83,39 +85,39 @@ async def test_every_kind_of_kubeflow_has_a_gang(kind: type[DLJob]) -> None:
     [(FioravanzoMXJob, "01-mxnet-linear", 3), (MpbaMXJob, "02-mxnet-poc", 3)],
 )
 @virtual_time
-async def test_so_have_the_kinds_of_the_first_operators(kind: type[DLJob], manifest: str, pods: int) -> None:
-    await demand_gang(kind, example(manifest), pods=pods)
+async def test_jobs_of_fioravanzo_and_mpba_get_a_pod_group(kind: type[DLJob], manifest: str, pods: int) -> None:
+    await check_gang(kind, example(manifest), pods=pods)
 
 
 @virtual_time
-async def test_an_mpi_job_has_one_that_does_not_wait_for_the_launcher_for_which_there_is_room_all_the_same() -> None:
+async def test_the_pod_group_of_an_mpi_job_has_the_workers_as_members_and_the_resources_of_all_pods() -> None:
     async with gang_kit(MPIJob, options=BY_PLUGINS) as (kit, groups):
         await kit.submit(mpi_job())
         await kit.until("default/demo", phase="Running", within_seconds=600)
-        found = await groups.spec()
-        assert found["minMember"] == 2  # the launcher comes when the workers run
-        assert found["minResources"] == {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
+        spec = await groups.spec()
+        assert spec["minMember"] == 2  # the launcher starts when the workers run
+        assert spec["minResources"] == {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
 
 
 @virtual_time
-async def test_two_jobs_of_one_name_are_two_gangs_and_the_second_says_why_it_has_to_wait() -> None:
+async def test_the_second_of_two_jobs_with_the_same_name_is_blocked_by_the_pod_group_of_the_first() -> None:
     async with gang_kit(PyTorchJob, TFJob, options=BY_PLUGINS) as (kit, groups):
         await kit.submit(job(PyTorchJob))
         await kit.until("default/demo", phase="Running")
         first = await groups.get()
         second = await kit.submit(job(TFJob))
         await kit.until(second, reached=lambda view: view.condition("Blocked") is not None, within_seconds=10)
-        assert message_of(second, "Blocked").startswith("podgroup demo: the name is taken by PyTorchJob demo")
+        assert message_of(second, "Blocked").startswith("podgroup demo: the name is already used by PyTorchJob demo")
         assert second.pods == second.services == {}
         assert await groups.get() == first
 
 
 @pytest.mark.parametrize("options", [BY_VOLCANO, BY_PLUGINS])
 @virtual_time
-async def test_a_job_made_anew_says_what_holds_the_group_of_the_last_one_and_goes_on_when_it_is_gone(options: Options) -> None:
+async def test_a_recreated_job_is_blocked_by_the_terminating_pod_group_of_its_predecessor(options: Options) -> None:
     async with gang_kit(PyTorchJob, options=options) as (kit, groups):
         await kit.submit(job(PyTorchJob))
-        await until_grouped(kit, groups)
+        await until_group_exists(kit, groups)
         await groups.edit({"metadata": {"finalizers": ["example.org/hold"]}})
         await kit.client.delete(PyTorchJob.job_type.resource, "demo", namespace="default")
         await asyncio.sleep(10)
@@ -124,27 +126,27 @@ async def test_a_job_made_anew_says_what_holds_the_group_of_the_last_one_and_goe
         assert view.condition("Blocked") is None
         await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=20)
         assert message_of(view, "Blocked") == (
-            "podgroup demo of the deleted PyTorchJob demo is still being deleted: finalizers example.org/hold; remove them, or wait"
+            "podgroup demo of the deleted PyTorchJob demo is still terminating: finalizers example.org/hold; remove them, or wait"
         )
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []
         await groups.edit({"metadata": {"finalizers": None}})
-        await let_in(kit, groups)
+        await admit(kit, groups)
         await kit.until(view, phase="Running", reached=lambda view: all_run(view) and view.condition("Blocked") is None, within_seconds=30)
 
 
-# --- another scheduler, or none ------------------------------------------------------------------------------------------
+# --- change of the scheduler ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", [Options(), BY_PLUGINS])
 @virtual_time
-async def test_an_operator_that_is_told_of_another_scheduler_or_none_removes_the_groups_of_the_last_one(options: Options) -> None:
+async def test_pod_groups_of_the_previous_scheduler_are_deleted_when_the_flag_changes(options: Options) -> None:
     async with gang_kit(PyTorchJob) as (kit, groups):
-        await apply(kit.client, [definition(PLUGINS)], say=lambda _: None)
+        await apply(kit.client, [pod_group_crd(PLUGINS)], report=lambda _: None)
         kit.script.when("*").run().after(1000).succeed()
         runs, waits, ends = [await kit.submit(job(PyTorchJob, name=name)) for name in ("runs", "waits", "ends")]
         for name in ("runs", "ends"):
-            await let_in(kit, groups, name)
-        await until_grouped(kit, groups, "waits")
+            await admit(kit, groups, name)
+        await until_group_exists(kit, groups, "waits")
         await kit.until(runs, phase="Running", reached=all_run)
         await kit.operator.stop()
         await kit.edit(ends, {"spec": {"runPolicy": {"suspend": True}}})
@@ -159,34 +161,34 @@ async def test_an_operator_that_is_told_of_another_scheduler_or_none_removes_the
 
 @pytest.mark.parametrize("verb", ["watch", "list"])
 @virtual_time
-async def test_where_there_are_no_groups_or_no_right_to_them_none_are_watched_and_nobody_complains(verb: str) -> None:
+async def test_without_the_flag_missing_permissions_for_pod_groups_are_not_an_error(verb: str) -> None:
     async with OperatorKit([PyTorchJob, TFJob], operator=False) as kit:
-        await apply(kit.client, [definition(VOLCANO), definition(PLUGINS)], say=lambda _: None)
+        await apply(kit.client, [pod_group_crd(VOLCANO), pod_group_crd(PLUGINS)], report=lambda _: None)
         server = kit.new_server()
-        server.faults.fail_before(FORBIDDEN, match=Match(plural="podgroups", verb=verb), times=100_000)
+        server.faults.fail_before(FORBIDDEN, match=RequestMatch(plural="podgroups", verb=verb), times=100_000)
         running = await kit.start_operator(server)
         view = await kit.submit(job(PyTorchJob))
         await kit.until(view, phase="Running", reached=all_run)
-        assert not running.operator.complaints()
+        assert not running.operator.sync_errors()
 
 
 @virtual_time
-async def test_jobs_run_while_the_server_cannot_say_whether_there_are_groups_of_an_earlier_scheduler() -> None:
+async def test_without_the_flag_jobs_run_while_pod_groups_cannot_be_listed() -> None:
     async with OperatorKit([PyTorchJob], operator=False) as kit:
         server = kit.new_server()
-        broken = server.faults.fail_before(BROKEN, match=Match(plural="podgroups", verb="list"), times=100_000)
-        await apply(kit.client, [definition(VOLCANO), definition(PLUGINS)], say=lambda _: None)
+        broken = server.faults.fail_before(BROKEN, match=RequestMatch(plural="podgroups", verb="list"), times=100_000)
+        await apply(kit.client, [pod_group_crd(VOLCANO), pod_group_crd(PLUGINS)], report=lambda _: None)
         await kit.start_operator(server)
         view = await kit.submit(job(PyTorchJob))
         await kit.until(view, phase="Running", reached=all_run, within_seconds=60)
         assert broken.hits
 
 
-# --- what may be missing -------------------------------------------------------------------------------------------------
+# --- missing CRDs and permissions -------------------------------------------------------------------------------------------------
 
 
 @virtual_time
-async def test_without_the_definition_of_groups_jobs_say_so_and_go_on_when_it_comes() -> None:
+async def test_jobs_are_blocked_until_the_crd_of_pod_groups_is_installed() -> None:
     async with OperatorKit([PyTorchJob, TFJob], operator=False, options=BY_VOLCANO) as kit:
         running = await kit.start_operator()
         await running.operator.wait_synced()
@@ -198,79 +200,79 @@ async def test_without_the_definition_of_groups_jobs_say_so_and_go_on_when_it_co
                 "install the scheduler volcano, or start the operator without --gang-scheduler-name"
             )
             assert view.pods == {}
-        assert await kit.writes_at_rest() == []
-        await apply(kit.client, [definition(VOLCANO)], say=lambda _: None)
-        groups = Groups(kit.client, VOLCANO)
+        assert await kit.writes_when_idle() == []
+        await apply(kit.client, [pod_group_crd(VOLCANO)], report=lambda _: None)
+        groups = PodGroups(kit.client, VOLCANO)
         for kind in (PyTorchJob, TFJob):
             name = kind.__name__.lower()
-            await let_in(kit, groups, name, within_seconds=200)
+            await admit(kit, groups, name, within_seconds=200)
             await kit.until(f"default/{name}", phase="Running", reached=lambda view: view.condition("Blocked") is None, within_seconds=60)
 
 
-async def let_in(kit: OperatorKit, groups: Groups, name: str = "demo", *, within_seconds: float = 5.0) -> None:
-    """As soon as there is a group, volcano lets it in."""
-    await until_grouped(kit, groups, name, within_seconds=within_seconds)
-    await groups.say("Inqueue", name)
+async def admit(kit: OperatorKit, groups: PodGroups, name: str = "demo", *, within_seconds: float = 5.0) -> None:
+    """Wait for the PodGroup and admit it as Volcano does."""
+    await until_group_exists(kit, groups, name, within_seconds=within_seconds)
+    await groups.set_phase("Inqueue", name)
 
 
-async def until_grouped(kit: OperatorKit, groups: Groups, name: str = "demo", *, within_seconds: float = 5.0) -> None:
-    key = Key(groups.resource.qualified_name, "default", name)
+async def until_group_exists(kit: OperatorKit, groups: PodGroups, name: str = "demo", *, within_seconds: float = 5.0) -> None:
+    key = ObjectKey(groups.resource.qualified_name, "default", name)
     await kit.until(f"default/{name}", reached=lambda _: kit.cluster.store.get(key) is not None, within_seconds=within_seconds)
 
 
 @virtual_time
-async def test_without_the_right_to_groups_jobs_say_which_rights_are_missing_and_go_on_when_they_come() -> None:
+async def test_jobs_are_blocked_until_the_operator_has_permissions_for_pod_groups() -> None:
     async with gang_kit(PyTorchJob, operator=False) as (kit, groups):
-        server = await refusing_server(kit, FORBIDDEN)
+        server = await start_with_errors(kit, FORBIDDEN)
         view = await kit.submit(job(PyTorchJob))
         await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=5)
         assert "podgroups.scheduling.volcano.sh" in message_of(view, "Blocked")
-        way_out = "add `--with gang` to the `dlop deploy` line that was used, or `kubectl apply -f manifests/kubeflow/rights.yaml`"
-        assert message_of(view, "Blocked").endswith(way_out)
+        hint = "add `--with gang` to the `dlop deploy` line that was used, or `kubectl apply -f manifests/kubeflow/permissions.yaml`"
+        assert message_of(view, "Blocked").endswith(hint)
         server.faults.clear()
-        await let_in(kit, groups, within_seconds=200)
+        await admit(kit, groups, within_seconds=200)
         await kit.until(view, phase="Running", within_seconds=60)
 
 
 @virtual_time
-async def test_without_the_right_to_priority_classes_all_roles_are_equal_and_nothing_else_is_amiss() -> None:
+async def test_jobs_run_without_permissions_for_priority_classes() -> None:
     async with OperatorKit([PyTorchJob], operator=False, options=BY_VOLCANO) as kit:
         server = kit.new_server()
-        server.faults.fail_before(FORBIDDEN, match=Match(plural="priorityclasses"), times=100_000)
+        server.faults.fail_before(FORBIDDEN, match=RequestMatch(plural="priorityclasses"), times=100_000)
         await kit.start_operator(server)
         view = await kit.submit(job(PyTorchJob))
         await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=5)
-        await apply(kit.client, [definition(VOLCANO)], say=lambda _: None)
-        await let_in(kit, Groups(kit.client, VOLCANO), within_seconds=200)
+        await apply(kit.client, [pod_group_crd(VOLCANO)], report=lambda _: None)
+        await admit(kit, PodGroups(kit.client, VOLCANO), within_seconds=200)
         await kit.until(view, phase="Running", within_seconds=60)
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []
 
 
 @virtual_time
-async def test_a_group_that_is_refused_is_told_and_nothing_is_made_before_it_is_there() -> None:
+async def test_a_rejected_pod_group_blocks_the_job_before_any_child_is_created() -> None:
     async with gang_kit(PyTorchJob, operator=False) as (kit, groups):
-        server = await refusing_server(kit, DENIED, verb="create")
+        server = await start_with_errors(kit, DENIED, verb="create")
         view = await kit.submit(job(PyTorchJob))
         await kit.until(view, reached=lambda view: "queue is closed" in message_of(view, "Blocked"), within_seconds=5)
         assert view.pods == view.services == {}
         server.faults.clear()
-        await let_in(kit, groups, within_seconds=200)
+        await admit(kit, groups, within_seconds=200)
         await kit.until(view, phase="Running", within_seconds=60)
 
 
 @virtual_time
-async def test_a_change_of_the_group_that_is_refused_is_told_and_the_job_is_looked_after_all_the_same() -> None:
+async def test_a_rejected_patch_of_the_pod_group_is_retried_with_back_off() -> None:
     async with gang_kit(PyTorchJob, operator=False) as (kit, groups):
-        server = await refusing_server(kit, DENIED, verb="patch")
+        server = await start_with_errors(kit, DENIED, verb="patch")
         kit.script.when("*").run().after(2000).succeed()
         view = await kit.submit(job(PyTorchJob))
-        await let_in(kit, groups)
+        await admit(kit, groups)
         await kit.until(view, phase="Running")
         await kit.edit(view, {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}}})
-        await kit.until(view, reached=lambda view: "it could not be changed" in message_of(view, "Blocked"), within_seconds=5)
-        asked = len(server_patches(kit))
+        await kit.until(view, reached=lambda view: "could not be updated" in message_of(view, "Blocked"), within_seconds=5)
+        before = len(group_patches(kit))
         await asyncio.sleep(600)
-        assert len(server_patches(kit)) - asked < 15
+        assert len(group_patches(kit)) - before < 15
         server.faults.clear()
         await kit.until(view, reached=lambda view: view.condition("Blocked") is None and len(view.pods) == 3, within_seconds=200)
         assert (await groups.spec())["minMember"] == 3
@@ -278,79 +280,79 @@ async def test_a_change_of_the_group_that_is_refused_is_told_and_the_job_is_look
 
 
 @virtual_time
-async def test_a_change_that_was_refused_and_is_not_needed_any_more_is_forgotten() -> None:
+async def test_a_rejected_patch_that_is_no_longer_needed_does_not_block_the_job() -> None:
     async with gang_kit(PyTorchJob, operator=False) as (kit, groups):
-        await refusing_server(kit, DENIED, verb="patch")
+        await start_with_errors(kit, DENIED, verb="patch")
         view = await kit.submit(job(PyTorchJob))
-        await let_in(kit, groups)
+        await admit(kit, groups)
         await kit.until(view, phase="Running")
         await groups.edit({"spec": {"minMember": 7}})
         await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=5)
         assert (view.condition("Blocked") or {})["reason"] == "FailedUpdate"
         await groups.edit({"spec": {"minMember": 2}})
         await kit.until(view, phase="Running", reached=lambda view: view.condition("Blocked") is None, within_seconds=5)
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []
 
 
-def server_patches(kit: OperatorKit) -> list[str]:
+def group_patches(kit: OperatorKit) -> list[str]:
     return [str(write) for write in kit.writes if write.request.method == "PATCH" and "podgroups" in write.request.path]
 
 
 @virtual_time
-async def test_a_definition_of_groups_that_goes_away_is_told_and_running_pods_are_left_alone() -> None:
+async def test_deleting_the_crd_of_pod_groups_blocks_the_job_and_keeps_running_pods() -> None:
     async with gang_kit(PyTorchJob) as (kit, groups):
         view = await kit.submit(job(PyTorchJob))
-        await let_in(kit, groups)
+        await admit(kit, groups)
         await kit.until(view, phase="Running", reached=all_run)
         before = {name: pod["metadata"]["uid"] for name, pod in view.pods.items()}
         await kit.client.delete(CUSTOM_RESOURCE_DEFINITIONS, groups.resource.qualified_name)
         await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=60)
-        assert message_of(view, "Blocked").startswith("podgroup demo: it could not be created")
+        assert message_of(view, "Blocked").startswith("podgroup demo: could not be created")
         assert {name: pod["metadata"]["uid"] for name, pod in view.pods.items()} == before
-        await apply(kit.client, [definition(VOLCANO)], say=lambda _: None)
+        await apply(kit.client, [pod_group_crd(VOLCANO)], report=lambda _: None)
         await kit.until(view, reached=lambda view: view.condition("Blocked") is None, within_seconds=400)
         assert (await groups.spec())["minMember"] == 2
 
 
 @virtual_time
-async def test_rights_that_are_missing_are_told_also_where_the_definition_was_missing_before() -> None:
+async def test_missing_permissions_are_reported_after_the_crd_is_installed() -> None:
     async with OperatorKit([PyTorchJob], operator=False, options=BY_VOLCANO) as kit:
         server = kit.new_server()
         await kit.start_operator(server)
         view = await kit.submit(job(PyTorchJob))
         await kit.until(view, reached=lambda view: "does not serve" in message_of(view, "Blocked"), within_seconds=5)
-        server.faults.fail_before(FORBIDDEN, match=Match(plural="podgroups"), times=100_000)
-        await apply(kit.client, [definition(VOLCANO)], say=lambda _: None)
+        server.faults.fail_before(FORBIDDEN, match=RequestMatch(plural="podgroups"), times=100_000)
+        await apply(kit.client, [pod_group_crd(VOLCANO)], report=lambda _: None)
         await kit.until(view, reached=lambda view: "add `--with gang` to" in message_of(view, "Blocked"), within_seconds=200)
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Inqueue"])
 @virtual_time
-async def test_a_definition_that_drops_a_field_of_the_group_makes_no_hot_loop(phase: str) -> None:
-    dropping = definition(VOLCANO)
-    del dropping["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["minResources"]
+async def test_a_crd_that_prunes_a_field_of_the_pod_group_causes_no_hot_loop(phase: str) -> None:
+    pruning = pod_group_crd(VOLCANO)
+    del pruning["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["minResources"]
     async with OperatorKit([PyTorchJob], operator=False, options=BY_VOLCANO) as kit:
-        await apply(kit.client, [dropping], say=lambda _: None)
+        await apply(kit.client, [pruning], report=lambda _: None)
         await kit.start_operator()
         view = await kit.submit(job(PyTorchJob, runPolicy={"schedulingPolicy": {"minResources": {"cpu": "2"}}}))
-        groups = Groups(kit.client, VOLCANO)
-        await until_grouped(kit, groups)
-        await groups.say(phase)
-        assert await kit.writes_at_rest() == []
+        groups = PodGroups(kit.client, VOLCANO)
+        await until_group_exists(kit, groups)
+        await groups.set_phase(phase)
+        assert await kit.writes_when_idle() == []
         assert len(view.pods) == (2 if phase == "Inqueue" else 0)
-        assert len(server_patches(kit)) < 10
+        assert len(group_patches(kit)) < 10
 
 
 # --- crashes and stale caches --------------------------------------------------------------------------------------------
 
 
 @virtual_time
-async def test_an_operator_that_dies_while_a_group_waits_leaves_nothing_undone_and_nothing_is_done_twice() -> None:
+async def test_a_new_operator_continues_with_a_pod_group_that_awaits_admission() -> None:
     async with gang_kit(PyTorchJob) as (kit, groups):
         view = await kit.submit(job(PyTorchJob))
-        await until_grouped(kit, groups)
+        await until_group_exists(kit, groups)
         await kit.operator.crash()
-        await groups.say("Inqueue")
+        await groups.set_phase("Inqueue")
         await kit.start_operator()
         await kit.until(view, phase="Running", reached=all_run, within_seconds=30)
         assert created(kit, "podgroups") == ["demo"]
@@ -358,15 +360,15 @@ async def test_an_operator_that_dies_while_a_group_waits_leaves_nothing_undone_a
 
 
 @virtual_time
-async def test_a_group_that_the_cache_does_not_show_yet_is_not_made_twice_and_nothing_comes_before_it_is_let_in() -> None:
+async def test_a_pod_group_that_the_cache_does_not_show_yet_is_not_created_twice() -> None:
     async with gang_kit(PyTorchJob, operator=False) as (kit, groups):
         server = kit.new_server()
         await kit.start_operator(server)
         await asyncio.sleep(1)
-        hold = server.faults.hold_watches(match=Match(plural="podgroups"))
+        hold = server.faults.hold_watches(match=RequestMatch(plural="podgroups"))
         view = await kit.submit(job(PyTorchJob))
         await asyncio.sleep(5)
-        await groups.say("Inqueue")
+        await groups.set_phase("Inqueue")
         await kit.edit(view, {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}}})
         await asyncio.sleep(20)
         assert created(kit, "podgroups") == ["demo"]
@@ -378,37 +380,37 @@ async def test_a_group_that_the_cache_does_not_show_yet_is_not_made_twice_and_no
 
 
 @virtual_time
-async def test_a_pod_that_is_lost_waits_for_volcano_like_any_other_and_the_others_go_on() -> None:
+async def test_a_replacement_pod_waits_for_admission_while_the_others_run() -> None:
     async with gang_kit(PyTorchJob) as (kit, groups):
         view = await kit.submit(job(PyTorchJob))
-        await let_in(kit, groups)
+        await admit(kit, groups)
         await kit.until(view, phase="Running", reached=all_run)
-        await groups.say("Pending")
+        await groups.set_phase("Pending")
         await kit.client.delete(PODS, "demo-worker-0", namespace="default")
         await kit.until(view, reached=lambda view: list(view.pods) == ["demo-master-0"], within_seconds=60)
         await asyncio.sleep(5)
         assert list(view.pods) == ["demo-master-0"]
-        await groups.say("Inqueue")
+        await groups.set_phase("Inqueue")
         await kit.until(view, phase="Running", reached=lambda view: len(view.pods) == 2 and all_run(view), within_seconds=30)
 
 
 @virtual_time
-async def test_nothing_is_in_the_way_of_a_job_whose_pods_are_all_there_while_a_new_group_of_it_waits() -> None:
+async def test_a_job_with_all_its_pods_is_not_blocked_while_its_new_pod_group_awaits_admission() -> None:
     async with gang_kit(PyTorchJob) as (kit, groups):
         view = await kit.submit(job(PyTorchJob))
-        await let_in(kit, groups)
+        await admit(kit, groups)
         await kit.until(view, phase="Running", reached=all_run)
         await kit.client.delete(groups.resource, "demo", namespace="default")
         await kit.until(view, reached=lambda _: created(kit, "podgroups") == ["demo", "demo"], within_seconds=5)
-        await groups.say("Pending")
+        await groups.set_phase("Pending")
         await asyncio.sleep(120)
         assert view.condition("Blocked") is None
         await kit.client.delete(PODS, "demo-worker-0", namespace="default")
-        await kit.until(view, reached=lambda view: "has not let it in" in message_of(view, "Blocked"), within_seconds=120)
+        await kit.until(view, reached=lambda view: "has not admitted it" in message_of(view, "Blocked"), within_seconds=120)
 
 
 @virtual_time
-async def test_a_job_that_runs_is_not_ended_for_want_of_a_group_and_one_that_has_lost_a_pod_has_its_full_time() -> None:
+async def test_the_start_deadline_of_a_running_job_starts_when_it_loses_a_pod_and_not_its_pod_group() -> None:
     async with gang_kit(PyTorchJob, options=BY_PLUGINS) as (kit, groups):
         view = await kit.submit(job(PyTorchJob, runPolicy={"startDeadlineSeconds": 60}))
         await kit.until(view, phase="Running", reached=all_run)

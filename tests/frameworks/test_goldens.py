@@ -1,83 +1,69 @@
-"""Every recorded run of the Kubeflow operator, played again under dlop, on the embedded API server and on the real one.
+"""Replays all recorded runs of Kubeflow's operator under dlop on the embedded API server.
 
-One of them:
+On the real one, where each takes seconds, a selection is replayed; in a thorough run, all. To replay a single one:
 
     pytest tests/frameworks/test_goldens.py -k "embedded and pytorch-master-worker"
 """
 
 from __future__ import annotations
 
-import functools
-import time
+from collections.abc import Iterable
 
 import pytest
 from _pytest.mark.structures import ParameterSet
 from real_cluster import RealCluster
 
-from dlop.embedded.cluster import EmbeddedCluster
-from dlop.kube.http.transport import connect
-from dlop.testing.virtual_time import LoopClock, run
-from tests.frameworks.golden_differences import ALLOWED, allowed_for
-from tests.frameworks.golden_judge import Report
-from tests.frameworks.golden_kinds import kind_of
-from tests.frameworks.golden_player import Golden, goldens, play
-from tests.frameworks.golden_stage import ON_A_REAL_SERVER, ON_VIRTUAL_TIME, stage
+from tests.frameworks.golden_allowed_differences import ALLOWED_DIFFERENCES, allowed_differences
+from tests.frameworks.golden_checker import Report
+from tests.frameworks.golden_recordings import Golden, golden_names
+from tests.frameworks.golden_runs import embedded_report, replay_real
+from tests.thorough import select
+
+ON_THE_REAL_SERVER = (
+    "jax",
+    "mpi",
+    "mxnet-suspend",
+    "paddle-restart",
+    "pytorch-elastic",
+    "pytorch-exitcode-retry",
+    "pytorch-suspend-resume",
+    "pytorch-ttl",
+    "tf-ps-chief",
+    "tf-worker-fails",
+    "xgboost",
+)
+"""All kinds, and all kinds of events: success, failure, restart, suspension, deletion."""
 
 
-def recordings(server: str) -> list[ParameterSet]:
-    """One test for each, named after the bug of the recorded operator where the recording shows one."""
-    return [recording(server, name) for name in goldens()]
+def parameters(server: str, names: Iterable[str]) -> list[ParameterSet]:
+    """One parameter per recording. Its id names the known bugs of Kubeflow's operator that the recording shows."""
+    return [parameter(server, name) for name in names]
 
 
-def recording(server: str, name: str) -> ParameterSet:
-    bugs = "".join(f"-without-bug-{allowed.bug}" for allowed in allowed_for(name) if allowed.bug is not None)
+def parameter(server: str, name: str) -> ParameterSet:
+    bugs = "".join(f"-without-bug-{allowed.bug}" for allowed in allowed_differences(name) if allowed.bug is not None)
     return pytest.param(name, id=f"{server}-{name}{bugs}")
 
 
-async def on_embedded(golden: Golden) -> Report:
-    clock = LoopClock()
-    async with (
-        EmbeddedCluster(clock=clock) as cluster,
-        stage(cluster.transport(), kind_of(golden), clock=clock, patience=ON_VIRTUAL_TIME) as there,
-    ):
-        return await play(golden, there)
+def check(report: Report) -> None:
+    if report.unexpected:
+        pytest.fail(f"{len(report.unexpected)} differences\n{report}", pytrace=False)
 
 
-async def on_real(golden: Golden, cluster: RealCluster) -> Report:
-    kind = kind_of(golden)
-    transport = await connect(str(cluster.kubeconfig_path))
-    try:
-        async with stage(transport, kind, clock=time.time, patience=ON_A_REAL_SERVER) as there:
-            return await play(golden, there)
-    finally:
-        await transport.close()
+@pytest.mark.parametrize("name", parameters("embedded", golden_names()))
+def test_a_replay_on_the_embedded_server_matches_the_recording(name: str) -> None:
+    check(embedded_report(name))
 
 
-@functools.cache
-def played(name: str) -> Report:
-    """What comes of it on the embedded server, where it costs milliseconds."""
-    return run(on_embedded(Golden.read(name)))
+@pytest.mark.parametrize("name", parameters("real", select(list(golden_names()), ON_THE_REAL_SERVER)))
+async def test_a_replay_on_the_real_server_matches_the_recording(name: str, real_cluster: RealCluster) -> None:
+    check(await replay_real(Golden.read(name), real_cluster))
 
 
-def demand_same(report: Report) -> None:
-    if report.wrong:
-        pytest.fail(f"{len(report.wrong)} differences\n{report}", pytrace=False)
+def test_there_are_31_recordings() -> None:
+    assert len(list(golden_names())) == 31
 
 
-@pytest.mark.parametrize("name", recordings("embedded"))
-def test_the_embedded_server_sees_what_was_recorded(name: str) -> None:
-    demand_same(played(name))
-
-
-@pytest.mark.parametrize("name", recordings("real"))
-async def test_the_real_server_sees_what_was_recorded(name: str, real_cluster: RealCluster) -> None:
-    demand_same(await on_real(Golden.read(name), real_cluster))
-
-
-def test_all_thirty_one_recordings_are_here() -> None:
-    assert len(list(goldens())) == 31
-
-
-def test_every_allowed_difference_is_found_somewhere() -> None:
-    used = {difference for name in goldens() for difference in played(name).used}
-    assert used == {allowed.name for allowed in ALLOWED}
+def test_every_allowed_difference_occurs() -> None:
+    used = {difference for name in golden_names() for difference in embedded_report(name).used}
+    assert used == {allowed.name for allowed in ALLOWED_DIFFERENCES}

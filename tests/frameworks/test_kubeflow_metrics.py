@@ -1,6 +1,6 @@
-"""The counters of Kubeflow's operator, `training_operator_jobs_*_total`: their names and labels as ever, and their numbers right.
+"""The counters of Kubeflow's operator, `training_operator_jobs_*_total`: names, labels and exact values.
 
-Known bug 12 is about them: failures at a limit or by an exit code were not counted, and whatever was done again was counted again.
+Known bug 12 is about them: failures by a limit or an exit code were not counted, and repeated writes were counted again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from dlop.embedded.apiserver.faults import Faults, Match
+from dlop.embedded.apiserver.faults import Faults, RequestMatch
 from dlop.frameworks.fioravanzo.mxjob import MXJob as OtherMXJob
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.mxjob import MXJob
@@ -24,7 +24,7 @@ from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
-from tests.frameworks.kubeflow_jobs import BY_KIND, all_run, job, let_everything_in, made_again, mpi_job
+from tests.frameworks.kubeflow_jobs import BY_KIND, all_run, install_permissive_crd, job, mpi_job, recreated
 from tests.frameworks.kubeflow_manifests import KINDS
 
 FRAMEWORKS = {
@@ -36,7 +36,7 @@ FRAMEWORKS = {
     "MXJob": "mxnet",
     "MPIJob": "mpi",
 }
-WORDS = ("created", "deleted", "successful", "failed", "restarted")
+EVENTS = ("created", "deleted", "successful", "failed", "restarted")
 CONFLICT: JsonObject = {
     "kind": "Status",
     "status": "Failure",
@@ -44,18 +44,18 @@ CONFLICT: JsonObject = {
     "reason": "Conflict",
     "message": "the object has been modified",
 }
-STATUS = Match(subresource="status")
+STATUS = RequestMatch(subresource="status")
 
 
 def counts(kit: OperatorKit, kind: type[DLJob], *, namespace: str = "default") -> dict[str, float]:
-    """What all operators together have counted for a kind, without zeros."""
+    """Counters for a kind, summed over all operators, without zeros."""
     labels = {"job_namespace": namespace, "framework": FRAMEWORKS[kind.job_type.kind]}
     registries = [running.operator.metrics.registry for running in kit.operators]
-    found = {
-        word: sum(registry.get_sample_value(f"training_operator_jobs_{word}_total", labels) or 0.0 for registry in registries)
-        for word in WORDS
+    totals = {
+        event: sum(registry.get_sample_value(f"training_operator_jobs_{event}_total", labels) or 0.0 for registry in registries)
+        for event in EVENTS
     }
-    return {word: count for word, count in found.items() if count}
+    return {event: total for event, total in totals.items() if total}
 
 
 @BY_KIND
@@ -80,7 +80,7 @@ async def test_an_mpi_job_is_counted_too() -> None:
 
 
 @virtual_time
-async def test_the_counters_look_to_prometheus_as_they_always_have() -> None:
+async def test_the_counters_have_the_format_of_kubeflows_operator() -> None:
     async with OperatorKit([TFJob]) as kit:
         await kit.submit(job(TFJob))
         await kit.until("default/demo", phase="Running")
@@ -92,7 +92,7 @@ async def test_the_counters_look_to_prometheus_as_they_always_have() -> None:
 
 
 @virtual_time
-async def test_kinds_that_kubeflows_operator_never_had_are_not_counted_there() -> None:
+async def test_kinds_of_other_groups_are_not_counted() -> None:
     async with OperatorKit([OtherMXJob]) as kit:
         text = generate_latest(kit.operator.operator.metrics.registry).decode()
         assert "dlop_jobs_created_total" in text
@@ -112,9 +112,7 @@ async def test_kinds_that_kubeflows_operator_never_had_are_not_counted_there() -
     ],
 )
 @virtual_time
-async def test_bug_12_a_job_that_fails_is_counted_once_by_whichever_path_it_fails(
-    exit_code: int | None, restart: str, policy: JsonObject
-) -> None:
+async def test_bug_12_a_failed_job_is_counted_once_for_every_cause(exit_code: int | None, restart: str, policy: JsonObject) -> None:
     async with OperatorKit([PyTorchJob]) as kit:
         if exit_code is not None:
             kit.script.when("*-worker-0").run().after(5).fail(exit_code=exit_code)
@@ -125,9 +123,9 @@ async def test_bug_12_a_job_that_fails_is_counted_once_by_whichever_path_it_fail
 
 
 @virtual_time
-async def test_bug_12_a_spec_that_cannot_be_run_counts_as_a_failure_because_the_job_says_that_it_has_failed() -> None:
+async def test_bug_12_a_job_with_an_invalid_spec_is_counted_as_failed() -> None:
     async with OperatorKit([TFJob]) as kit:
-        await let_everything_in(kit, TFJob)
+        await install_permissive_crd(kit, TFJob)
         await kit.submit(job(TFJob, {"Worker": -1}))
         await kit.until("default/demo", phase="Invalid", within_seconds=60)
         await asyncio.sleep(60)
@@ -139,13 +137,13 @@ async def test_bug_12_a_restart_is_counted_once() -> None:
     async with OperatorKit([PyTorchJob]) as kit:
         kit.script.when("*-worker-0", times=3).run().after(5).fail(exit_code=137)
         await kit.submit(job(PyTorchJob, restart="ExitCode"))
-        await kit.until("default/demo", reached=made_again(kit, {"demo-worker-0": 4}))
+        await kit.until("default/demo", reached=recreated(kit, {"demo-worker-0": 4}))
         await asyncio.sleep(60)
         assert counts(kit, PyTorchJob) == {"created": 1, "restarted": 3}
 
 
 @virtual_time
-async def test_bug_12_a_container_that_its_node_restarts_is_a_restart_too() -> None:
+async def test_bug_12_a_container_restart_is_counted() -> None:
     async with OperatorKit([PyTorchJob]) as kit:
         kit.script.when("*-worker-0").run().after(5).restart_in_place(times=2, exit_code=1)
         await kit.submit(job(PyTorchJob, restart="OnFailure"))
@@ -155,7 +153,7 @@ async def test_bug_12_a_container_that_its_node_restarts_is_a_restart_too() -> N
 
 
 @virtual_time
-async def test_bug_12_so_is_the_one_by_its_node_that_exceeds_the_limit() -> None:
+async def test_bug_12_a_container_restart_that_exceeds_the_limit_is_counted() -> None:
     async with OperatorKit([PyTorchJob]) as kit:
         kit.script.when("*-worker-0").run().after(5).restart_in_place(times=2, exit_code=1)
         await kit.submit(job(PyTorchJob, restart="OnFailure", runPolicy={"backoffLimit": 1}))
@@ -166,7 +164,7 @@ async def test_bug_12_so_is_the_one_by_its_node_that_exceeds_the_limit() -> None
 
 @pytest.mark.parametrize(("limit", "restarts"), [(1, 1), (3, 3)])
 @virtual_time
-async def test_bug_12_the_failure_that_exceeds_the_limit_is_no_restart(limit: int, restarts: int) -> None:
+async def test_bug_12_a_failure_that_exceeds_the_limit_is_not_a_restart(limit: int, restarts: int) -> None:
     async with OperatorKit([PyTorchJob]) as kit:
         kit.script.when("*-worker-0").run().after(5).fail(exit_code=137)
         await kit.submit(job(PyTorchJob, restart="ExitCode", runPolicy={"backoffLimit": limit}))
@@ -176,17 +174,17 @@ async def test_bug_12_the_failure_that_exceeds_the_limit_is_no_restart(limit: in
 
 
 @virtual_time
-async def test_bug_12_a_replica_that_is_taken_away_and_replaced_is_a_restart_too() -> None:
+async def test_bug_12_the_replacement_of_a_deleted_pod_is_counted_as_a_restart() -> None:
     async with OperatorKit([PyTorchJob]) as kit:
         demo = await kit.submit(job(PyTorchJob))
         await kit.until(demo, phase="Running", reached=all_run)
         await kit.client.delete(PODS, "demo-worker-0", namespace="default")
-        await kit.until(demo, phase="Running", reached=made_again(kit, {"demo-worker-0": 2}), within_seconds=600)
+        await kit.until(demo, phase="Running", reached=recreated(kit, {"demo-worker-0": 2}), within_seconds=600)
         assert counts(kit, PyTorchJob) == {"created": 1, "restarted": 1}
 
 
 @virtual_time
-async def test_bug_12_an_operator_that_starts_anew_counts_no_job_that_was_there() -> None:
+async def test_bug_12_a_restarted_operator_does_not_count_existing_jobs() -> None:
     async with OperatorKit([TFJob]) as kit:
         kit.script.when("done-*").run().after(60).succeed()
         kit.script.when("lost-*").run().after(60).fail(exit_code=1)
@@ -202,11 +200,11 @@ async def test_bug_12_an_operator_that_starts_anew_counts_no_job_that_was_there(
 
 
 @virtual_time
-async def test_a_job_that_the_old_operator_has_left_is_not_counted_as_new_but_its_end_is() -> None:
+async def test_an_inherited_job_is_not_counted_as_created_but_its_success_is() -> None:
     async with OperatorKit([TFJob], operator=False) as kit:
         await kit.submit(job(TFJob))
-        told = {"conditions": [{"type": "Created", "status": "True", "reason": "TFJobCreated"}], "startTime": "2024-01-01T00:00:00Z"}
-        await kit.client.patch(TFJob.job_type.resource, "demo", {"status": told}, namespace="default", subresource="status")
+        status = {"conditions": [{"type": "Created", "status": "True", "reason": "TFJobCreated"}], "startTime": "2024-01-01T00:00:00Z"}
+        await kit.client.patch(TFJob.job_type.resource, "demo", {"status": status}, namespace="default", subresource="status")
         kit.script.when("*").run().after(60).succeed()
         await kit.start_operator()
         await kit.until("default/demo", phase="Succeeded")
@@ -218,16 +216,16 @@ def _conflicts(faults: Faults) -> None:
     faults.fail_before(CONFLICT, match=STATUS, times=3)
 
 
-def _lost_answers(faults: Faults) -> None:
+def _lost_responses(faults: Faults) -> None:
     faults.fail_after(None, match=STATUS, times=100)
 
 
-@pytest.mark.parametrize("trouble", [_conflicts, _lost_answers], ids=["conflicts", "lost answers"])
+@pytest.mark.parametrize("inject", [_conflicts, _lost_responses], ids=["conflicts", "lost responses"])
 @virtual_time
-async def test_bug_12_everything_is_counted_once_however_often_a_status_has_to_be_written(trouble: Callable[[Faults], None]) -> None:
+async def test_bug_12_repeated_status_writes_are_counted_once(inject: Callable[[Faults], None]) -> None:
     async with OperatorKit([PyTorchJob], operator=False) as kit:
         server = kit.new_server()
-        trouble(server.faults)
+        inject(server.faults)
         await kit.start_operator(server)
         kit.script.when("again-worker-0", times=2).run().after(30).fail(exit_code=137)
         kit.script.when("lost-worker-0").run().after(30).fail(exit_code=1)
@@ -241,7 +239,7 @@ async def test_bug_12_everything_is_counted_once_however_often_a_status_has_to_b
 
 
 async def _by_its_ttl(kit: OperatorKit) -> None:
-    """Nothing to do but wait."""
+    """The operator deletes the job."""
 
 
 async def _by_hand(kit: OperatorKit) -> None:
@@ -252,9 +250,7 @@ async def _by_hand(kit: OperatorKit) -> None:
     ("ttl", "delete"), [pytest.param({"ttlSecondsAfterFinished": 30}, _by_its_ttl, id="TTL"), pytest.param({}, _by_hand, id="by hand")]
 )
 @virtual_time
-async def test_a_job_that_is_deleted_is_counted_once_whoever_deletes_it(
-    ttl: JsonObject, delete: Callable[[OperatorKit], Coroutine[Any, Any, None]]
-) -> None:
+async def test_a_deleted_job_is_counted_once(ttl: JsonObject, delete: Callable[[OperatorKit], Coroutine[Any, Any, None]]) -> None:
     async with OperatorKit([TFJob]) as kit:
         kit.script.when("*").run().after(60).succeed()
         demo = await kit.submit(job(TFJob, runPolicy=ttl))
@@ -266,11 +262,11 @@ async def test_a_job_that_is_deleted_is_counted_once_whoever_deletes_it(
 
 
 @virtual_time
-async def test_a_job_that_somebody_else_runs_is_not_counted_at_all() -> None:
+async def test_a_job_with_another_manager_is_not_counted() -> None:
     async with OperatorKit([TFJob]) as kit:
         demo = await kit.submit(job(TFJob, runPolicy={"managedBy": "kueue.x-k8s.io/multikueue"}))
-        told = {"conditions": [{"type": "Succeeded", "status": "True"}]}
-        await kit.client.patch(TFJob.job_type.resource, "demo", {"status": told}, namespace="default", subresource="status")
+        status = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+        await kit.client.patch(TFJob.job_type.resource, "demo", {"status": status}, namespace="default", subresource="status")
         await asyncio.sleep(60)
         await _by_hand(kit)
         await kit.until(demo, reached=lambda view: not view.exists)
@@ -279,11 +275,11 @@ async def test_a_job_that_somebody_else_runs_is_not_counted_at_all() -> None:
 
 
 @virtual_time
-async def test_an_operator_that_stands_by_counts_nothing() -> None:
-    leading = Settings(leader_election=True, bind_address="off")
+async def test_an_operator_that_is_not_the_leader_counts_nothing() -> None:
+    settings = Settings(leader_election=True, bind_address="off")
     async with OperatorKit([TFJob], operator=False) as kit:
         for _ in range(2):
-            await kit.start_operator(settings=leading)
+            await kit.start_operator(settings=settings)
             await asyncio.sleep(60)
         kit.script.when("*").run().after(60).succeed()
         await kit.submit(job(TFJob, runPolicy={"ttlSecondsAfterFinished": 30}))
@@ -292,7 +288,7 @@ async def test_an_operator_that_stands_by_counts_nothing() -> None:
 
 
 @virtual_time
-async def test_bug_12_the_objects_that_are_made_for_jobs_are_counted_and_shown() -> None:
+async def test_bug_12_created_and_deleted_objects_are_counted() -> None:
     async with OperatorKit([PyTorchJob]) as kit:
         kit.script.when("*").run().after(60).succeed()
         await kit.submit(job(PyTorchJob, runPolicy={"cleanPodPolicy": "All"}))
@@ -300,5 +296,5 @@ async def test_bug_12_the_objects_that_are_made_for_jobs_are_counted_and_shown()
         await asyncio.sleep(60)
         registry = kit.operator.operator.metrics.registry
         for resource in ("pods", "services"):
-            for what in ("created", "deleted"):
-                assert registry.get_sample_value(f"dlop_objects_{what}_total", {"resource": resource}) == 2, (what, resource)
+            for event in ("created", "deleted"):
+                assert registry.get_sample_value(f"dlop_objects_{event}_total", {"resource": resource}) == 2, (event, resource)

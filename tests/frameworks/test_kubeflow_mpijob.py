@@ -1,4 +1,4 @@
-"""MPIJob of kubeflow.org/v1 where the recordings say nothing: restarts, scaling, GPUs, accounts, and what the operator before has left."""
+"""MPIJob of kubeflow.org/v1 beyond the recordings: restarts, scaling, GPUs, service accounts, and adoption of existing objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from dlop import DLJob, Options, SpecError
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL
-from dlop.embedded.apiserver.faults import Match
+from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import PatchType
 from dlop.kube.resources import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
@@ -32,36 +32,36 @@ def spec(launcher: JsonObject | None = None, *, workers: int = 2, restart: str |
     return {"mpiReplicaSpecs": roles, **more}
 
 
-def manifest(*, name: str = "demo", **given: Any) -> JsonObject:
-    return {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": name}, "spec": spec(**given)}
+def manifest(*, name: str = "demo", **fields: Any) -> JsonObject:
+    return {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": name}, "spec": spec(**fields)}
 
 
 def files(job: DLJob) -> dict[str, str]:
-    return next(each.body["data"] for each in job.other_objects() if each.resource == CONFIG_MAPS)
+    return next(child.body["data"] for child in job.child_objects() if child.resource == CONFIG_MAPS)
 
 
-def pod(job: DLJob, name: str) -> JsonObject:
-    found = job.spec.role(name)
-    assert found is not None
-    made: JsonObject = job.make_pod(found, 0, attempt=0)["spec"]
-    return made
+def pod_spec(job: DLJob, role_name: str) -> JsonObject:
+    role_spec = job.spec.role(role_name)
+    assert role_spec is not None
+    rendered: JsonObject = job.make_pod(role_spec, 0, attempt=0)["spec"]
+    return rendered
 
 
-def test_a_worker_without_a_command_waits_for_one() -> None:
-    container = pod(make(MPIJob, spec(), name="demo"), "Worker")["containers"][0]
+def test_a_worker_without_a_command_sleeps() -> None:
+    container = pod_spec(make(MPIJob, spec(), name="demo"), "Worker")["containers"][0]
     assert (container["command"], container["args"]) == (["sleep"], ["365d"])
 
 
-def test_a_launcher_with_a_gpu_is_a_host_too() -> None:
+def test_a_launcher_with_a_gpu_is_in_the_host_file() -> None:
     gpu = {**MAIN, "resources": {"limits": {"nvidia.com/gpu": 1}}}
-    found = make(MPIJob, spec(role(1, container=gpu), workers=1, slotsPerWorker=4), name="demo")
-    assert files(found)["hostfile"] == "demo-launcher slots=4\ndemo-worker-0 slots=4\n"
-    assert files(found)["discover_hosts.sh"] == "#!/bin/sh\necho demo-launcher:4\n"
-    assert not any(each["name"].startswith("NVIDIA") for each in pod(found, "Launcher")["containers"][0]["env"])
+    demo = make(MPIJob, spec(role(1, container=gpu), workers=1, slotsPerWorker=4), name="demo")
+    assert files(demo)["hostfile"] == "demo-launcher slots=4\ndemo-worker-0 slots=4\n"
+    assert files(demo)["discover_hosts.sh"] == "#!/bin/sh\necho demo-launcher:4\n"
+    assert not any(variable["name"].startswith("NVIDIA") for variable in pod_spec(demo, "Launcher")["containers"][0]["env"])
 
 
-def test_a_launcher_is_told_how_open_mpi_and_intel_mpi_reach_the_workers_and_sees_no_gpu() -> None:
-    env = {each["name"]: each["value"] for each in pod(make(MPIJob, spec()), "Launcher")["containers"][0]["env"]}
+def test_the_environment_of_a_launcher_without_a_gpu() -> None:
+    env = {variable["name"]: variable["value"] for variable in pod_spec(make(MPIJob, spec()), "Launcher")["containers"][0]["env"]}
     assert env == {
         "OMPI_MCA_plm_rsh_agent": "/etc/mpi/kubexec.sh",
         "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
@@ -72,43 +72,43 @@ def test_a_launcher_is_told_how_open_mpi_and_intel_mpi_reach_the_workers_and_see
     }
 
 
-def test_what_the_user_says_to_intel_mpi_stands() -> None:
+def test_variables_of_the_user_for_intel_mpi_take_precedence() -> None:
     container = {**MAIN, "env": [{"name": "I_MPI_HYDRA_BOOTSTRAP", "value": "ssh"}]}
-    env = pod(make(MPIJob, spec(role(1, container=container))), "Launcher")["containers"][0]["env"]
-    assert [each["value"] for each in env if each["name"] == "I_MPI_HYDRA_BOOTSTRAP"] == ["ssh"]
+    env = pod_spec(make(MPIJob, spec(role(1, container=container))), "Launcher")["containers"][0]["env"]
+    assert [variable["value"] for variable in env if variable["name"] == "I_MPI_HYDRA_BOOTSTRAP"] == ["ssh"]
 
 
-def test_an_account_of_the_user_is_taken_and_gets_the_rights() -> None:
-    found = make(MPIJob, spec(role(1, serviceAccountName="mine")), name="demo")
-    bodies = {each.resource.kind: each.body for each in found.other_objects()}
+def test_a_service_account_of_the_user_is_bound_to_the_role() -> None:
+    demo = make(MPIJob, spec(role(1, serviceAccountName="mine")), name="demo")
+    bodies = {child.resource.kind: child.body for child in demo.child_objects()}
     assert bodies["ServiceAccount"]["metadata"]["name"] == "mine"
     assert bodies["RoleBinding"]["subjects"][0]["name"] == "mine"
-    assert pod(found, "Launcher")["serviceAccountName"] == "mine"
+    assert pod_spec(demo, "Launcher")["serviceAccountName"] == "mine"
 
 
-def test_without_workers_there_is_no_right_to_run_commands_anywhere() -> None:
-    rules = next(each.body["rules"] for each in make(MPIJob, spec(workers=0)).other_objects() if each.resource == ROLES)
+def test_the_role_of_a_launcher_without_workers_has_no_exec_rule() -> None:
+    rules = next(child.body["rules"] for child in make(MPIJob, spec(workers=0)).child_objects() if child.resource == ROLES)
     assert [rule["resources"] for rule in rules] == [["pods"]]
 
 
-def test_kubectl_comes_from_the_image_that_the_operator_was_told() -> None:
-    found = make(MPIJob, spec(), options=Options(kubectl_delivery_image="example.org/kubectl:7"))
-    assert [each["image"] for each in pod(found, "Launcher")["initContainers"]] == ["example.org/kubectl:7"]
+def test_kubectl_comes_from_the_configured_image() -> None:
+    demo = make(MPIJob, spec(), options=Options(kubectl_delivery_image="example.org/kubectl:7"))
+    assert [container["image"] for container in pod_spec(demo, "Launcher")["initContainers"]] == ["example.org/kubectl:7"]
 
 
-def test_the_newer_policy_for_pods_goes_before_the_older_one() -> None:
+def test_the_clean_pod_policy_of_the_run_policy_takes_precedence() -> None:
     both = spec(cleanPodPolicy="All", runPolicy={"cleanPodPolicy": "Running"})
     assert make(MPIJob, both).spec.run_policy.clean_pod_policy == "Running"
     assert make(MPIJob, spec(cleanPodPolicy="All")).spec.run_policy.clean_pod_policy == "All"
 
 
-def test_nothing_but_a_name_gets_into_the_script() -> None:
+def test_the_main_container_must_be_a_container_name() -> None:
     with pytest.raises(SpecError, match="mainContainer"):
         _ = make(MPIJob, spec(mainContainer="main; rm -rf /")).spec
 
 
 @virtual_time
-async def test_bug_15_is_not_there_a_launcher_waits_until_all_its_workers_run() -> None:
+async def test_a_launcher_waits_until_all_workers_run() -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         kit.script.when("*-worker-1").after(60).run()
         kit.script.when("*-worker-0").run()
@@ -120,7 +120,7 @@ async def test_bug_15_is_not_there_a_launcher_waits_until_all_its_workers_run() 
 
 
 @virtual_time
-async def test_bug_8_is_not_there_a_launcher_that_fails_is_started_again_if_its_policy_says_so() -> None:
+async def test_a_failed_launcher_is_restarted_by_its_policy() -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         kit.script.when("*-launcher", times=1).run().after(10).fail(exit_code=137)
         kit.script.when("*-launcher").run().after(10).succeed()
@@ -131,7 +131,7 @@ async def test_bug_8_is_not_there_a_launcher_that_fails_is_started_again_if_its_
 
 
 @virtual_time
-async def test_bug_8_is_not_there_a_worker_that_fails_is_replaced_if_its_policy_says_so() -> None:
+async def test_a_failed_worker_is_restarted_by_its_policy() -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         kit.script.when("*-worker-0", times=1).run().after(30).fail(exit_code=137)
         kit.script.when("*-launcher").run().after(60).succeed()
@@ -142,7 +142,7 @@ async def test_bug_8_is_not_there_a_worker_that_fails_is_replaced_if_its_policy_
 
 
 @pytest.mark.parametrize(
-    ("scope", "again"),
+    ("scope", "restarted"),
     [
         ("Replica", ["demo-worker-0"]),
         ("Role", ["demo-worker-0", "demo-worker-1"]),
@@ -150,7 +150,7 @@ async def test_bug_8_is_not_there_a_worker_that_fails_is_replaced_if_its_policy_
     ],
 )
 @virtual_time
-async def test_what_is_started_again_is_what_the_restart_scope_says(scope: str, again: list[str]) -> None:
+async def test_the_restart_scope_determines_the_restarted_pods(scope: str, restarted: list[str]) -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         kit.script.when("demo-worker-0", times=1).run().after(30).fail(exit_code=137)
         kit.script.when("*").run()
@@ -160,28 +160,28 @@ async def test_what_is_started_again_is_what_the_restart_scope_says(scope: str, 
         await kit.until(
             job, phase="Running", reached=lambda view: "restarts" in view.status["dlop"] and len(view.pods) == 3 and all_run(view)
         )
-        assert [name for name, pod in sorted(job.pods.items()) if pod["metadata"]["uid"] != before[name]] == again
+        assert [name for name, pod in sorted(job.pods.items()) if pod["metadata"]["uid"] != before[name]] == restarted
 
 
-def is_of_attempt(view: ObservedJob, name: str, attempt: int) -> bool:
+def has_attempt(view: ObservedJob, name: str, attempt: int) -> bool:
     return name in view.pods and view.pods[name]["metadata"]["labels"][ATTEMPT_LABEL] == str(attempt)
 
 
 @virtual_time
-async def test_a_launcher_that_is_started_again_waits_for_its_workers_again() -> None:
+async def test_a_restarted_launcher_waits_for_its_workers() -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         kit.script.when("demo-launcher", times=1).run().after(30).fail(exit_code=137)
         kit.script.when("demo-worker-1", times=1).run()
         kit.script.when("demo-worker-1").after(300).run()
         kit.script.when("*").run()
         job = await kit.submit(manifest(restart="ExitCode", runPolicy={"restartScope": "Job"}))
-        await kit.until(job, reached=lambda view: is_of_attempt(view, "demo-worker-0", 1) and view.pod_phases["demo-worker-0"] == "Running")
+        await kit.until(job, reached=lambda view: has_attempt(view, "demo-worker-0", 1) and view.pod_phases["demo-worker-0"] == "Running")
         assert (sorted(job.pods), job.pod_phases["demo-worker-1"]) == (["demo-worker-0", "demo-worker-1"], "Pending")
         await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=600)
 
 
 @virtual_time
-async def test_a_worker_that_is_evicted_is_replaced_and_the_job_goes_on() -> None:
+async def test_an_evicted_worker_is_replaced_and_the_job_continues() -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         kit.script.when("demo-worker-0", times=1).run().after(30).evict()
         kit.script.when("*").run()
@@ -193,23 +193,23 @@ async def test_a_worker_that_is_evicted_is_replaced_and_the_job_goes_on() -> Non
 
 
 @virtual_time
-async def test_a_suspended_job_has_no_pods_and_keeps_the_rest() -> None:
+async def test_a_suspended_job_has_no_pods_and_keeps_its_other_objects() -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         kit.script.when("*").run()
         job = await kit.submit(manifest())
         await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view))
-        kept = list(make(MPIJob, job.body["spec"], name="demo", namespace="default").other_objects())
-        before = [(await kit.client.get(each.resource, each.name, namespace="default"))["metadata"]["uid"] for each in kept]
+        children = list(make(MPIJob, job.body["spec"], name="demo", namespace="default").child_objects())
+        before = [(await kit.client.get(child.resource, child.name, namespace="default"))["metadata"]["uid"] for child in children]
         await kit.edit(job, {"spec": {"runPolicy": {"suspend": True}}})
         await kit.until(job, phase="Suspended", reached=lambda view: not view.pods)
         assert job.status["replicaStatuses"] == {"Launcher": {}, "Worker": {}}
         await kit.edit(job, {"spec": {"runPolicy": {"suspend": False}}})
         await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view))
-        assert [(await kit.client.get(each.resource, each.name, namespace="default"))["metadata"]["uid"] for each in kept] == before
+        assert [(await kit.client.get(child.resource, child.name, namespace="default"))["metadata"]["uid"] for child in children] == before
 
 
 @virtual_time
-async def test_a_launcher_without_workers_starts_at_once() -> None:
+async def test_a_launcher_without_workers_starts_immediately() -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         kit.script.when("*").run().after(10).succeed()
         alone = manifest()
@@ -221,7 +221,7 @@ async def test_a_launcher_without_workers_starts_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["2-tries", "a.b", "x" * 60, "y" * 63])
 @virtual_time
-async def test_a_job_of_any_name_runs(name: str) -> None:
+async def test_the_job_name_need_not_be_a_dns_label(name: str) -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         kit.script.when("*-launcher").run().after(10).succeed()
         kit.script.when("*").run()
@@ -232,7 +232,7 @@ async def test_a_job_of_any_name_runs(name: str) -> None:
 
 
 @virtual_time
-async def test_an_object_of_somebody_else_with_a_name_that_is_needed_is_told_and_left_alone() -> None:
+async def test_an_object_of_another_owner_with_the_same_name_blocks_the_job_and_is_not_changed() -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         kit.script.when("*").run()
         foreign = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo-config"}, "data": {"mine": "yes"}}
@@ -245,87 +245,87 @@ async def test_an_object_of_somebody_else_with_a_name_that_is_needed_is_told_and
         await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=300)
 
 
-async def account(kit: OperatorKit, name: str) -> JsonObject:
+async def get_account(kit: OperatorKit, name: str) -> JsonObject:
     return await kit.client.get(SERVICE_ACCOUNTS, name, namespace="default")
 
 
-async def own_account(kit: OperatorKit, name: str, **metadata: Any) -> JsonObject:
+async def create_account(kit: OperatorKit, name: str, **metadata: Any) -> JsonObject:
     body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, **metadata}}
     return await kit.client.create(SERVICE_ACCOUNTS, body, namespace="default")
 
 
-def tries(kit: OperatorKit, plural: str) -> int:
-    """How often operators have asked for an object of this type."""
+def create_requests(kit: OperatorKit, plural: str) -> int:
+    """Number of create requests of all operators for objects of a type."""
     return sum(write.request.method == "POST" and write.request.path.endswith(f"/{plural}") for write in kit.writes)
 
 
 @pytest.mark.parametrize("name", ["demo-launcher", "mine"])
 @virtual_time
-async def test_an_account_that_is_there_already_is_used_and_left_as_it_is(name: str) -> None:
+async def test_an_existing_service_account_is_used_and_not_changed(name: str) -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
-        before = await own_account(kit, name)
+        before = await create_account(kit, name)
         named: dict[str, Any] = {} if name == "demo-launcher" else {"serviceAccountName": name}
         job = await kit.submit(manifest(launcher=role(1, **named)))
         await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=10)
         assert job.pods["demo-launcher"]["spec"]["serviceAccountName"] == name
         assert job.condition("Blocked") is None
-        assert tries(kit, "serviceaccounts") == 1
+        assert create_requests(kit, "serviceaccounts") == 1
         await kit.operator.crash()
         await kit.start_operator()
-        await kit.writes_at_rest()
+        await kit.writes_when_idle()
         await kit.client.delete(MPIJob.job_type.resource, "demo", namespace="default")
         await kit.until(job, reached=lambda view: not view.exists and not view.pods)
-        assert await account(kit, name) == before
+        assert await get_account(kit, name) == before
 
 
 @virtual_time
-async def test_an_account_that_the_launcher_names_and_nobody_has_made_is_made_for_the_first_job_that_asks() -> None:
+async def test_a_missing_service_account_is_created_for_the_first_of_two_jobs() -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         named = role(1, serviceAccountName="mine")
         jobs = [await kit.submit(manifest(name=name, launcher=named)) for name in ("first", "second")]
         for job in jobs:
             await kit.until(job, phase="Running", within_seconds=10)
-        owners = [owner["name"] for owner in (await account(kit, "mine"))["metadata"]["ownerReferences"]]
+        owners = [owner["name"] for owner in (await get_account(kit, "mine"))["metadata"]["ownerReferences"]]
         assert owners in (["first"], ["second"])
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []
 
 
 @virtual_time
-async def test_the_account_of_a_former_job_of_the_same_name_is_waited_for_until_it_has_gone_with_it() -> None:
+async def test_the_service_account_of_a_deleted_job_of_the_same_name_blocks_the_job() -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
-        # A version that is not served: the garbage collector cannot tell whether the owner is gone, and takes its time.
-        former = {"apiVersion": "kubeflow.org/v1beta1", "kind": "MPIJob", "name": "demo", "uid": "former", "controller": True}
-        await own_account(kit, "demo-launcher", ownerReferences=[former])
+        # The version is not served, so the garbage collector cannot determine whether the owner exists and does not delete the account.
+        deleted_owner = {"apiVersion": "kubeflow.org/v1beta1", "kind": "MPIJob", "name": "demo", "uid": "deleted", "controller": True}
+        await create_account(kit, "demo-launcher", ownerReferences=[deleted_owner])
         job = await kit.submit(manifest())
         await kit.until(job, reached=lambda view: view.condition("Blocked") is not None)
         assert job.pods == {}
         await kit.client.delete(SERVICE_ACCOUNTS, "demo-launcher", namespace="default")
         await kit.until(job, phase="Running", within_seconds=300)
-        owner = (await account(kit, "demo-launcher"))["metadata"]["ownerReferences"][0]
+        owner = (await get_account(kit, "demo-launcher"))["metadata"]["ownerReferences"][0]
         assert owner["uid"] == job.body["metadata"]["uid"]
 
 
 @virtual_time
-async def test_an_account_of_somebody_else_that_is_gone_when_it_is_needed_again_is_made() -> None:
-    refused = 'error looking up service account default/mine: serviceaccount "mine" not found'
+async def test_a_service_account_of_another_owner_that_was_deleted_is_created_on_resumption() -> None:
+    message = 'error looking up service account default/mine: serviceaccount "mine" not found'
     async with OperatorKit(frameworks=[MPIJob], operator=False) as kit:
         server = kit.new_server()
         await kit.start_operator(server)
-        await own_account(kit, "mine")
+        await create_account(kit, "mine")
         job = await kit.submit(manifest(launcher=role(1, serviceAccountName="mine")))
         await kit.until(job, phase="Running", within_seconds=10)
         await kit.edit(job, {"spec": {"runPolicy": {"suspend": True}}})
         await kit.until(job, phase="Suspended", reached=lambda view: not view.pods)
         await kit.client.delete(SERVICE_ACCOUNTS, "mine", namespace="default")
-        status = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": refused}
-        server.faults.fail_before(status, match=Match(verb="create", plural="pods"), times=2)
+        status = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": message}
+        server.faults.fail_before(status, match=RequestMatch(verb="create", plural="pods"), times=2)
         await kit.edit(job, {"spec": {"runPolicy": {"suspend": False}}})
         await kit.until(job, phase="Running", reached=all_run, within_seconds=60)
-        assert (await account(kit, "mine"))["metadata"]["ownerReferences"][0]["uid"] == job.body["metadata"]["uid"]
+        assert (await get_account(kit, "mine"))["metadata"]["ownerReferences"][0]["uid"] == job.body["metadata"]["uid"]
 
 
 @virtual_time
-async def test_the_rights_follow_the_launcher_to_another_account() -> None:
+async def test_the_role_binding_follows_a_change_of_the_service_account() -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         job = await kit.submit(manifest())
         await kit.until(job, phase="Running", within_seconds=10)
@@ -336,11 +336,11 @@ async def test_the_rights_follow_the_launcher_to_another_account() -> None:
         await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=60)
         binding = await kit.client.get(ROLE_BINDINGS, "demo-launcher", namespace="default")
         assert [subject["name"] for subject in binding["subjects"]] == ["mine"]
-        assert await account(kit, "mine")
+        assert await get_account(kit, "mine")
 
 
 @virtual_time
-async def test_scaled_workers_are_hosts_and_within_the_rights_of_the_launcher() -> None:
+async def test_scaled_workers_are_in_the_scripts_and_in_the_role() -> None:
     async with OperatorKit(frameworks=[MPIJob]) as kit:
         kit.script.when("*").run()
         job = await kit.submit(manifest())
@@ -348,7 +348,7 @@ async def test_scaled_workers_are_hosts_and_within_the_rights_of_the_launcher() 
         patch = {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 3}}}}
         await kit.client.patch(MPIJob.job_type.resource, "demo", patch, namespace="default", patch_type=PatchType.MERGE)
         await kit.until(job, reached=lambda view: view.pod_phases.get("demo-worker-2") == "Running")
-        await kit.writes_at_rest()
+        await kit.writes_when_idle()
         data = (await kit.client.get(CONFIG_MAPS, "demo-config", namespace="default"))["data"]
         assert data["hostfile"].splitlines()[-1] == "demo-worker-2 slots=1"
         assert data["discover_hosts.sh"].splitlines()[1:] == [f"echo demo-worker-{index}:1" for index in range(3)]
@@ -357,21 +357,21 @@ async def test_scaled_workers_are_hosts_and_within_the_rights_of_the_launcher() 
 
 
 @virtual_time
-async def test_what_the_operator_before_has_made_is_kept_and_brought_up_to_date() -> None:
+async def test_existing_objects_of_the_job_are_kept_and_updated() -> None:
     async with OperatorKit(frameworks=[MPIJob], operator=False) as kit:
         kit.script.when("*").run()
         job = await kit.submit(manifest())
-        made = make(MPIJob, job.body["spec"], name="demo", namespace="default", uid=job.body["metadata"]["uid"])
+        rendered = make(MPIJob, job.body["spec"], name="demo", namespace="default", uid=job.body["metadata"]["uid"])
         before = {}
-        for each in made.other_objects():
-            before[each.resource] = (await kit.client.create(each.resource, each.body, namespace="default"))["metadata"]["uid"]
+        for child in rendered.child_objects():
+            before[child.resource] = (await kit.client.create(child.resource, child.body, namespace="default"))["metadata"]["uid"]
         await kit.start_operator()
         await kit.until(job, phase="Running")
-        assert await kit.writes_at_rest() == []
-        for each in made.other_objects():
-            found = await kit.client.get(each.resource, each.name, namespace="default")
-            assert found["metadata"]["uid"] == before[each.resource]
-            assert found["metadata"]["labels"][JOB_UID_LABEL] == job.body["metadata"]["uid"]
+        assert await kit.writes_when_idle() == []
+        for child in rendered.child_objects():
+            stored = await kit.client.get(child.resource, child.name, namespace="default")
+            assert stored["metadata"]["uid"] == before[child.resource]
+            assert stored["metadata"]["labels"][JOB_UID_LABEL] == job.body["metadata"]["uid"]
         data = (await kit.client.get(CONFIG_MAPS, "demo-config", namespace="default"))["data"]
         assert "echo demo-worker-1:1" in data["discover_hosts.sh"]
         assert SERVICE_ACCOUNTS in before

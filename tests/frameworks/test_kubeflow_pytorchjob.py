@@ -1,4 +1,4 @@
-"""PyTorchJob of kubeflow.org/v1 where the recordings say nothing: processes, elastic workers, and the end of a job."""
+"""PyTorchJob of kubeflow.org/v1 beyond the recordings: processes per node, elastic workers, init containers and results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dlop import DLJob, Options
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
-from tests.frameworks.golden_player import Golden
+from tests.frameworks.golden_recordings import Golden
 from tests.frameworks.kubeflow_jobs import all_run, env
 from tests.frameworks.kubeflow_manifests import environment, manifest, role, spec_of
 from tests.unit.job.jobs import make
@@ -20,14 +20,14 @@ def job(roles: dict[str, Any], **more: Any) -> DLJob:
     return make(PyTorchJob, spec_of(PyTorchJob, roles, **more), name="demo")
 
 
-@pytest.mark.parametrize(("given", "world", "told"), [("2", "6", "2"), ("gpu", "3", "gpu"), (None, "3", "auto")])
-def test_the_world_counts_processes_where_their_number_is_known(given: str | None, world: str, told: str) -> None:
-    more = {} if given is None else {"nprocPerNode": given}
-    found = environment(job({"Master": 1, "Worker": 2}, **more), "Worker", 1)
-    assert (found["WORLD_SIZE"], found["PET_NPROC_PER_NODE"], found["RANK"], found["PET_NODE_RANK"]) == (world, told, "2", "2")
+@pytest.mark.parametrize(("processes", "world_size", "expected"), [("2", "6", "2"), ("gpu", "3", "gpu"), (None, "3", "auto")])
+def test_the_world_size_counts_processes_if_their_number_is_known(processes: str | None, world_size: str, expected: str) -> None:
+    more = {} if processes is None else {"nprocPerNode": processes}
+    env = environment(job({"Master": 1, "Worker": 2}, **more), "Worker", 1)
+    assert (env["WORLD_SIZE"], env["PET_NPROC_PER_NODE"], env["RANK"], env["PET_NODE_RANK"]) == (world_size, expected, "2", "2")
 
 
-def test_workers_without_a_master_are_told_their_number_only() -> None:
+def test_workers_without_a_master_have_no_rank() -> None:
     assert environment(job({"Worker": 3}), "Worker") == {"PYTHONUNBUFFERED": "1", "PET_NPROC_PER_NODE": "auto", "PET_NNODES": "3"}
 
 
@@ -35,15 +35,15 @@ def test_workers_without_a_master_are_told_their_number_only() -> None:
     ("policy", "nodes"),
     [({}, "2:2"), ({"minReplicas": 1}, "1:1"), ({"maxReplicas": 4}, "4:4"), ({"minReplicas": 1, "maxReplicas": 4}, "1:4")],
 )
-def test_a_bound_that_is_left_out_is_the_other_one(policy: dict[str, int], nodes: str) -> None:
-    found = environment(job({"Worker": 2}, elasticPolicy=policy), "Worker")
-    assert found["PET_NNODES"] == nodes
-    assert (found["PET_RDZV_ENDPOINT"], found["PET_RDZV_BACKEND"]) == ("demo-worker-0:23456", "c10d")
+def test_each_bound_of_an_elastic_policy_defaults_to_the_other_one(policy: dict[str, int], nodes: str) -> None:
+    env = environment(job({"Worker": 2}, elasticPolicy=policy), "Worker")
+    assert env["PET_NNODES"] == nodes
+    assert (env["PET_RDZV_ENDPOINT"], env["PET_RDZV_BACKEND"]) == ("demo-worker-0:23456", "c10d")
 
 
 @pytest.mark.parametrize(("policy", "nodes"), [({}, {"3:3"}), ({"maxReplicas": 4}, {"4:4"})])
 @virtual_time
-async def test_workers_that_are_scaled_are_all_told_the_same_also_where_the_policy_has_no_bounds(policy: Any, nodes: set[str]) -> None:
+async def test_all_workers_have_the_same_number_of_nodes_after_scaling(policy: Any, nodes: set[str]) -> None:
     async with OperatorKit([PyTorchJob]) as kit:
         demo = await kit.submit(manifest(PyTorchJob, {"Worker": 2}, elasticPolicy=policy))
         await kit.until(demo, phase="Running", reached=all_run)
@@ -52,13 +52,13 @@ async def test_workers_that_are_scaled_are_all_told_the_same_also_where_the_poli
         assert {env(pod)["PET_NNODES"] for pod in demo.pods.values()} == nodes
 
 
-def test_bug_14_is_not_there_an_empty_list_of_settings_is_no_setting() -> None:
+def test_an_empty_list_of_rendezvous_settings_is_ignored() -> None:
     assert "PET_RDZV_CONF" not in environment(job({"Worker": 2}, elasticPolicy={"rdzvConf": []}), "Worker")
 
 
-def test_all_that_torchrun_can_be_told_is_told() -> None:
+def test_all_fields_of_an_elastic_policy_are_in_the_environment() -> None:
     policy = {
-        "rdzvHost": "meet",
+        "rdzvHost": "rendezvous",
         "rdzvPort": 1,
         "rdzvBackend": "etcd",
         "rdzvId": "x",
@@ -69,7 +69,7 @@ def test_all_that_torchrun_can_be_told_is_told() -> None:
     }
     assert environment(job({"Worker": 2}, elasticPolicy=policy), "Worker") == {
         "PYTHONUNBUFFERED": "1",
-        "PET_RDZV_ENDPOINT": "meet:1",
+        "PET_RDZV_ENDPOINT": "rendezvous:1",
         "PET_RDZV_BACKEND": "etcd",
         "PET_NNODES": "2:2",
         "PET_MAX_RESTARTS": "3",
@@ -80,20 +80,20 @@ def test_all_that_torchrun_can_be_told_is_told() -> None:
     }
 
 
-def test_workers_wait_for_the_master_s_name_where_the_operator_is_told_to_let_them() -> None:
+def test_workers_have_the_recorded_init_container_if_its_image_is_configured() -> None:
     options = Options(pytorch_init_container_image="alpine:3.10")
-    found = make(PyTorchJob, spec_of(PyTorchJob, {"Master": 1, "Worker": 2}), name="demo", options=options)
-    pods = {replica.name: replica.pod()["spec"] for replica in found.all_replicas()}
+    demo = make(PyTorchJob, spec_of(PyTorchJob, {"Master": 1, "Worker": 2}), name="demo", options=options)
+    pods = {replica.name: replica.pod()["spec"] for replica in demo.all_replicas()}
     recorded = Golden.read("pytorch-master-worker").body["objects"]["pods"]
     for name, pod in pods.items():
         assert pod.get("initContainers") == recorded[name]["spec"].get("initContainers")
 
 
-def test_a_template_can_say_what_waits_and_is_filled_in_for_each_job() -> None:
+def test_init_containers_come_from_a_template_if_one_is_configured() -> None:
     template = "- {name: wait, image: '{{.InitContainerImage}}', args: ['{{.MasterAddr}}', '{{.MaxTries}}']}\n- {name: then}\n"
     options = Options(pytorch_init_container_template=template, pytorch_init_container_max_tries=7)
-    found = make(PyTorchJob, spec_of(PyTorchJob, {"Master": 1, "Worker": 1}), name="demo", options=options)
-    pods = {replica.name: replica.pod()["spec"] for replica in found.all_replicas()}
+    demo = make(PyTorchJob, spec_of(PyTorchJob, {"Master": 1, "Worker": 1}), name="demo", options=options)
+    pods = {replica.name: replica.pod()["spec"] for replica in demo.all_replicas()}
     assert "initContainers" not in pods["demo-master-0"]
     assert pods["demo-worker-0"]["initContainers"] == [
         {"name": "wait", "image": "alpine:3.10", "args": ["demo-master-0", "7"]},
@@ -102,67 +102,67 @@ def test_a_template_can_say_what_waits_and_is_filled_in_for_each_job() -> None:
 
 
 @virtual_time
-async def test_bug_13_is_not_there_a_job_whose_master_is_done_has_succeeded_though_a_worker_fails_with_it() -> None:
+async def test_a_job_succeeds_with_its_master_even_if_a_worker_fails_at_the_same_time() -> None:
     worker = role(PyTorchJob, 1, restartPolicy="Never")
     async with OperatorKit(frameworks=[PyTorchJob]) as kit:
         kit.script.when("*-master-*").run().after(60).succeed()
         kit.script.when("*-worker-*").run().after(60).fail(exit_code=1)
-        found = await kit.submit(manifest(PyTorchJob, {"Master": 1, "Worker": worker}))
-        await kit.until(found, reached=lambda view: view.condition("Succeeded") is not None or view.condition("Failed") is not None)
-        assert [each["type"] for each in found.status["conditions"]] == ["Created", "Running", "Succeeded"]
+        demo = await kit.submit(manifest(PyTorchJob, {"Master": 1, "Worker": worker}))
+        await kit.until(demo, reached=lambda view: view.condition("Succeeded") is not None or view.condition("Failed") is not None)
+        assert [condition["type"] for condition in demo.status["conditions"]] == ["Created", "Running", "Succeeded"]
 
 
 @virtual_time
-async def test_bug_4_is_not_there_a_failure_that_is_final_by_its_exit_code_has_a_completion_time_and_a_life_span() -> None:
+async def test_a_job_that_fails_by_a_permanent_exit_code_has_a_completion_time_and_a_ttl() -> None:
     worker = role(PyTorchJob, 1, restartPolicy="ExitCode")
     async with OperatorKit(frameworks=[PyTorchJob]) as kit:
         kit.script.when("*-master-*").run()
         kit.script.when("*-worker-*").run().after(60).fail(exit_code=1)
-        found = await kit.submit(manifest(PyTorchJob, {"Master": 1, "Worker": worker}, runPolicy={"ttlSecondsAfterFinished": 100}))
-        await kit.until(found, phase="Failed")
-        failed = found.condition("Failed")
+        demo = await kit.submit(manifest(PyTorchJob, {"Master": 1, "Worker": worker}, runPolicy={"ttlSecondsAfterFinished": 100}))
+        await kit.until(demo, phase="Failed")
+        failed = demo.condition("Failed")
         assert failed is not None
         assert (failed["reason"], failed["message"]) == (
             "PyTorchJobFailed",
             'job "demo" is failing because "Worker" replica(s) failed.',
         )
-        assert found.status["completionTime"]
-        await kit.until(found, reached=lambda view: not view.exists, within_seconds=200)
+        assert demo.status["completionTime"]
+        await kit.until(demo, reached=lambda view: not view.exists, within_seconds=200)
 
 
 @virtual_time
-async def test_bug_1_is_not_there_a_deadline_comes_by_itself() -> None:
+async def test_the_active_deadline_fails_the_job_without_another_event() -> None:
     async with OperatorKit(frameworks=[PyTorchJob]) as kit:
         kit.script.when("*").run()
-        found = await kit.submit(manifest(PyTorchJob, {"Master": 1}, runPolicy={"activeDeadlineSeconds": 100}))
-        await kit.until(found, phase="Failed", within_seconds=101)
-        failed = found.condition("Failed")
+        demo = await kit.submit(manifest(PyTorchJob, {"Master": 1}, runPolicy={"activeDeadlineSeconds": 100}))
+        await kit.until(demo, phase="Failed", within_seconds=101)
+        failed = demo.condition("Failed")
         assert failed is not None
         assert failed["message"] == "Job demo has failed because it was active longer than specified deadline"
         assert failed["reason"] == "PyTorchJobFailed"
 
 
 @virtual_time
-async def test_bug_2_is_not_there_every_restart_counts() -> None:
+async def test_the_backoff_limit_counts_every_restart() -> None:
     worker = role(PyTorchJob, 1, restartPolicy="ExitCode")
     async with OperatorKit(frameworks=[PyTorchJob]) as kit:
         kit.script.when("*-master-*").run()
         kit.script.when("*-worker-*").run().after(60).fail(exit_code=137)
-        found = await kit.submit(manifest(PyTorchJob, {"Master": 1, "Worker": worker}, runPolicy={"backoffLimit": 2}))
-        await kit.until(found, phase="Failed")
-        failed = found.condition("Failed")
+        demo = await kit.submit(manifest(PyTorchJob, {"Master": 1, "Worker": worker}, runPolicy={"backoffLimit": 2}))
+        await kit.until(demo, phase="Failed")
+        failed = demo.condition("Failed")
         assert failed is not None
         assert failed["message"] == "Job demo has failed because it has reached the specified backoff limit"
-        assert found.status["dlop"]["restarts"] == {"Worker": 3}
+        assert demo.status["dlop"]["restarts"] == {"Worker": 3}
 
 
 @virtual_time
-async def test_a_replica_that_is_restarted_is_told_as_ever() -> None:
+async def test_the_restarting_condition_of_a_job() -> None:
     async with OperatorKit(frameworks=[PyTorchJob]) as kit:
         kit.script.when("*").run().after(60).fail(exit_code=137)
-        found = await kit.submit(manifest(PyTorchJob, {"Master": role(PyTorchJob, 1, restartPolicy="ExitCode")}))
-        await kit.until(found, phase="Restarting")
-        assert [each["type"] for each in found.status["conditions"]] == ["Created", "Restarting"]
-        said = found.status["conditions"][-1]
-        assert said["reason"] == "PyTorchJobRestarting"
-        assert said["message"] == "job demo is restarting because Master replica(s) failed."
+        demo = await kit.submit(manifest(PyTorchJob, {"Master": role(PyTorchJob, 1, restartPolicy="ExitCode")}))
+        await kit.until(demo, phase="Restarting")
+        assert [condition["type"] for condition in demo.status["conditions"]] == ["Created", "Restarting"]
+        restarting = demo.status["conditions"][-1]
+        assert restarting["reason"] == "PyTorchJobRestarting"
+        assert restarting["message"] == "job demo is restarting because Master replica(s) failed."

@@ -1,4 +1,4 @@
-"""TFJob of kubeflow.org/v1 where the recordings say nothing: dynamic workers, domains, and who decides."""
+"""TFJob of kubeflow.org/v1 beyond the recordings: dynamic workers, cluster domain and success policy."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def job(roles: dict[str, Any], *, options: Options | None = None, **more: Any) -
     return make(TFJob, spec_of(TFJob, roles, **more), name="demo", options=options)
 
 
-def config(found: DLJob, name: str, index: int = 0) -> Any:
-    return json.loads(environment(found, name, index)["TF_CONFIG"])
+def config(tf_job: DLJob, role_name: str, index: int = 0) -> Any:
+    return json.loads(environment(tf_job, role_name, index)["TF_CONFIG"])
 
 
-def test_hosts_end_with_the_domain_of_the_cluster_where_the_operator_was_told_it() -> None:
-    found = job({"Worker": 2}, options=Options(cluster_domain="example.org"))
-    assert config(found, "Worker")["cluster"] == {
+def test_host_names_end_with_the_configured_cluster_domain() -> None:
+    demo = job({"Worker": 2}, options=Options(cluster_domain="example.org"))
+    assert config(demo, "Worker")["cluster"] == {
         "worker": ["demo-worker-0.lab.svc.example.org:2222", "demo-worker-1.lab.svc.example.org:2222"]
     }
 
@@ -39,85 +39,85 @@ def test_hosts_end_with_the_domain_of_the_cluster_where_the_operator_was_told_it
         ("Chief", 0, {"worker": {}, "ps": []}),
     ],
 )
-def test_a_replica_of_a_cluster_that_changes_knows_itself_and_the_servers(name: str, index: int, cluster: Any) -> None:
-    found = job({"Chief": 1, "PS": 2, "Worker": 2}, enableDynamicWorker=True)
-    assert config(found, name, index) == {"cluster": cluster, "task": {"type": name.lower(), "index": index}}
+def test_tf_config_of_a_dynamic_cluster_is_sparse(name: str, index: int, cluster: Any) -> None:
+    demo = job({"Chief": 1, "PS": 2, "Worker": 2}, enableDynamicWorker=True)
+    assert config(demo, name, index) == {"cluster": cluster, "task": {"type": name.lower(), "index": index}}
 
 
-def test_dynamic_workers_without_servers_are_told_that_there_are_none() -> None:
+def test_tf_config_of_dynamic_workers_without_parameter_servers() -> None:
     assert config(job({"Worker": 2}, enableDynamicWorker=True), "Worker")["cluster"]["ps"] is None
     assert config(job({"PS": 0, "Worker": 2}, enableDynamicWorker=True), "Worker")["cluster"]["ps"] == []
 
 
-def test_only_the_container_of_tensorflow_is_told() -> None:
+def test_only_the_tensorflow_container_has_tf_config() -> None:
     worker = role(TFJob, 2)
     worker["template"]["spec"]["containers"].append({"name": "logger", "image": "x"})
-    found = job({"Worker": worker})
-    assert "TF_CONFIG" in environment(found, "Worker", container=0)
-    assert environment(found, "Worker", container=1) == {}
+    demo = job({"Worker": worker})
+    assert "TF_CONFIG" in environment(demo, "Worker", container=0)
+    assert environment(demo, "Worker", container=1) == {}
 
 
-def test_roles_may_be_written_in_any_case() -> None:
-    assert [each.name for each in job({"worker": 2, "ps": 1}).spec.roles] == ["PS", "Worker"]
+def test_role_names_are_case_insensitive() -> None:
+    assert [role_spec.name for role_spec in job({"worker": 2, "ps": 1}).spec.roles] == ["PS", "Worker"]
 
 
 @virtual_time
-async def test_all_workers_are_waited_for_where_the_manifest_asks_all() -> None:
+async def test_the_success_policy_all_workers_requires_all_workers() -> None:
     async with OperatorKit(frameworks=[TFJob]) as kit:
         kit.script.when("*-worker-0").run().after(60).succeed()
         kit.script.when("*-worker-1").run().after(600).succeed()
-        found = await kit.submit(manifest(TFJob, {"Worker": 2}, successPolicy="AllWorkers"))
-        await kit.until(found, reached=lambda view: view.pod_phases.get("demo-worker-0") == "Succeeded")
-        await kit.until(found, reached=lambda view: view.status["replicaStatuses"]["Worker"].get("succeeded") == 1)
-        assert found.phase == "Running"
-        await kit.until(found, phase="Succeeded")
-        assert found.pod_phases == {"demo-worker-0": "Succeeded", "demo-worker-1": "Succeeded"}
+        demo = await kit.submit(manifest(TFJob, {"Worker": 2}, successPolicy="AllWorkers"))
+        await kit.until(demo, reached=lambda view: view.pod_phases.get("demo-worker-0") == "Succeeded")
+        await kit.until(demo, reached=lambda view: view.status["replicaStatuses"]["Worker"].get("succeeded") == 1)
+        assert demo.phase == "Running"
+        await kit.until(demo, phase="Succeeded")
+        assert demo.pod_phases == {"demo-worker-0": "Succeeded", "demo-worker-1": "Succeeded"}
 
 
 @virtual_time
-async def test_bug_13_is_not_there_a_job_does_not_both_succeed_and_fail() -> None:
+async def test_a_job_that_succeeds_with_its_chief_is_not_failed_by_workers() -> None:
     async with OperatorKit(frameworks=[TFJob]) as kit:
         kit.script.when("*-chief-*").run().after(60).succeed()
         kit.script.when("*-worker-*").run().after(60).fail(exit_code=1)
-        found = await kit.submit(manifest(TFJob, {"Chief": 1, "Worker": 2}))
-        await kit.until(found, phase="Succeeded")
-        assert found.condition("Failed") is None
+        demo = await kit.submit(manifest(TFJob, {"Chief": 1, "Worker": 2}))
+        await kit.until(demo, phase="Succeeded")
+        assert demo.condition("Failed") is None
 
 
 @virtual_time
-async def test_bug_5_is_not_there_a_worker_that_is_deleted_is_replaced_and_the_job_goes_on() -> None:
+async def test_a_deleted_worker_is_replaced_and_the_job_continues() -> None:
     async with OperatorKit(frameworks=[TFJob]) as kit:
         kit.script.when("*").run().after(600).succeed()
-        found = await kit.submit(manifest(TFJob, {"Worker": 2}))
-        await kit.until(found, phase="Running")
-        first = found.pods["demo-worker-1"]["metadata"]["uid"]
+        demo = await kit.submit(manifest(TFJob, {"Worker": 2}))
+        await kit.until(demo, phase="Running")
+        first = demo.pods["demo-worker-1"]["metadata"]["uid"]
         await kit.client.delete(PODS, "demo-worker-1", namespace="default")
-        await kit.until(found, reached=lambda view: "demo-worker-1" in view.pods and view.pods["demo-worker-1"]["metadata"]["uid"] != first)
-        await kit.until(found, phase="Succeeded")
-        assert found.condition("Failed") is None
+        await kit.until(demo, reached=lambda view: "demo-worker-1" in view.pods and view.pods["demo-worker-1"]["metadata"]["uid"] != first)
+        await kit.until(demo, phase="Succeeded")
+        assert demo.condition("Failed") is None
 
 
 @virtual_time
-async def test_a_dynamic_worker_may_fail_as_long_as_another_one_is_left() -> None:
+async def test_a_failed_dynamic_worker_is_tolerated_while_another_one_is_active() -> None:
     async with OperatorKit(frameworks=[TFJob]) as kit:
         kit.script.when("*-worker-0").run().after(600).fail(exit_code=1)
         kit.script.when("*-worker-1").run().after(60).fail(exit_code=1)
-        found = await kit.submit(manifest(TFJob, {"Worker": 2}, enableDynamicWorker=True))
-        await kit.until(found, reached=lambda view: view.status.get("replicaStatuses", {}).get("Worker", {}).get("failed") == 1)
-        assert found.phase == "Running"
-        await kit.until(found, phase="Failed")
-        failed = found.condition("Failed")
+        demo = await kit.submit(manifest(TFJob, {"Worker": 2}, enableDynamicWorker=True))
+        await kit.until(demo, reached=lambda view: view.status.get("replicaStatuses", {}).get("Worker", {}).get("failed") == 1)
+        assert demo.phase == "Running"
+        await kit.until(demo, phase="Failed")
+        failed = demo.condition("Failed")
         assert failed is not None
         assert failed["message"] == "TFJob default/demo has failed because 2 Worker replica(s) failed."
 
 
 @virtual_time
-async def test_all_dynamic_workers_may_fail_while_a_chief_leads_the_job() -> None:
+async def test_all_dynamic_workers_may_fail_if_the_job_has_a_chief() -> None:
     async with OperatorKit(frameworks=[TFJob]) as kit:
         kit.script.when("*-worker-*").run().after(60).fail(exit_code=1)
         kit.script.when("*-chief-0").run().after(600).succeed()
-        found = await kit.submit(manifest(TFJob, {"Chief": 1, "PS": 1, "Worker": 2}, enableDynamicWorker=True))
-        await kit.until(found, reached=lambda view: view.status.get("replicaStatuses", {}).get("Worker", {}).get("failed") == 2)
-        assert found.phase == "Running"
-        await kit.until(found, phase="Succeeded")
-        assert found.condition("Failed") is None
+        demo = await kit.submit(manifest(TFJob, {"Chief": 1, "PS": 1, "Worker": 2}, enableDynamicWorker=True))
+        await kit.until(demo, reached=lambda view: view.status.get("replicaStatuses", {}).get("Worker", {}).get("failed") == 2)
+        assert demo.phase == "Running"
+        await kit.until(demo, phase="Succeeded")
+        assert demo.condition("Failed") is None

@@ -1,4 +1,4 @@
-"""MXJob and TFJob of mpba.fbk.eu/v1: the spec is a list, and what that project had left to do is done."""
+"""MXJob and TFJob of mpba.fbk.eu/v1: names, environment, validation and results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dlop.frameworks.registry import Registry
 from dlop.jobs.render import render
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
-from tests.frameworks.manifests import by_name, example, variables
+from tests.frameworks.example_manifests import by_name, example, variables
 from tests.unit.job.jobs import make
 
 REGISTRY = Registry([MXJob, TFJob])
@@ -29,7 +29,7 @@ def tfjob(*, workers: int = 2) -> dict[str, Any]:
     return {"apiVersion": "mpba.fbk.eu/v1", "kind": "TFJob", "metadata": {"name": "Demo".lower()}, "spec": spec}
 
 
-def test_pods_and_services_are_named_and_labelled_as_ever() -> None:
+def test_names_and_labels_of_pods_and_services() -> None:
     objects = render(example("02-mxnet-poc"), REGISTRY)
     pods, services = by_name(objects, "Pod"), by_name(objects, "Service")
     assert list(pods) == ["scheduler-test02-0", "server-test02-0", "worker-test02-0"]
@@ -42,7 +42,7 @@ def test_pods_and_services_are_named_and_labelled_as_ever() -> None:
     assert pod["spec"]["hostname"] == "worker-test02-0"
 
 
-def test_replicas_find_the_scheduler_by_host_name() -> None:
+def test_the_environment_has_the_variables_of_ps_lite() -> None:
     pods = by_name(render(example("02-mxnet-poc"), REGISTRY), "Pod")
     for role in ("scheduler", "server", "worker"):
         assert variables(pods[f"{role}-test02-0"]) == {
@@ -56,13 +56,13 @@ def test_replicas_find_the_scheduler_by_host_name() -> None:
         }
 
 
-def test_a_role_that_is_not_there_counts_as_none() -> None:
+def test_an_absent_role_has_zero_replicas_in_the_environment() -> None:
     job = make(MXJob, [entry("SCHEDULER"), entry("WORKER", 2)])
-    found = variables(job.make_pod(job.spec.roles[0], 0, attempt=0))
-    assert (found["DMLC_NUM_SERVER"], found["DMLC_NUM_WORKER"]) == ("0", "2")
+    env = variables(job.make_pod(job.spec.roles[0], 0, attempt=0))
+    assert (env["DMLC_NUM_SERVER"], env["DMLC_NUM_WORKER"]) == ("0", "2")
 
 
-def test_the_first_container_trains_and_nothing_of_the_template_is_lost() -> None:
+def test_the_first_container_gets_the_environment_and_the_rest_of_the_template_is_kept() -> None:
     containers = [{"name": "first", "image": "x", "env": [{"name": "A", "value": "1"}]}, {"name": "mxnet", "image": "y"}]
     more: dict[str, Any] = {
         "volumes": [{"name": "v", "emptyDir": {}}],
@@ -78,7 +78,7 @@ def test_the_first_container_trains_and_nothing_of_the_template_is_lost() -> Non
     assert pod["spec"]["restartPolicy"] == "Never"
 
 
-def test_tensorflow_learns_its_cluster_and_its_place_in_it() -> None:
+def test_tf_config_has_the_cluster_and_the_task() -> None:
     pods = by_name(render(tfjob(), REGISTRY), "Pod")
     assert json.loads(variables(pods["worker-demo-1"])["TF_CONFIG"]) == {
         "cluster": {"ps": ["ps-demo-0-service:2222"], "worker": ["worker-demo-0-service:2222", "worker-demo-1-service:2222"]},
@@ -89,23 +89,23 @@ def test_tensorflow_learns_its_cluster_and_its_place_in_it() -> None:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ({"replicaSpecs": []}, "spec: must be a list, not an object"),
-        ([], "spec: must name at least one role"),
-        ([entry("SCHEDULER"), entry("SCHEDULER")], "spec[1].replicaType: is SCHEDULER a second time"),
-        ([entry("SCHEDULER", 2)], "spec[0].replicas: must be exactly 1, not 2"),
-        ([entry("WORKER")], "spec: must have the role SCHEDULER"),
-        ([entry("scheduler")], "spec[0].replicaType: must be one of SCHEDULER, SERVER, WORKER, not 'scheduler'"),
+        ({"replicaSpecs": []}, "spec: must be a list, got an object"),
+        ([], "spec: must contain at least one role"),
+        ([entry("SCHEDULER"), entry("SCHEDULER")], "spec[1].replicaType: duplicates the role SCHEDULER"),
+        ([entry("SCHEDULER", 2)], "spec[0].replicas: must be exactly 1, got 2"),
+        ([entry("WORKER")], "spec: must contain the role SCHEDULER"),
+        ([entry("scheduler")], "spec[0].replicaType: must be one of SCHEDULER, SERVER, WORKER, got 'scheduler'"),
         ([{"replicaType": "SCHEDULER", "replicas": 1}], "spec[0].template: is missing"),
-        (["SCHEDULER"], "spec[0]: must be an object, not 'SCHEDULER'"),
+        (["SCHEDULER"], "spec[0]: must be an object, got 'SCHEDULER'"),
     ],
 )
-def test_what_is_refused_is_named_with_its_path(spec: Any, problem: str) -> None:
+def test_an_invalid_spec_is_rejected_with_the_path(spec: Any, problem: str) -> None:
     with pytest.raises(SpecError) as caught:
         _ = make(MXJob, spec).spec
     assert problem in str(caught.value)
 
 
-def test_long_names_stay_within_what_the_api_takes() -> None:
+def test_long_names_are_truncated_to_63_characters() -> None:
     job = make(MXJob, [entry("SCHEDULER"), entry("WORKER", 2)], name="long-" * 20 + "name")
     worker = job.spec.roles[1]
     names = [
@@ -119,7 +119,7 @@ def test_long_names_stay_within_what_the_api_takes() -> None:
 
 
 @virtual_time
-async def test_the_job_has_succeeded_when_its_scheduler_and_workers_have() -> None:
+async def test_the_job_succeeds_with_its_scheduler_and_workers() -> None:
     async with OperatorKit(frameworks=[MXJob, TFJob]) as kit:
         kit.script.when("scheduler-*").run().after(30).succeed()
         kit.script.when("worker-*").run().after(60).succeed()
@@ -129,12 +129,12 @@ async def test_the_job_has_succeeded_when_its_scheduler_and_workers_have() -> No
         await kit.until(job, phase="Succeeded")
         assert job.pod_phases["worker-test02-0"] == "Succeeded"
         assert job.body["spec"] == example("02-mxnet-poc")["spec"]
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []
         assert sorted(job.pods) == ["scheduler-test02-0", "worker-test02-0"]
 
 
 @virtual_time
-async def test_exit_statuses_are_seen_and_told() -> None:
+async def test_the_exit_code_is_in_the_message_of_the_failed_condition() -> None:
     manifest = example("02-mxnet-poc")
     manifest["spec"][2]["template"]["spec"]["restartPolicy"] = "Never"
     async with OperatorKit(frameworks=[MXJob]) as kit:
@@ -148,10 +148,10 @@ async def test_exit_statuses_are_seen_and_told() -> None:
 
 
 @virtual_time
-async def test_a_tensorflow_job_is_done_with_its_workers_and_its_servers_are_cleaned_up() -> None:
+async def test_a_tensorflow_job_succeeds_with_its_workers_and_its_servers_are_deleted() -> None:
     async with OperatorKit(frameworks=[MXJob, TFJob]) as kit:
         kit.script.when("worker-*").run().after(60).succeed()
         job = await kit.submit(tfjob())
         await kit.until(job, phase="Succeeded")
-        assert await kit.writes_at_rest() == []
+        assert await kit.writes_when_idle() == []
         assert sorted(job.pods) == ["worker-demo-0", "worker-demo-1"]

@@ -1,4 +1,4 @@
-"""Whoever stops Kubeflow's operator and starts dlop: running jobs go on as if nothing had happened, and come to their ends."""
+"""Replacing Kubeflow's operator with dlop: running jobs continue undisturbed and finish."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from datetime import datetime
 import pytest
 from real_cluster import RealCluster
 
-from dlop.api.crd import definitions
+from dlop.api.crd import build_crds
 from dlop.deploy.apply import apply
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
@@ -26,87 +26,94 @@ from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, R
 from dlop.kube.transport import Transport
 from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
-from dlop.testing.kubelet import Kubelet
+from dlop.testing.kubelet import ScriptedKubelet
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.pod_steps import Step
 from dlop.testing.script import Script
 from dlop.testing.virtual_time import LoopClock, virtual_time
-from tests.frameworks.golden_kubelet import Ended
+from tests.frameworks.golden_pod_steps import FinishPod
 from tests.frameworks.kubeflow_jobs import mpi_job
-from tests.frameworks.old_operator import ALL_KINDS, LONG_AGO, LeftJob, belongings, leave, moments, objects_while_running
+from tests.frameworks.takeover_jobs import (
+    ALL_KINDS,
+    RECORDED_AT,
+    InheritedJob,
+    create_inherited_job,
+    objects_while_running,
+    owned_objects,
+    running_states,
+)
 
 JOBS = 50
-SINCE_LONG_AGO = 15 * 86_400
-NOW = datetime.fromisoformat(LONG_AGO).timestamp() + SINCE_LONG_AGO
+SECONDS_SINCE_RECORDING = 15 * 86_400
+NOW = datetime.fromisoformat(RECORDED_AT).timestamp() + SECONDS_SINCE_RECORDING
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A namespace with a kubelet that does only what it is told, and an operator that has not started."""
+class TakeoverSandbox:
+    """A namespace with a kubelet that acts on request only, and an operator that is not started yet."""
 
     client: Client
-    kubelet: Kubelet
+    kubelet: ScriptedKubelet
     operator: RunningOperator
     namespace: str
 
-    async def job(self, left: LeftJob) -> JsonObject:
-        return await self.client.get(left.resource, left.name, namespace=self.namespace)
+    async def get_job(self, job: InheritedJob) -> JsonObject:
+        return await self.client.get(job.resource, job.name, namespace=self.namespace)
 
-    async def pods(self) -> dict[str, str]:
-        """The uids of all pods by name."""
-        found = await self.client.list(PODS, namespace=self.namespace)
-        return {body["metadata"]["name"]: body["metadata"]["uid"] for body in found["items"]}
+    async def pod_uids(self) -> dict[str, str]:
+        response = await self.client.list(PODS, namespace=self.namespace)
+        return {body["metadata"]["name"]: body["metadata"]["uid"] for body in response["items"]}
 
     async def perform(self, pod: str, step: Step) -> None:
         await self.kubelet.perform(f"{self.namespace}/{pod}", step)
 
-    async def until(self, left: LeftJob, reached: Callable[[JsonObject], bool], *, within_seconds: float = 60.0) -> JsonObject:
-        """Wait until the status of a job is so."""
+    async def until(self, job: InheritedJob, reached: Callable[[JsonObject], bool], *, within_seconds: float = 60.0) -> JsonObject:
+        """Wait until `reached` holds for the status of a job."""
         status: JsonObject = {}
         try:
             async with asyncio.timeout(within_seconds):
                 while not reached(status):
-                    self.operator.demand()
+                    self.operator.raise_if_stopped()
                     await asyncio.sleep(0.05)
-                    status = (await self.job(left)).get("status", {})
+                    status = (await self.get_job(job)).get("status", {})
         except TimeoutError:
-            raise AssertionError(f"not reached: {left.name}, a {left.resource.kind} as in {left.golden}: {status}") from None
+            raise AssertionError(f"not reached: {job.resource.kind} {job.name} from recording {job.golden}: {status}") from None
         return status
 
     def writes(self) -> list[str]:
-        """What the operator has changed, events apart."""
-        done = (write.request for write in self.operator.wire.writes if write.status is not None and write.status < 300)
-        return [f"{request.method} {request.path}" for request in done if not request.path.endswith("/events")]
+        """Successful writes of the operator without events."""
+        requests = (write.request for write in self.operator.transport.writes if write.status is not None and write.status < 300)
+        return [f"{request.method} {request.path}" for request in requests if not request.path.endswith("/events")]
 
     def writes_to(self, *plurals: str) -> list[str]:
-        """Those of them that changed, made or deleted objects of these types."""
+        """Successful writes to objects of these types."""
         return [write for write in self.writes() if set(write.split("/")) & set(plurals)]
 
 
 @asynccontextmanager
-async def place(transport: Transport, *, clock: Callable[[], float]) -> AsyncIterator[Place]:
+async def open_takeover_sandbox(transport: Transport, *, clock: Callable[[], float]) -> AsyncIterator[TakeoverSandbox]:
     client = Client(transport)
-    await apply(client, definitions(ALL_KINDS), say=lambda _: None)
+    await apply(client, build_crds(ALL_KINDS), report=lambda _: None)
     namespace = f"takeover-{uuid.uuid4().hex[:8]}"
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     settings = Settings.model_validate({"leader_election": False, "bind_address": "off", "namespaces": [namespace]})
     operator = RunningOperator(transport, frameworks=ALL_KINDS, clock=clock, rng=random.Random(0), settings=settings)
     script = Script()
-    script.when("*").until_told()
+    script.when("*").until_released()
     try:
-        async with Kubelet(client, script, namespace=namespace, clock=clock, stop_seconds=0.1) as kubelet:
-            yield Place(client, kubelet, operator, namespace)
+        async with ScriptedKubelet(client, script, namespace=namespace, clock=clock, stop_seconds=0.1) as kubelet:
+            yield TakeoverSandbox(client, kubelet, operator, namespace)
     finally:
         await operator.stop()
         await client.delete(NAMESPACES, namespace)
 
 
-async def left_behind(there: Place, count: int = JOBS, *, prefix: str = "old-") -> list[LeftJob]:
-    """So many jobs, of all shapes in turn."""
-    shapes = itertools.islice(itertools.cycle(moments()), count)
+async def create_jobs(sandbox: TakeoverSandbox, count: int = JOBS, *, prefix: str = "old-") -> list[InheritedJob]:
+    """Create `count` jobs, cycling through all recordings."""
+    states = itertools.islice(itertools.cycle(running_states()), count)
     jobs = (
-        leave(there.client, there.kubelet, shape, name=f"{prefix}{number}", namespace=there.namespace)
-        for number, shape in enumerate(shapes)
+        create_inherited_job(sandbox.client, sandbox.kubelet, state, name=f"{prefix}{number}", namespace=sandbox.namespace)
+        for number, state in enumerate(states)
     )
     return list(await asyncio.gather(*jobs))
 
@@ -120,54 +127,54 @@ def has_succeeded(status: JsonObject) -> bool:
 
 
 async def take_over_and_finish(transport: Transport, *, clock: Callable[[], float]) -> None:
-    """Fifty jobs change hands without a pod being touched, and then come to their ends."""
-    async with place(transport, clock=clock) as there:
-        jobs = await left_behind(there)
-        before, things = await there.pods(), await belongings(there.client, there.namespace)
-        there.operator.start()
-        await demand_untouched(there, jobs)
-        assert await belongings(there.client, there.namespace) == things
-        await asyncio.gather(*(finish(there, left) for left in jobs))
-        assert (await there.pods()).items() <= before.items()
-        assert [write for write in there.writes() if write.startswith("POST")] == []
+    """Fifty jobs are taken over without a write to their pods, and then finish."""
+    async with open_takeover_sandbox(transport, clock=clock) as sandbox:
+        jobs = await create_jobs(sandbox)
+        pods, objects = await sandbox.pod_uids(), await owned_objects(sandbox.client, sandbox.namespace)
+        sandbox.operator.start()
+        await check_untouched(sandbox, jobs)
+        assert await owned_objects(sandbox.client, sandbox.namespace) == objects
+        await asyncio.gather(*(finish(sandbox, job) for job in jobs))
+        assert (await sandbox.pod_uids()).items() <= pods.items()
+        assert [write for write in sandbox.writes() if write.startswith("POST")] == []
 
 
-async def demand_untouched(there: Place, jobs: list[LeftJob]) -> None:
-    """Each job gets dlop's record and keeps every word that its status had. Pods and services are left as they are."""
-    for left in jobs:
-        status = await there.until(left, is_taken_over)
-        assert {name: value for name, value in status.items() if name != "dlop"} == left.status, left.golden
+async def check_untouched(sandbox: TakeoverSandbox, jobs: list[InheritedJob]) -> None:
+    """Check that each job gets dlop's record, keeps the rest of its status, and that its pods and services are not written."""
+    for job in jobs:
+        status = await sandbox.until(job, is_taken_over)
+        assert {name: value for name, value in status.items() if name != "dlop"} == job.status, job.golden
     await asyncio.sleep(1)
-    paths = (left.resource.path(namespace=there.namespace, name=left.name, subresource="status") for left in jobs)
-    assert sorted(there.writes_to("status")) == sorted(f"PATCH {path}" for path in paths)
-    assert there.writes_to("pods", "services") == []
+    paths = (job.resource.path(namespace=sandbox.namespace, name=job.name, subresource="status") for job in jobs)
+    assert sorted(sandbox.writes_to("status")) == sorted(f"PATCH {path}" for path in paths)
+    assert sandbox.writes_to("pods", "services") == []
 
 
-async def finish(there: Place, left: LeftJob) -> None:
-    for pod in left.pods:
-        await there.perform(pod, Ended(0))
-    status = await there.until(left, has_succeeded)
-    assert status["startTime"] == left.status["startTime"]
+async def finish(sandbox: TakeoverSandbox, job: InheritedJob) -> None:
+    for pod in job.pods:
+        await sandbox.perform(pod, FinishPod(0))
+    status = await sandbox.until(job, has_succeeded)
+    assert status["startTime"] == job.status["startTime"]
     assert status["completionTime"]
 
 
-def test_every_kind_is_among_the_jobs_that_are_left_behind() -> None:
-    assert {moment.golden.manifest["kind"] for moment in moments()} == {kind.job_type.kind for kind in ALL_KINDS}
+def test_there_is_a_running_state_of_every_kind() -> None:
+    assert {state.golden.manifest["kind"] for state in running_states()} == {kind.job_type.kind for kind in ALL_KINDS}
 
 
-def test_what_launchers_were_told_is_what_was_recorded_in_the_end() -> None:
-    (recorded,) = (moment.golden for moment in moments() if moment.golden.name == "mpi")
+def test_the_updated_config_map_of_a_launcher_matches_the_one_recorded_at_the_end() -> None:
+    (recorded,) = (state.golden for state in running_states() if state.golden.name == "mpi")
     assert objects_while_running(recorded)["configmaps"] == recorded.body["objects_after"]["configmaps"]
 
 
 @virtual_time
-async def test_fifty_jobs_of_the_old_operator_are_taken_over_and_finish_on_the_embedded_server() -> None:
+async def test_fifty_jobs_of_kubeflows_operator_are_taken_over_and_finish_on_the_embedded_server() -> None:
     clock = LoopClock()
     async with EmbeddedCluster(clock=clock) as cluster:
         await take_over_and_finish(cluster.transport(), clock=clock)
 
 
-async def test_fifty_jobs_of_the_old_operator_are_taken_over_and_finish_on_the_real_server(real_cluster: RealCluster) -> None:
+async def test_fifty_jobs_of_kubeflows_operator_are_taken_over_and_finish_on_the_real_server(real_cluster: RealCluster) -> None:
     transport = await connect(str(real_cluster.kubeconfig_path))
     try:
         await take_over_and_finish(transport, clock=time.time)
@@ -175,217 +182,221 @@ async def test_fifty_jobs_of_the_old_operator_are_taken_over_and_finish_on_the_r
         await transport.close()
 
 
-# --- jobs to which something happens --------------------------------------------------------------------------------------
+# --- individual jobs ---------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def embedded() -> AsyncIterator[Place]:
+async def open_embedded_sandbox() -> AsyncIterator[TakeoverSandbox]:
     clock = LoopClock(start=NOW)
-    async with EmbeddedCluster(clock=clock) as cluster, place(cluster.transport(), clock=clock) as there:
-        yield there
+    async with EmbeddedCluster(clock=clock) as cluster, open_takeover_sandbox(cluster.transport(), clock=clock) as sandbox:
+        yield sandbox
 
 
 @virtual_time
-async def test_jobs_with_long_names_keep_their_pods_and_all_that_belongs_to_them_and_finish() -> None:
-    async with embedded() as there:
-        jobs = await left_behind(there, len(list(moments())), prefix="l" * 61)
-        before, things = await there.pods(), await belongings(there.client, there.namespace)
-        there.operator.start()
-        await asyncio.gather(*(there.until(left, is_taken_over) for left in jobs))
+async def test_jobs_with_long_names_keep_all_their_objects_and_finish() -> None:
+    async with open_embedded_sandbox() as sandbox:
+        jobs = await create_jobs(sandbox, len(list(running_states())), prefix="l" * 61)
+        pods, objects = await sandbox.pod_uids(), await owned_objects(sandbox.client, sandbox.namespace)
+        sandbox.operator.start()
+        await asyncio.gather(*(sandbox.until(job, is_taken_over) for job in jobs))
         await asyncio.sleep(60)
-        after = await belongings(there.client, there.namespace)
-        assert (await there.pods(), things.items() <= after.items()) == (before, True)
-        assert {name.partition("/")[0] for name in after.keys() - things.keys()} == {"services"}
-        await asyncio.gather(*(finish(there, left) for left in jobs))
-        assert (await there.pods()).items() <= before.items()
+        after = await owned_objects(sandbox.client, sandbox.namespace)
+        assert (await sandbox.pod_uids(), objects.items() <= after.items()) == (pods, True)
+        assert {name.partition("/")[0] for name in after.keys() - objects.keys()} == {"services"}
+        await asyncio.gather(*(finish(sandbox, job) for job in jobs))
+        assert (await sandbox.pod_uids()).items() <= pods.items()
 
 
 @virtual_time
-async def test_a_finished_pod_with_a_name_that_dlop_would_cut_is_not_run_again() -> None:
-    async with embedded() as there:
-        left = await left_as(there, "tf-single", name="t" * 60)
-        for pod in left.pods:
-            await there.perform(pod, Ended(0))
-        there.operator.start()
-        await there.until(left, has_succeeded)
-        assert await there.pods() == left.pods
+async def test_a_finished_pod_whose_name_dlop_would_truncate_is_not_run_again() -> None:
+    async with open_embedded_sandbox() as sandbox:
+        job = await create_job(sandbox, "tf-single", name="t" * 60)
+        for pod in job.pods:
+            await sandbox.perform(pod, FinishPod(0))
+        sandbox.operator.start()
+        await sandbox.until(job, has_succeeded)
+        assert await sandbox.pod_uids() == job.pods
 
 
-async def left_as(there: Place, golden: str, *, name: str = "old", spec: JsonObject | None = None) -> LeftJob:
-    """One job as in this recording, with further fields in its spec."""
-    moment = next(each for each in moments() if each.golden.name == golden)
-    moment.golden.manifest["spec"] |= spec or {}
-    return await leave(there.client, there.kubelet, moment, name=name, namespace=there.namespace)
-
-
-@virtual_time
-async def test_what_ended_while_no_operator_was_there_is_noticed() -> None:
-    async with embedded() as there:
-        left = await left_as(there, "pytorch-master-worker")
-        for pod in left.pods:
-            await there.perform(pod, Ended(0))
-        there.operator.start()
-        await there.until(left, has_succeeded)
-        assert await there.pods() == left.pods
+async def create_job(sandbox: TakeoverSandbox, golden: str, *, name: str = "old", spec: JsonObject | None = None) -> InheritedJob:
+    """Create the job of a recording with further fields in its spec."""
+    state = next(state for state in running_states() if state.golden.name == golden)
+    state.golden.manifest["spec"] |= spec or {}
+    return await create_inherited_job(sandbox.client, sandbox.kubelet, state, name=name, namespace=sandbox.namespace)
 
 
 @virtual_time
-async def test_a_pod_of_the_old_operator_that_fails_is_replaced_alone() -> None:
-    async with embedded() as there:
-        left = await left_as(there, "pytorch-exitcode-retry")
-        there.operator.start()
-        await there.until(left, is_taken_over)
-        await there.perform("old-worker-0", Ended(137))
-        status = await there.until(left, lambda status: status.get("dlop", {}).get("restarts") == {"Worker": 1})
+async def test_pods_that_finished_while_no_operator_ran_are_noticed() -> None:
+    async with open_embedded_sandbox() as sandbox:
+        job = await create_job(sandbox, "pytorch-master-worker")
+        for pod in job.pods:
+            await sandbox.perform(pod, FinishPod(0))
+        sandbox.operator.start()
+        await sandbox.until(job, has_succeeded)
+        assert await sandbox.pod_uids() == job.pods
+
+
+@virtual_time
+async def test_a_failed_pod_of_kubeflows_operator_is_replaced_and_the_others_are_kept() -> None:
+    async with open_embedded_sandbox() as sandbox:
+        job = await create_job(sandbox, "pytorch-exitcode-retry")
+        sandbox.operator.start()
+        await sandbox.until(job, is_taken_over)
+        await sandbox.perform("old-worker-0", FinishPod(137))
+        status = await sandbox.until(job, lambda status: status.get("dlop", {}).get("restarts") == {"Worker": 1})
         assert "Failed" not in str(status["conditions"])
         await asyncio.sleep(60)
-        pods = await there.pods()
-        assert [name for name, uid in left.pods.items() if pods[name] != uid] == ["old-worker-0"]
+        pods = await sandbox.pod_uids()
+        assert [name for name, uid in job.pods.items() if pods[name] != uid] == ["old-worker-0"]
 
 
 @virtual_time
-async def test_a_pod_of_the_old_operator_that_was_done_is_not_run_again_when_it_is_collected() -> None:
-    async with embedded() as there:
-        left = await left_as(there, "pytorch-master-worker")
-        await there.perform("old-worker-0", Ended(0))
-        there.operator.start()
-        await there.until(left, is_taken_over)
-        await there.client.delete(PODS, "old-worker-0", namespace=there.namespace)
+async def test_a_succeeded_pod_of_kubeflows_operator_is_not_run_again_when_it_is_deleted() -> None:
+    async with open_embedded_sandbox() as sandbox:
+        job = await create_job(sandbox, "pytorch-master-worker")
+        await sandbox.perform("old-worker-0", FinishPod(0))
+        sandbox.operator.start()
+        await sandbox.until(job, is_taken_over)
+        await sandbox.client.delete(PODS, "old-worker-0", namespace=sandbox.namespace)
         await asyncio.sleep(60)
-        assert [write for write in there.writes() if write.startswith("POST")] == []
+        assert [write for write in sandbox.writes() if write.startswith("POST")] == []
 
 
 @virtual_time
-async def test_only_what_the_old_operator_had_not_made_yet_is_made() -> None:
-    async with embedded() as there:
-        left = await left_as(there, "pytorch-master-worker")
-        await there.client.delete(PODS, "old-worker-1", namespace=there.namespace)
+async def test_only_missing_pods_are_created() -> None:
+    async with open_embedded_sandbox() as sandbox:
+        job = await create_job(sandbox, "pytorch-master-worker")
+        await sandbox.client.delete(PODS, "old-worker-1", namespace=sandbox.namespace)
         await asyncio.sleep(60)
-        there.operator.start()
-        await there.until(left, is_taken_over)
+        sandbox.operator.start()
+        await sandbox.until(job, is_taken_over)
         await asyncio.sleep(60)
-        pods = await there.pods()
-        assert pods.keys() == left.pods.keys()
-        assert [name for name, uid in left.pods.items() if pods[name] != uid] == ["old-worker-1"]
+        pods = await sandbox.pod_uids()
+        assert pods.keys() == job.pods.keys()
+        assert [name for name, uid in job.pods.items() if pods[name] != uid] == ["old-worker-1"]
 
 
 @virtual_time
-async def test_a_finished_job_of_the_old_operator_is_not_touched() -> None:
-    async with embedded() as there:
-        left = await left_as(there, "pytorch-master-worker")
-        await old_end(there, left)
-        there.operator.start()
+async def test_a_finished_job_of_kubeflows_operator_is_not_touched() -> None:
+    async with open_embedded_sandbox() as sandbox:
+        job = await create_job(sandbox, "pytorch-master-worker")
+        await finish_under_kubeflow(sandbox, job)
+        sandbox.operator.start()
         await asyncio.sleep(3600)
-        assert there.writes() == []
+        assert sandbox.writes() == []
 
 
 @virtual_time
-async def test_the_time_to_live_of_a_finished_job_runs_from_the_end_that_the_old_operator_saw() -> None:
-    async with embedded() as there:
-        left = await left_as(there, "pytorch-master-worker", spec={"runPolicy": {"ttlSecondsAfterFinished": SINCE_LONG_AGO + 600}})
-        await old_end(there, left)
-        there.operator.start()
+async def test_the_ttl_of_a_job_starts_at_the_completion_time_that_kubeflows_operator_wrote() -> None:
+    async with open_embedded_sandbox() as sandbox:
+        job = await create_job(
+            sandbox, "pytorch-master-worker", spec={"runPolicy": {"ttlSecondsAfterFinished": SECONDS_SINCE_RECORDING + 600}}
+        )
+        await finish_under_kubeflow(sandbox, job)
+        sandbox.operator.start()
         await asyncio.sleep(500)
-        assert there.writes() == []
+        assert sandbox.writes() == []
         await asyncio.sleep(200)
-        assert there.writes() == [f"DELETE {left.resource.path(namespace=there.namespace, name=left.name)}"]
+        assert sandbox.writes() == [f"DELETE {job.resource.path(namespace=sandbox.namespace, name=job.name)}"]
 
 
-async def old_end(there: Place, left: LeftJob) -> None:
-    """Let the job come to its end under the old operator, long ago."""
-    for pod in left.pods:
-        await there.perform(pod, Ended(0))
-    told = {"reason": "PyTorchJobSucceeded", "message": "done", "lastUpdateTime": LONG_AGO, "lastTransitionTime": LONG_AGO}
-    conditions = [*left.status["conditions"], {"type": "Succeeded", "status": "True", **told}]
-    body = {"status": {"conditions": conditions, "completionTime": LONG_AGO}}
-    await there.client.patch(left.resource, left.name, body, namespace=there.namespace, subresource="status")
+async def finish_under_kubeflow(sandbox: TakeoverSandbox, job: InheritedJob) -> None:
+    """Finish the job as Kubeflow's operator would have done at the time of the recording."""
+    for pod in job.pods:
+        await sandbox.perform(pod, FinishPod(0))
+    details = {"reason": "PyTorchJobSucceeded", "message": "done", "lastUpdateTime": RECORDED_AT, "lastTransitionTime": RECORDED_AT}
+    conditions = [*job.status["conditions"], {"type": "Succeeded", "status": "True", **details}]
+    body = {"status": {"conditions": conditions, "completionTime": RECORDED_AT}}
+    await sandbox.client.patch(job.resource, job.name, body, namespace=sandbox.namespace, subresource="status")
 
 
 @virtual_time
-async def test_the_deadline_of_a_job_runs_from_the_start_that_the_old_operator_saw() -> None:
-    async with embedded() as there:
-        left = await left_as(there, "pytorch-master-worker", spec={"runPolicy": {"activeDeadlineSeconds": SINCE_LONG_AGO + 600}})
-        there.operator.start()
-        await there.until(left, is_taken_over)
+async def test_the_deadline_of_a_job_starts_at_the_start_time_that_kubeflows_operator_wrote() -> None:
+    async with open_embedded_sandbox() as sandbox:
+        job = await create_job(
+            sandbox, "pytorch-master-worker", spec={"runPolicy": {"activeDeadlineSeconds": SECONDS_SINCE_RECORDING + 600}}
+        )
+        sandbox.operator.start()
+        await sandbox.until(job, is_taken_over)
         await asyncio.sleep(500)
-        assert "Failed" not in str((await there.job(left))["status"]["conditions"])
-        status = await there.until(left, lambda status: "active longer" in str(status), within_seconds=120)
-        assert status["startTime"] == LONG_AGO
+        assert "Failed" not in str((await sandbox.get_job(job))["status"]["conditions"])
+        status = await sandbox.until(job, lambda status: "active longer" in str(status), within_seconds=120)
+        assert status["startTime"] == RECORDED_AT
 
 
 @virtual_time
-async def test_a_job_of_the_old_operator_can_be_suspended_and_resumed() -> None:
-    async with embedded() as there:
-        left = await left_as(there, "pytorch-master-worker")
-        there.operator.start()
-        await there.until(left, is_taken_over)
-        await there.client.patch(left.resource, left.name, {"spec": {"runPolicy": {"suspend": True}}}, namespace=there.namespace)
-        await there.until(left, lambda status: status.get("dlop", {}).get("phase") == "Suspended")
+async def test_a_job_of_kubeflows_operator_can_be_suspended_and_resumed() -> None:
+    async with open_embedded_sandbox() as sandbox:
+        job = await create_job(sandbox, "pytorch-master-worker")
+        sandbox.operator.start()
+        await sandbox.until(job, is_taken_over)
+        await sandbox.client.patch(job.resource, job.name, {"spec": {"runPolicy": {"suspend": True}}}, namespace=sandbox.namespace)
+        await sandbox.until(job, lambda status: status.get("dlop", {}).get("phase") == "Suspended")
         await asyncio.sleep(60)
-        assert await there.pods() == {}
-        await there.client.patch(left.resource, left.name, {"spec": {"runPolicy": {"suspend": False}}}, namespace=there.namespace)
+        assert await sandbox.pod_uids() == {}
+        await sandbox.client.patch(job.resource, job.name, {"spec": {"runPolicy": {"suspend": False}}}, namespace=sandbox.namespace)
         await asyncio.sleep(60)
-        assert (await there.pods()).keys() == left.pods.keys()
+        assert (await sandbox.pod_uids()).keys() == job.pods.keys()
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 @virtual_time
-async def test_the_pods_of_a_job_that_was_taken_over_stay_when_it_is_scaled(workers: int) -> None:
-    async with embedded() as there:
-        left = await left_as(there, "pytorch-master-worker")
-        there.operator.start()
-        await there.until(left, is_taken_over)
+async def test_scaling_a_job_keeps_the_running_pods_of_kubeflows_operator(workers: int) -> None:
+    async with open_embedded_sandbox() as sandbox:
+        job = await create_job(sandbox, "pytorch-master-worker")
+        sandbox.operator.start()
+        await sandbox.until(job, is_taken_over)
         roles = {"Worker": {"replicas": workers}}
-        await there.client.patch(left.resource, left.name, {"spec": {"pytorchReplicaSpecs": roles}}, namespace=there.namespace)
+        await sandbox.client.patch(job.resource, job.name, {"spec": {"pytorchReplicaSpecs": roles}}, namespace=sandbox.namespace)
         await asyncio.sleep(60)
-        pods = await there.pods()
+        pods = await sandbox.pod_uids()
         assert sorted(pods) == ["old-master-0", *(f"old-worker-{index}" for index in range(workers))]
-        assert [name for name, uid in pods.items() if left.pods.get(name, uid) != uid] == []
+        assert [name for name, uid in pods.items() if job.pods.get(name, uid) != uid] == []
 
 
 @virtual_time
-async def test_under_a_definition_that_forgets_what_dlop_has_to_remember_nothing_is_touched_until_it_is_replaced() -> None:
-    async with embedded() as there:
-        left = await left_as(there, "pytorch-exitcode-retry")
-        await forget_records(there, left)
-        there.operator.start()
-        await there.perform("old-worker-0", Ended(137))
+async def test_nothing_is_written_while_the_crd_prunes_the_record_of_dlop() -> None:
+    async with open_embedded_sandbox() as sandbox:
+        job = await create_job(sandbox, "pytorch-exitcode-retry")
+        await prune_records(sandbox, job)
+        sandbox.operator.start()
+        await sandbox.perform("old-worker-0", FinishPod(137))
         await asyncio.sleep(600)
-        assert there.writes() == []
-        await apply(there.client, definitions(ALL_KINDS), say=lambda _: None)
-        await there.until(left, lambda status: status.get("dlop", {}).get("restarts") == {"Worker": 1})
+        assert sandbox.writes() == []
+        await apply(sandbox.client, build_crds(ALL_KINDS), report=lambda _: None)
+        await sandbox.until(job, lambda status: status.get("dlop", {}).get("restarts") == {"Worker": 1})
         await asyncio.sleep(60)
-        assert (await there.pods()).keys() == left.pods.keys()
+        assert (await sandbox.pod_uids()).keys() == job.pods.keys()
 
 
-async def forget_records(there: Place, left: LeftJob) -> None:
-    """Put a definition in place whose status has the fields of the old operator and no others."""
-    name = left.resource.qualified_name
-    definition = await there.client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+async def prune_records(sandbox: TakeoverSandbox, job: InheritedJob) -> None:
+    """Install a CRD whose status has only the fields of Kubeflow's operator."""
+    name = job.resource.qualified_name
+    crd = await sandbox.client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
     anything = {"x-kubernetes-preserve-unknown-fields": True}
     known: JsonObject = dict.fromkeys(("conditions", "replicaStatuses", "startTime", "completionTime"), anything)
-    versions = definition["spec"]["versions"]
+    versions = crd["spec"]["versions"]
     versions[0]["schema"]["openAPIV3Schema"]["properties"]["status"] = {"type": "object", "properties": known}
-    await there.client.patch(CUSTOM_RESOURCE_DEFINITIONS, name, {"spec": {"versions": versions}})
+    await sandbox.client.patch(CUSTOM_RESOURCE_DEFINITIONS, name, {"spec": {"versions": versions}})
 
 
 @virtual_time
-async def test_mpi_jobs_of_another_version_are_somebody_elses_and_the_other_kinds_run() -> None:
-    async with embedded() as there:
-        theirs = await with_another_version(there, MPIJob)
-        body = {"apiVersion": theirs.api_version, "kind": "MPIJob", "metadata": {"name": "theirs"}, "spec": mpi_job()["spec"]}
-        await there.client.create(theirs, body, namespace=there.namespace)
-        left = await left_as(there, "pytorch-master-worker")
-        there.operator.start()
-        await there.until(left, is_taken_over)
+async def test_mpi_jobs_of_an_unknown_version_are_ignored_and_the_other_kinds_run() -> None:
+    async with open_embedded_sandbox() as sandbox:
+        resource = await install_other_version(sandbox, MPIJob)
+        body = {"apiVersion": resource.api_version, "kind": "MPIJob", "metadata": {"name": "other"}, "spec": mpi_job()["spec"]}
+        await sandbox.client.create(resource, body, namespace=sandbox.namespace)
+        job = await create_job(sandbox, "pytorch-master-worker")
+        sandbox.operator.start()
+        await sandbox.until(job, is_taken_over)
         await asyncio.sleep(600)
-        assert there.writes() == [f"PATCH {left.resource.path(namespace=there.namespace, name=left.name, subresource='status')}"]
+        assert sandbox.writes() == [f"PATCH {job.resource.path(namespace=sandbox.namespace, name=job.name, subresource='status')}"]
 
 
-async def with_another_version(there: Place, kind: type[DLJob]) -> Resource:
-    """Put a definition in place that knows the kind in another version only."""
-    (body,) = definitions([kind])
-    await there.client.delete(CUSTOM_RESOURCE_DEFINITIONS, body["metadata"]["name"])
-    body["spec"]["versions"][0]["name"] = "v2beta1"
-    await apply(there.client, [body], say=lambda _: None)
+async def install_other_version(sandbox: TakeoverSandbox, kind: type[DLJob]) -> Resource:
+    """Install a CRD that serves the kind in another version only."""
+    (crd,) = build_crds([kind])
+    await sandbox.client.delete(CUSTOM_RESOURCE_DEFINITIONS, crd["metadata"]["name"])
+    crd["spec"]["versions"][0]["name"] = "v2beta1"
+    await apply(sandbox.client, [crd], report=lambda _: None)
     return replace(kind.job_type.resource, version="v2beta1")

@@ -1,6 +1,6 @@
-"""Devices: what containers that ask for one get besides it, and the old and the new name of NVIDIA's.
+"""Accelerators: volumes and variables for containers that request a device, and the legacy resource name of NVIDIA GPUs.
 
-The configuration file is that of the early operators:
+The configuration file has the format of the early operators:
 
     accelerators:
       nvidia.com/gpu:
@@ -18,90 +18,96 @@ from dlop.api.types import Accelerator
 from dlop.kube.types import JsonObject
 
 GPU = "nvidia.com/gpu"
-OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
-"""No node has offered this since Kubernetes 1.10, so a pod that asks for it would wait for ever."""
+LEGACY_GPU = "alpha.kubernetes.io/nvidia-gpu"
+"""No node has this resource since Kubernetes 1.10. A pod that requests it would stay pending."""
 
 
 def read_accelerators(configuration: Any) -> dict[str, Accelerator]:
-    """The accelerators of a configuration file, by resource name. Both names of a GPU are the same.
+    """The accelerators of a configuration file, by current resource name.
 
     Raises:
-        SpecError: the file makes no sense; names the field.
+        SpecError: the file is invalid. The message names the fields.
     """
-    whole = ManifestField("file", configuration)
-    whole.mapping()
-    found = {_current(name): _accelerator(entry) for name, entry in whole.get("accelerators").entries()}
-    whole.raise_problems()
-    return found
+    root = ManifestField("file", configuration)
+    root.object()
+    accelerators = {_current_name(name): _read_accelerator(entry) for name, entry in root.get("accelerators").entries()}
+    root.raise_problems()
+    return accelerators
 
 
-def _accelerator(found: ManifestField) -> Accelerator:
-    volumes = list(found.get("volumes").items())
+def _read_accelerator(entry: ManifestField) -> Accelerator:
+    volumes = list(entry.get("volumes").items())
+    variables = list(entry.get("envVars").items())
     return Accelerator(
-        volumes=tuple({"name": _text(each, "name"), "hostPath": {"path": _text(each, "hostPath")}} for each in volumes),
-        volume_mounts=tuple({"name": _text(each, "name"), "mountPath": _text(each, "mountPath")} for each in volumes),
-        env=tuple({"name": _text(each, "name"), "value": each.get("value").text()} for each in found.get("envVars").items()),
+        volumes=tuple(
+            {"name": _required_string(volume, "name"), "hostPath": {"path": _required_string(volume, "hostPath")}} for volume in volumes
+        ),
+        volume_mounts=tuple(
+            {"name": _required_string(volume, "name"), "mountPath": _required_string(volume, "mountPath")} for volume in volumes
+        ),
+        env=tuple({"name": _required_string(variable, "name"), "value": variable.get("value").string()} for variable in variables),
     )
 
 
-def _text(found: ManifestField, name: str) -> str:
-    text = found.get(name).text()
-    if not text:
-        found.get(name).wrong("is missing")
-    return text
+def _required_string(entry: ManifestField, name: str) -> str:
+    value = entry.get(name).string()
+    if not value:
+        entry.get(name).error("is missing")
+    return value
 
 
-def with_devices(pod_spec: JsonObject, *, container: str, accelerators: Mapping[str, Accelerator]) -> JsonObject:
-    """A pod whose containers of that name ask for devices by their current names and get what belongs to them."""
-    containers = [_renamed(each) if each.get("name") == container else each for each in pod_spec["containers"]]
-    asked = {name for each in containers if each.get("name") == container for name in _asked_for(each)}
-    granted = [accelerators[name] for name in sorted(asked) if name in accelerators]
-    if not granted:
+def with_accelerators(pod_spec: JsonObject, *, container: str, accelerators: Mapping[str, Accelerator]) -> JsonObject:
+    """The pod spec with current resource names, and with the volumes and variables of the devices that the named container requests."""
+    containers = [_with_current_names(each) if each.get("name") == container else each for each in pod_spec["containers"]]
+    requested = {name for each in containers if each.get("name") == container for name in _requested_resources(each)}
+    used = [accelerators[name] for name in sorted(requested) if name in accelerators]
+    if not used:
         return {**pod_spec, "containers": containers}
-    result = {**pod_spec, "containers": [_granted(each, accelerators) if each.get("name") == container else each for each in containers]}
-    if volumes := _added(pod_spec.get("volumes"), (volume for each in granted for volume in each.volumes)):
+    containers = [_with_devices(each, accelerators) if each.get("name") == container else each for each in containers]
+    result = {**pod_spec, "containers": containers}
+    if volumes := _merge(pod_spec.get("volumes"), (volume for accelerator in used for volume in accelerator.volumes)):
         result["volumes"] = volumes
     return result
 
 
-def _granted(container: JsonObject, accelerators: Mapping[str, Accelerator]) -> JsonObject:
-    granted = [accelerators[name] for name in sorted(_asked_for(container)) if name in accelerators]
+def _with_devices(container: JsonObject, accelerators: Mapping[str, Accelerator]) -> JsonObject:
+    used = [accelerators[name] for name in sorted(_requested_resources(container)) if name in accelerators]
     additions = {
-        "volumeMounts": _added(container.get("volumeMounts"), (mount for each in granted for mount in each.volume_mounts)),
-        "env": _added(container.get("env"), (variable for each in granted for variable in each.env)),
+        "volumeMounts": _merge(container.get("volumeMounts"), (mount for accelerator in used for mount in accelerator.volume_mounts)),
+        "env": _merge(container.get("env"), (variable for accelerator in used for variable in accelerator.env)),
     }
     return {**container, **{name: value for name, value in additions.items() if value}}
 
 
-def _added(given: list[JsonObject] | None, more: Iterable[JsonObject]) -> list[JsonObject]:
-    """What is not there yet goes behind what is."""
-    result = list(given or [])
-    taken = {each.get("name") for each in result}
-    for each in more:
-        if each["name"] not in taken:
-            taken.add(each["name"])
-            result.append(dict(each))
+def _merge(existing: list[JsonObject] | None, additional: Iterable[JsonObject]) -> list[JsonObject]:
+    """The existing entries, followed by the additional ones whose names are not in use."""
+    result = list(existing or [])
+    names = {entry.get("name") for entry in result}
+    for entry in additional:
+        if entry["name"] not in names:
+            names.add(entry["name"])
+            result.append(dict(entry))
     return result
 
 
-def _asked_for(container: JsonObject) -> set[str]:
+def _requested_resources(container: JsonObject) -> set[str]:
     return {name for quantities in _resources(container).values() if isinstance(quantities, dict) for name in quantities}
 
 
-def _renamed(container: JsonObject) -> JsonObject:
-    if OLD_GPU not in _asked_for(container):
+def _with_current_names(container: JsonObject) -> JsonObject:
+    if LEGACY_GPU not in _requested_resources(container):
         return container
     resources = {
-        part: {_current(name): quantity for name, quantity in quantities.items()} if isinstance(quantities, dict) else quantities
+        part: {_current_name(name): quantity for name, quantity in quantities.items()} if isinstance(quantities, dict) else quantities
         for part, quantities in _resources(container).items()
     }
     return {**container, "resources": resources}
 
 
-def _current(name: str) -> str:
-    return GPU if name == OLD_GPU else name
+def _current_name(name: str) -> str:
+    return GPU if name == LEGACY_GPU else name
 
 
 def _resources(container: JsonObject) -> dict[str, Any]:
-    found = container.get("resources")
-    return found if isinstance(found, dict) else {}
+    resources = container.get("resources")
+    return resources if isinstance(resources, dict) else {}

@@ -1,1 +1,1 @@
-"""The kinds of kubeflow.org/v1, as Kubeflow's training operator had them: one module each, and what they share in `base`."""
+"""The kinds of kubeflow.org/v1, compatible with Kubeflow's training operator. Shared behaviour is in `base`."""

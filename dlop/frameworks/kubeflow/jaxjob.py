@@ -1,4 +1,4 @@
-"""JAXJob of kubeflow.org/v1: processes that `jax.distributed` brings together; the first of them coordinates."""
+"""JAXJob of kubeflow.org/v1: workers for `jax.distributed`, with worker 0 as coordinator."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 from dlop import ContainerProperties, JobType, Replica, ReplicaType, RestartPolicy
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.schema import KubeflowSpec, scaled_by_workers, with_roles
+from dlop.frameworks.kubeflow.schema import KubeflowSpec, with_replica_specs, worker_scale_paths
 
 
 class JAXJobModel(KubeflowSpec):
-    """What a JAXJob asks for."""
+    """Specification of a JAXJob."""
 
 
 class JAXJob(KubeflowJob):
-    """A JAX job: workers, of which the first coordinates. It is done when all of them are."""
+    """A JAX job with workers. Worker 0 is the coordinator. It succeeds when all workers succeed."""
 
     job_type = JobType(group="kubeflow.org", version="v1", kind="JAXJob")
     replica_types = (ReplicaType("Worker", required=True, restart_policy=RestartPolicy.NEVER),)
@@ -22,14 +22,13 @@ class JAXJob(KubeflowJob):
     framework_label = "jax"
     replica_specs_field = "jaxReplicaSpecs"
     leading_roles = ("Worker",)
-    spec_model = with_roles(JAXJobModel, field=replica_specs_field, names=leading_roles, container=container_properties.name)
-    scale_paths = scaled_by_workers(replica_specs_field)
+    spec_model = with_replica_specs(JAXJobModel, field=replica_specs_field, names=leading_roles, container=container_properties.name)
+    scale_paths = worker_scale_paths(replica_specs_field)
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        """Where the coordinator is, how many processes there are, and which one of them this is."""
         return {
             "PYTHONUNBUFFERED": "1",
-            "COORDINATOR_PORT": str(self.port_of("Worker")),
+            "COORDINATOR_PORT": str(self.role_port("Worker")),
             "COORDINATOR_ADDRESS": self.host("Worker"),
             "NUM_PROCESSES": str(self.total_replicas),
             "PROCESS_ID": str(replica.index),

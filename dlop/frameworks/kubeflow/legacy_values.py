@@ -1,10 +1,10 @@
-"""What Kubeflow's operator took and the definitions here refuse, as it meant it: jobs that are stored may still say it.
+"""Values that Kubeflow's operator accepted and the CRDs of dlop reject. Stored jobs may still have them.
 
-what is stored                          what it means
-`cleanPodPolicy` of any other word      All
-`successPolicy` of any other word       nothing was said
-`managedBy` without a word              nothing was said
-numbers below 0, a port 0               nothing was said
+value                                   effect
+`cleanPodPolicy` with an unknown value  All
+`successPolicy` with an unknown value   as if unset
+`managedBy` with an empty value         as if unset
+negative numbers, `rdzvPort` 0          as if unset
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from dlop import CleanPodPolicy
 from dlop.kube.types import JsonObject
 
 
-def in_todays_words(spec: Any, *, replica_specs: str) -> Any:
-    """A spec without such words. The replica specs are left as they are: what was wrong there was never run."""
+def normalize_legacy_values(spec: Any, *, replica_specs: str) -> Any:
+    """The spec with these values replaced or removed. Replica specs are not changed: Kubeflow's operator rejected invalid ones."""
     if not isinstance(spec, dict):
         return spec
     roles = {name: value for name, value in spec.items() if name == replica_specs}
-    return {**_translated({name: value for name, value in spec.items() if name not in roles}), **roles}
+    return {**_normalize_object({name: value for name, value in spec.items() if name not in roles}), **roles}
 
 
-def _translated(found: JsonObject) -> JsonObject:
-    return {name: _meaning(name, value) for name, value in found.items() if not _is_nothing(name, value)}
+def _normalize_object(fields: JsonObject) -> JsonObject:
+    return {name: _normalize_value(name, value) for name, value in fields.items() if not _is_unset(name, value)}
 
 
-def _meaning(name: str, value: Any) -> Any:
+def _normalize_value(name: str, value: Any) -> Any:
     if isinstance(value, dict):
-        return _translated(value)
-    is_other_word = name == "cleanPodPolicy" and isinstance(value, str) and value not in list(CleanPodPolicy)
-    return CleanPodPolicy.ALL.value if is_other_word else value
+        return _normalize_object(value)
+    is_unknown_policy = name == "cleanPodPolicy" and isinstance(value, str) and value not in list(CleanPodPolicy)
+    return CleanPodPolicy.ALL.value if is_unknown_policy else value
 
 
-def _is_nothing(name: str, value: Any) -> bool:
+def _is_unset(name: str, value: Any) -> bool:
     match name:
         case "successPolicy":
             return isinstance(value, str) and value != "AllWorkers"

@@ -1,4 +1,4 @@
-"""`elasticPolicy` of a PyTorchJob: workers that come and go, and what `torchrun` has to know to bring them together."""
+"""`elasticPolicy` of a PyTorchJob: its model, the rendezvous settings of `torchrun`, and the autoscaler."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dlop.api.spec_models import ApiModel, Count, Port
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
 from dlop.kube.types import JsonObject
 
-AUTOSCALER_RULES: tuple[JsonObject, ...] = (
+AUTOSCALER_RBAC_RULES: tuple[JsonObject, ...] = (
     {
         "apiGroups": [HORIZONTAL_POD_AUTOSCALERS.group],
         "resources": [HORIZONTAL_POD_AUTOSCALERS.plural],
         "verbs": ["get", "list", "watch", "create", "patch", "delete"],
     },
 )
-"""What the operator itself needs."""
-ELASTIC_RULES: tuple[JsonObject, ...] = (
+"""Permissions of the operator for autoscalers."""
+ELASTIC_POLICY_RULES: tuple[JsonObject, ...] = (
     rule(
         "!has(self.elasticPolicy) || 'Worker' in self.pytorchReplicaSpecs",
         "must be configured if elastic policy is used",
@@ -32,87 +32,89 @@ ELASTIC_RULES: tuple[JsonObject, ...] = (
         reason="FieldValueForbidden",
     ),
 )
-"""What a spec with such a policy has to keep to."""
+"""CEL rules for a spec with an elastic policy."""
 _BOUNDS = ("minReplicas", "maxReplicas")
 
 
 class RendezvousSetting(ApiModel):
-    """A setting of the rendezvous."""
+    """Setting of the rendezvous backend."""
 
     key: str | None = None
+    """Name of the setting."""
     value: str | None = None
+    """Value of the setting."""
 
 
 class ElasticPolicyModel(ApiModel):
-    """How workers that come and go find each other."""
+    """Elastic training with `torchrun`."""
 
     min_replicas: Count | None = None
-    """How few workers the job can run with."""
+    """Minimum number of workers. Defaults to maxReplicas."""
     max_replicas: Count | None = None
-    """How many workers the job can use."""
+    """Maximum number of workers. Defaults to minReplicas."""
     rdzv_backend: str | None = None
-    """How workers meet; c10d when left out."""
+    """Rendezvous backend. Defaults to c10d."""
     rdzv_port: Port | None = None
-    """Where they meet; the port of the workers when left out."""
+    """Port of the rendezvous endpoint. Defaults to the port of the workers."""
     rdzv_host: str | None = None
-    """Where they meet; at worker 0 when left out."""
+    """Host of the rendezvous endpoint. Defaults to worker 0."""
     rdzv_id: str | None = None
-    """The name of the meeting."""
+    """Rendezvous ID."""
     rdzv_conf: list[RendezvousSetting] | None = None
-    """Further settings of the meeting."""
+    """Further settings of the rendezvous backend."""
     standalone: bool | None = None
-    """Whether each pod is a job of its own."""
+    """Runs each pod as a standalone job with its own rendezvous."""
     n_proc_per_node: Count | None = None
-    """Deprecated: write `spec.nprocPerNode`."""
+    """Deprecated: use spec.nprocPerNode instead."""
     max_restarts: Count | None = None
-    """How often `torchrun` restarts its workers."""
+    """Maximum number of restarts of the worker group by `torchrun`."""
     metrics: list[Any] | None = None
-    """What an autoscaler goes by."""
+    """Metrics for a HorizontalPodAutoscaler of the workers. Without metrics, none is created."""
 
 
-def rendezvous(policy: ManifestField, *, host: str, port: int, workers: int) -> dict[str, str]:
-    """Where the workers meet, and how many. `host`, `port` and `workers` are what holds where the policy says nothing."""
-    least, most = _bounds(policy, workers)
+def rendezvous_env(policy: ManifestField, *, host: str, port: int, workers: int) -> dict[str, str]:
+    """Rendezvous variables of `torchrun`. `host`, `port` and `workers` are the defaults for fields that the policy does not set."""
+    minimum, maximum = _bounds(policy, workers)
     return {
-        "PET_RDZV_ENDPOINT": f"{policy.get('rdzvHost').text() or host}:{policy.get('rdzvPort').optional_integer() or port}",
-        "PET_RDZV_BACKEND": policy.get("rdzvBackend").text("c10d"),
-        "PET_NNODES": f"{least}:{most}",
-        **_settings(policy),
+        "PET_RDZV_ENDPOINT": f"{policy.get('rdzvHost').string() or host}:{policy.get('rdzvPort').optional_integer() or port}",
+        "PET_RDZV_BACKEND": policy.get("rdzvBackend").string("c10d"),
+        "PET_NNODES": f"{minimum}:{maximum}",
+        **_optional_variables(policy),
     }
 
 
 def has_bounds(policy: ManifestField) -> bool:
-    """Whether workers are told a range, and not how many there are."""
+    """Whether the number of nodes in the environment comes from the policy and not from the replicas."""
     return any(not policy.get(name).is_absent for name in _BOUNDS)
 
 
-def autoscalers(policy: ManifestField, *, job: JsonObject, metadata: JsonObject, workers: int) -> tuple[Create, ...]:
-    """What scales the workers of a job by the metrics of the policy; nothing where there are none."""
+def build_autoscalers(policy: ManifestField, *, job: JsonObject, metadata: JsonObject, workers: int) -> tuple[Create, ...]:
+    """The HorizontalPodAutoscaler of the workers; empty if the policy has no metrics."""
     metrics = policy.get("metrics")
     if metrics.is_absent:
         return ()
-    least, most = _bounds(policy, workers)
+    minimum, maximum = _bounds(policy, workers)
     target = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": job["name"]}
     body = {
         "apiVersion": HORIZONTAL_POD_AUTOSCALERS.api_version,
         "kind": HORIZONTAL_POD_AUTOSCALERS.kind,
         "metadata": metadata,
-        "spec": {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most, "metrics": metrics.value},
+        "spec": {"scaleTargetRef": target, "minReplicas": minimum, "maxReplicas": maximum, "metrics": metrics.value},
     }
     return (Create(HORIZONTAL_POD_AUTOSCALERS, body),)
 
 
 def _bounds(policy: ManifestField, workers: int) -> tuple[int, int]:
-    """A bound that is left out is the other one; without any, there are as many workers as there are."""
-    least, most = (policy.get(name).optional_integer() for name in _BOUNDS)
-    at_least = least if least is not None else most if most is not None else workers
-    return at_least, most if most is not None else at_least
+    """Minimum and maximum. Each defaults to the other one, and both default to the number of workers."""
+    minimum, maximum = (policy.get(name).optional_integer() for name in _BOUNDS)
+    lower = minimum if minimum is not None else maximum if maximum is not None else workers
+    return lower, maximum if maximum is not None else lower
 
 
-def _settings(policy: ManifestField) -> dict[str, str]:
-    """What is told only where the manifest says it."""
-    plain = {"PET_MAX_RESTARTS": "maxRestarts", "PET_NPROC_PER_NODE": "nProcPerNode", "PET_RDZV_ID": "rdzvId"}
-    found = {name: str(policy.get(field).value) for name, field in plain.items() if not policy.get(field).is_absent}
-    if pairs := [f"{each.get('key').text()}={each.get('value').text()}" for each in policy.get("rdzvConf").items()]:
-        found["PET_RDZV_CONF"] = ",".join(pairs)
-    return found | ({"PET_STANDALONE": ""} if policy.get("standalone").flag() else {})
+def _optional_variables(policy: ManifestField) -> dict[str, str]:
+    """Variables for fields that the manifest sets."""
+    fields = {"PET_MAX_RESTARTS": "maxRestarts", "PET_NPROC_PER_NODE": "nProcPerNode", "PET_RDZV_ID": "rdzvId"}
+    variables = {name: str(policy.get(field).value) for name, field in fields.items() if not policy.get(field).is_absent}
+    if pairs := [f"{setting.get('key').string()}={setting.get('value').string()}" for setting in policy.get("rdzvConf").items()]:
+        variables["PET_RDZV_CONF"] = ",".join(pairs)
+    return variables | ({"PET_STANDALONE": ""} if policy.get("standalone").boolean() else {})

@@ -1,8 +1,9 @@
-"""What waits in the workers of a PyTorchJob until the name of its master is known, where the operator was told of it.
+"""Init containers that wait until the master's name resolves, for the workers of a PyTorchJob.
 
-Nothing needs to: services are there before pods, and `torchrun` tries again by itself. It is there for those who had it.
+Off by default, because services exist before pods and `torchrun` retries. Two flags of Kubeflow's operator turn them on.
 
-YAML with gaps in it, as Go's templates write them: `{{.Name}}`. Gaps are all that is understood of that language.
+The template is YAML with placeholders in the syntax of Go templates, such as `{{.Name}}`. No other syntax of Go templates is
+supported.
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ from typing import Any
 from dlop import Options
 from dlop.kube.types import JsonObject
 
-_IMAGE = "alpine:3.10"
-"""The one that a template gets which leaves the image open, where the operator was told of none. So it ever was."""
+_DEFAULT_IMAGE = "alpine:3.10"
+"""Image for a template with an image placeholder if no image is configured, as in Kubeflow's operator."""
 
 
 def init_containers(options: Options, *, master: str) -> list[JsonObject]:
-    """The init containers of a worker; none where the operator was told of none."""
+    """The init containers of a worker; empty if neither an image nor a template is configured."""
     image, tries = options.pytorch_init_container_image, str(options.pytorch_init_container_max_tries)
     if options.pytorch_init_container_template:
-        filled = fill_in(options.pytorch_init_container_template, MasterAddr=master, InitContainerImage=image or _IMAGE, MaxTries=tries)
-        return list(filled)
-    return [_waiter(image, tries=tries, master=master)] if image else []
+        rendered = render_template(
+            options.pytorch_init_container_template, MasterAddr=master, InitContainerImage=image or _DEFAULT_IMAGE, MaxTries=tries
+        )
+        return list(rendered)
+    return [_wait_container(image, tries=tries, master=master)] if image else []
 
 
-def _waiter(image: str, *, tries: str, master: str) -> JsonObject:
-    """The name of a service is nothing but letters, digits and dashes, so it is safe in a script."""
+def _wait_container(image: str, *, tries: str, master: str) -> JsonObject:
+    # A service name has only letters, digits and dashes, so it is safe in a script.
     script = (
         f"err=1;for i in $(seq {tries}); do if nslookup {master}; then err=0 && break; fi;echo waiting for master; sleep 2; done; exit $err"
     )
@@ -41,33 +44,33 @@ def _waiter(image: str, *, tries: str, master: str) -> JsonObject:
     }
 
 
-# A dash takes the white space beside the gap away.
-_GAP = re.compile(r"(?:\{\{|\s*\{\{-\s)\s*\.(\w+)\s*(?:\}\}|\s-\}\}\s*)")
+# A dash inside the braces removes the adjacent white space.
+_PLACEHOLDER = re.compile(r"(?:\{\{|\s*\{\{-\s)\s*\.(\w+)\s*(?:\}\}|\s-\}\}\s*)")
 
 
 class TemplateError(ValueError):
-    """A template makes no sense. The message says what is wrong with it."""
+    """A template is invalid. The message names the cause."""
 
 
-def fill_in(template: str, **values: str) -> Any:
-    """The data that a template tells of when its gaps are filled in. It is shared, and must not be changed.
+def render_template(template: str, **values: str) -> Any:
+    """The parsed YAML of a template with its placeholders replaced. The result is cached and must not be modified.
 
     Raises:
-        TemplateError: it has other gaps than these, or is not YAML.
+        TemplateError: the template has unknown placeholders or is not valid YAML.
     """
-    return _filled(template, tuple(values.items()))
+    return _render(template, tuple(values.items()))
 
 
 @functools.lru_cache(maxsize=256)
-def _filled(template: str, values: tuple[tuple[str, str], ...]) -> Any:
-    import yaml  # noqa: PLC0415 - most who import this module have no template
+def _render(template: str, values: tuple[tuple[str, str], ...]) -> Any:
+    import yaml  # noqa: PLC0415 - rarely needed
 
     known = dict(values)
-    text = _GAP.sub(lambda gap: known.get(gap[1], gap[0]), template)
+    text = _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), template)
     if "{{" in text:
-        wrong = text[text.index("{{") :].partition("}}")[0]
-        raise TemplateError(f"{wrong}}}}} is not understood; there are {', '.join(f'{{{{.{name}}}}}' for name in known)}")
+        unknown = text[text.index("{{") :].partition("}}")[0]
+        raise TemplateError(f"{unknown}}}}} is not supported; available: {', '.join(f'{{{{.{name}}}}}' for name in known)}")
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise TemplateError(f"it is not YAML: {error}") from error
+        raise TemplateError(f"invalid YAML: {error}") from error

@@ -1,4 +1,4 @@
-"""TFJob of kubeflow.org/v1: TensorFlow with a chief, parameter servers, workers and an evaluator, each as far as wanted."""
+"""TFJob of kubeflow.org/v1: TensorFlow with optional chief, parameter servers, workers and evaluator."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from dlop import (
 )
 from dlop.api.schema import rule
 from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.schema import KubeflowSpec, rules_of_spec, with_roles
+from dlop.frameworks.kubeflow.schema import KubeflowSpec, spec_config, with_replica_specs
 
 _ROLES = ("PS", "Chief", "Master", "Worker", "Evaluator")
 
 
 class TFJobModel(KubeflowSpec):
-    """What a TFJob asks for."""
+    """Specification of a TFJob."""
 
-    model_config = rules_of_spec(
+    model_config = spec_config(
         rule(
             "!self.tfReplicaSpecs.exists(a, a.lowerAscii() == 'chief') || !self.tfReplicaSpecs.exists(b, b.lowerAscii() == 'master')",
             "must have at most one of Chief and Master",
@@ -39,13 +39,13 @@ class TFJobModel(KubeflowSpec):
     )
 
     success_policy: Literal["", "AllWorkers"] | None = None
-    """When a job without a chief is done: with worker 0, or with all workers."""
+    """Success of a job without a chief: worker 0 has succeeded (empty, the default) or all workers have (AllWorkers)."""
     enable_dynamic_worker: bool | None = None
-    """Whether workers may come and go: each is told of itself and of the parameter servers only."""
+    """Allows scaling of workers while the job runs. The TF_CONFIG of a worker then has only its own address and the parameter servers."""
 
 
 class TFJob(KubeflowJob):
-    """A TensorFlow job. It is done when its chief is; without one, when worker 0 or all workers are (`successPolicy`)."""
+    """A TensorFlow job. It succeeds with its chief; without a chief, with worker 0 or all workers (`successPolicy`)."""
 
     job_type = JobType(group="kubeflow.org", version="v1", kind="TFJob")
     replica_types = tuple(ReplicaType(name, restart_policy=RestartPolicy.NEVER) for name in _ROLES)
@@ -53,16 +53,16 @@ class TFJob(KubeflowJob):
     framework_label = "tensorflow"
     replica_specs_field = "tfReplicaSpecs"
     leading_roles = ("Chief", "Master", "Worker")
-    informs_all_containers = False
-    spec_model = with_roles(TFJobModel, field=replica_specs_field, names=_ROLES, container=container_properties.name, any_case=True)
+    sets_env_in_all_containers = False
+    spec_model = with_replica_specs(TFJobModel, field=replica_specs_field, names=_ROLES, container=container_properties.name, any_case=True)
     scale_paths = None
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        """The cluster as TensorFlow reads it, and the place of the replica in it. A single replica is no cluster."""
+        """`TF_CONFIG`, unless the job has a single replica."""
         if self.total_replicas == 1:
             return {}
         task = {"type": replica.role.lower(), "index": replica.index}
-        if self._is_dynamic:
+        if self._has_dynamic_workers:
             config: dict[str, Any] = {"cluster": self._sparse_cluster(replica), "task": task}
         else:
             cluster = {role.name.lower(): self.addresses(role.name) for role in self.spec.roles}
@@ -70,56 +70,53 @@ class TFJob(KubeflowJob):
         return {"TF_CONFIG": msgspec.json.encode(config).decode()}
 
     def host(self, role: str, index: int = 0) -> str:
-        """The service with its namespace, and with the domain of the cluster where the operator was told it."""
+        """The name of the replica's service with its namespace, and with the cluster domain if one is configured."""
         domain = self.options.cluster_domain
         return f"{super().host(role, index)}.{self.metadata.namespace}.svc{f'.{domain}' if domain else ''}"
 
     def has_elastic_workers(self) -> bool:
-        """Where the manifest says so."""
-        return self._is_dynamic
+        return self._has_dynamic_workers
 
     def is_master(self, role: RoleSpec, index: int) -> bool:
-        """The chief, or else worker 0."""
+        """The chief, or worker 0 if the job has no chief."""
         return role.name == self.leading_role and (role.name != "Worker" or index == 0)
 
-    def is_done(self, progress: Progress) -> bool:
-        """Worker 0 speaks for all where no chief does, unless the manifest asks all of them."""
+    def has_succeeded(self, progress: Progress) -> bool:
+        """Without a chief, worker 0 decides unless `successPolicy` is AllWorkers."""
         first = progress.replica("Worker", 0)
-        if self.leading_role == "Worker" and self._text("successPolicy") != "AllWorkers" and first is not None:
-            return first.state is ReplicaState.SUCCEEDED or super().is_done(progress)
-        return super().is_done(progress)
+        if self.leading_role == "Worker" and self._string("successPolicy") != "AllWorkers" and first is not None:
+            return first.state is ReplicaState.SUCCEEDED or super().has_succeeded(progress)
+        return super().has_succeeded(progress)
 
-    def is_lost(self, role: RoleProgress) -> bool:
-        """Workers that come and go may fail: all of them where somebody else leads, else as long as one is left."""
-        if self._is_dynamic and role.spec.name == "Worker":
-            return self.leading_role == "Worker" and role.count(ReplicaState.FAILED) > 0 and not role.count(*_GOING_ON)
-        return super().is_lost(role)
+    def has_failed(self, role: RoleProgress) -> bool:
+        """Failed dynamic workers are tolerated if the job has a chief, and otherwise as long as one worker is active."""
+        if self._has_dynamic_workers and role.spec.name == "Worker":
+            return self.leading_role == "Worker" and role.count(ReplicaState.FAILED) > 0 and not role.count(*_UNFINISHED)
+        return super().has_failed(role)
 
-    def names_namespace(self) -> bool:
-        """Always."""
+    def uses_qualified_name(self) -> bool:
         return True
 
     def failure_message(self, *, failed: int, role: str) -> str:
-        """In the words of this kind."""
         name = f"{self.metadata.namespace}/{self.metadata.name}"
         return f"TFJob {name} has failed because {failed} {role} replica(s) failed."
 
     @property
-    def _is_dynamic(self) -> bool:
-        return ManifestField("spec", self.raw_spec).get("enableDynamicWorker").flag()
+    def _has_dynamic_workers(self) -> bool:
+        return ManifestField("spec", self.raw_spec).get("enableDynamicWorker").boolean()
 
-    def _text(self, field: str) -> str:
-        return ManifestField("spec", self.raw_spec).get(field).text()
+    def _string(self, field: str) -> str:
+        return ManifestField("spec", self.raw_spec).get(field).string()
 
     def _sparse_cluster(self, replica: Replica) -> dict[str, Any]:
-        """What one replica has to know of a cluster that changes."""
+        """The cluster of `TF_CONFIG` for dynamic workers: the addresses that one replica needs."""
         servers = self.addresses("PS")
         if replica.role == "PS":
             return {"worker": {}, "ps": [servers[replica.index]]}
         if replica.role == "Worker":
-            own = self.addresses("Worker")[replica.index]
-            return {"worker": {str(replica.index): own}, "ps": servers if self.spec.role("PS") is not None else None}
+            address = self.addresses("Worker")[replica.index]
+            return {"worker": {str(replica.index): address}, "ps": servers if self.spec.role("PS") is not None else None}
         return {"worker": {}, "ps": []}
 
 
-_GOING_ON = tuple(state for state in ReplicaState if state not in (ReplicaState.FAILED, ReplicaState.SUCCEEDED))
+_UNFINISHED = tuple(state for state in ReplicaState if state not in (ReplicaState.FAILED, ReplicaState.SUCCEEDED))

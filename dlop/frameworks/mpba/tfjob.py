@@ -11,43 +11,45 @@ from pydantic import Field, RootModel
 from dlop import ContainerProperties, JobType, Replica, ReplicaType
 from dlop.api.schema import rule, with_rules
 from dlop.api.spec_models import OpenModel, Replicas, RestartedPodTemplate
-from dlop.frameworks.mpba.base import ListedJob
+from dlop.frameworks.mpba.base import ListSpecJob
 
 
-class EntryModel(OpenModel):
-    """One role of the job."""
+class TFReplicaModel(OpenModel):
+    """Replica spec of one role."""
 
     replicas: Replicas
+    """Number of replicas."""
     replica_type: Literal["ps", "worker"]
+    """Role of the replicas."""
     template: RestartedPodTemplate
+    """Pod template."""
 
 
 Entries = Annotated[
-    list[EntryModel],
+    list[TFReplicaModel],
     Field(
         max_length=2,
         json_schema_extra=with_rules(
             rule("self.exists_one(r, r.replicaType == 'worker')", "must have exactly one entry of type worker"),
-            rule("self.all(r, self.exists_one(s, s.replicaType == r.replicaType))", "may have one entry for each type"),
+            rule("self.all(r, self.exists_one(s, s.replicaType == r.replicaType))", "must have at most one entry for each type"),
         ),
     ),
 ]
 
 
-class TFJobModel(RootModel[Entries]):
-    """The roles of a TFJob."""
+class TFJobEntriesModel(RootModel[Entries]):
+    """Specification of a TFJob: one entry per role."""
 
 
-class TFJob(ListedJob):
-    """A TensorFlow job: parameter servers, which never end by themselves, and workers. It is done when all workers are."""
+class TFJob(ListSpecJob):
+    """A TensorFlow job with parameter servers and workers. It succeeds when all workers succeed; parameter servers never finish."""
 
     job_type = JobType(group="mpba.fbk.eu", version="v1", kind="TFJob")
-    replica_types = (ReplicaType("ps", decides=False), ReplicaType("worker", required=True))
+    replica_types = (ReplicaType("ps", required_for_success=False), ReplicaType("worker", required=True))
     container_properties = ContainerProperties(name="", port=2222, port_name="dlport0")
-    spec_model = TFJobModel
+    spec_model = TFJobEntriesModel
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        """The cluster as TensorFlow reads it, and the place of the replica in it."""
         cluster = {role.name: self.addresses(role.name) for role in self.spec.roles}
         task = {"type": replica.role, "index": replica.index}
         return {"TF_CONFIG": msgspec.json.encode({"cluster": cluster, "task": task}).decode()}

@@ -1,3 +1,5 @@
+"""Volumes and variables of accelerators, and the legacy resource name of GPUs."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -5,7 +7,7 @@ from typing import Any
 import pytest
 
 from dlop import SpecError
-from dlop.frameworks.fioravanzo.accelerators import read_accelerators, with_devices
+from dlop.frameworks.fioravanzo.accelerators import read_accelerators, with_accelerators
 
 FILE = {
     "accelerators": {
@@ -23,14 +25,14 @@ def pod(*, gpu: str | None = "nvidia.com/gpu", part: str = "limits", **container
     return {"containers": [{"name": "mxnet", **resources, **container}, {"name": "sidecar", **resources}]}
 
 
-def finished(spec: dict[str, Any]) -> dict[str, Any]:
-    return with_devices(spec, container="mxnet", accelerators=read_accelerators(FILE))
+def with_gpu(spec: dict[str, Any]) -> dict[str, Any]:
+    return with_accelerators(spec, container="mxnet", accelerators=read_accelerators(FILE))
 
 
 @pytest.mark.parametrize("part", ["limits", "requests"])
 @pytest.mark.parametrize("gpu", ["nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu"])
-def test_a_container_that_asks_for_a_gpu_by_either_name_gets_what_belongs_to_it(gpu: str, part: str) -> None:
-    result = finished(pod(gpu=gpu, part=part))
+def test_a_container_that_requests_a_gpu_by_either_name_gets_its_volumes_and_variables(gpu: str, part: str) -> None:
+    result = with_gpu(pod(gpu=gpu, part=part))
     assert result["volumes"] == [{"name": "lib", "hostPath": {"path": "/usr/local/nvidia"}}]
     container = result["containers"][0]
     assert container["volumeMounts"] == [{"name": "lib", "mountPath": "/driver"}]
@@ -38,25 +40,28 @@ def test_a_container_that_asks_for_a_gpu_by_either_name_gets_what_belongs_to_it(
     assert container["resources"] == {part: {"nvidia.com/gpu": 1, "cpu": "2"}}
 
 
-def test_other_containers_are_left_alone() -> None:
-    given = pod(gpu="alpha.kubernetes.io/nvidia-gpu")
-    assert finished(given)["containers"][1] == given["containers"][1]
+def test_other_containers_are_not_changed() -> None:
+    spec = pod(gpu="alpha.kubernetes.io/nvidia-gpu")
+    assert with_gpu(spec)["containers"][1] == spec["containers"][1]
 
 
-def test_a_container_that_asks_for_nothing_gets_nothing() -> None:
-    assert finished(pod(gpu=None)) == pod(gpu=None)
+def test_a_container_without_a_gpu_is_not_changed() -> None:
+    assert with_gpu(pod(gpu=None)) == pod(gpu=None)
 
 
-def test_what_the_user_has_set_stays() -> None:
-    mine: dict[str, Any] = {"env": [{"name": "LD_LIBRARY_PATH", "value": "/mine"}], "volumeMounts": [{"name": "lib", "mountPath": "/mine"}]}
-    container = finished(pod(**mine))["containers"][0]
-    assert {name: container[name] for name in mine} == mine
+def test_variables_and_mounts_of_the_user_take_precedence() -> None:
+    user_fields: dict[str, Any] = {
+        "env": [{"name": "LD_LIBRARY_PATH", "value": "/mine"}],
+        "volumeMounts": [{"name": "lib", "mountPath": "/mine"}],
+    }
+    container = with_gpu(pod(**user_fields))["containers"][0]
+    assert {name: container[name] for name in user_fields} == user_fields
 
 
-def test_nothing_of_the_template_is_changed() -> None:
-    given = pod(gpu="alpha.kubernetes.io/nvidia-gpu")
-    finished(given)
-    assert given == pod(gpu="alpha.kubernetes.io/nvidia-gpu")
+def test_the_template_is_not_modified() -> None:
+    spec = pod(gpu="alpha.kubernetes.io/nvidia-gpu")
+    with_gpu(spec)
+    assert spec == pod(gpu="alpha.kubernetes.io/nvidia-gpu")
 
 
 @pytest.mark.parametrize(
@@ -70,11 +75,11 @@ def test_nothing_of_the_template_is_changed() -> None:
         ({"accelerators": {"gpu": {"envVars": {}}}}, r"file\.accelerators\.gpu\.envVars: must be a list"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused_with_the_path(file: Any, problem: str) -> None:
+def test_an_invalid_file_is_rejected_with_the_path(file: Any, problem: str) -> None:
     with pytest.raises(SpecError, match=problem):
         read_accelerators(file)
 
 
 @pytest.mark.parametrize("file", [None, {}, {"accelerators": None}])
-def test_a_file_without_accelerators_has_none(file: Any) -> None:
+def test_a_file_without_accelerators_is_valid(file: Any) -> None:
     assert read_accelerators(file) == {}

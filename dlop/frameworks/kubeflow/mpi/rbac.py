@@ -1,4 +1,4 @@
-"""What an MPI job has besides pods: scripts in a config map, and an account whose rights end at the job's own workers."""
+"""Child objects of an MPI job: a config map with scripts, and a service account that can run commands in the workers."""
 
 from __future__ import annotations
 
@@ -15,56 +15,55 @@ _RBAC = ROLES.group
 _RULES: tuple[JsonObject, ...] = (
     {"apiGroups": [""], "resources": [SERVICE_ACCOUNTS.plural, CONFIG_MAPS.plural], "verbs": _VERBS},
     {"apiGroups": [_RBAC], "resources": [ROLES.plural, ROLE_BINDINGS.plural], "verbs": _VERBS},
-    # Nobody can give rights that he does not have himself.
+    # RBAC lets the operator grant only permissions that it has itself.
     {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
 )
-RIGHTS = PermissionSet("mpi", _RULES)
-"""What the operator itself needs, and not everybody wants to give it."""
+PERMISSIONS = PermissionSet("mpi", _RULES)
+"""Optional permissions of the operator to create these objects."""
 
 
 @dataclass(frozen=True, slots=True)
-class Belongings:
-    """All that one job has besides pods, by name."""
+class LauncherObjects:
+    """Builds these objects for one job."""
 
     launcher: str
-    """The name of the launcher and of its rights."""
+    """Name of the launcher's pod, role and role binding."""
     config_map: str
     account: str
-    """The account that the launcher runs as. One of the user's may have whatever rights it needs besides."""
-    owned: Callable[[str], JsonObject]
-    """Makes the metadata of an object of this name."""
+    """Name of the launcher's service account, which may be the user's."""
+    make_metadata: Callable[[str], JsonObject]
+    """Builds the metadata of an object from its name."""
 
-    def all(self, scripts: Mapping[str, str], *, workers: Iterable[str]) -> tuple[Create, ...]:
-        """Everything, in the order in which it is made."""
-        return (_account(self.owned(self.account)), *self.changing(scripts, workers=workers))
+    def build_all(self, scripts: Mapping[str, str], *, workers: Iterable[str]) -> tuple[Create, ...]:
+        """All objects in the order of creation."""
+        return (_service_account(self.make_metadata(self.account)), *self.build_updated(scripts, workers=workers))
 
-    def changing(self, scripts: Mapping[str, str], *, workers: Iterable[str]) -> tuple[Create, ...]:
-        """What follows the workers and the choice of the account."""
-        files, rights = _files(self.owned(self.config_map), scripts), _rights(self.owned(self.launcher), pods=workers)
-        return files, rights, _binding(self.owned(self.launcher), role=self.launcher, account=self.account)
-
-
-def _account(metadata: JsonObject) -> Create:
-    """The launcher's account, unless there is one of this name: whose it is does not matter."""
-    return Create(SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}, is_shareable=True)
+    def build_updated(self, scripts: Mapping[str, str], *, workers: Iterable[str]) -> tuple[Create, ...]:
+        """The objects that change with the workers or with the service account."""
+        config_map = _config_map(self.make_metadata(self.config_map), scripts)
+        role = _role(self.make_metadata(self.launcher), pods=workers)
+        return config_map, role, _binding(self.make_metadata(self.launcher), role=self.launcher, account=self.account)
 
 
-def _files(metadata: JsonObject, contents: Mapping[str, str]) -> Create:
-    """Files by name."""
+def _service_account(metadata: JsonObject) -> Create:
+    """The launcher's service account. An existing one of this name is used regardless of its owner."""
+    return Create(SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}, allow_existing=True)
+
+
+def _config_map(metadata: JsonObject, contents: Mapping[str, str]) -> Create:
     return Create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(contents)})
 
 
-def _rights(metadata: JsonObject, *, pods: Iterable[str]) -> Create:
-    """To look at all pods, and to run commands in these."""
-    look = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
-    run = {"apiGroups": [""], "resources": ["pods/exec"], "resourceNames": list(pods), "verbs": ["create"]}
-    # Without names, the rule would be for every pod.
-    rules = [look, run] if run["resourceNames"] else [look]
+def _role(metadata: JsonObject, *, pods: Iterable[str]) -> Create:
+    """A role to read all pods and to run commands in these."""
+    read_rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
+    exec_rule = {"apiGroups": [""], "resources": ["pods/exec"], "resourceNames": list(pods), "verbs": ["create"]}
+    # A rule with an empty resourceNames list would apply to all pods.
+    rules = [read_rule, exec_rule] if exec_rule["resourceNames"] else [read_rule]
     return Create(ROLES, {"apiVersion": ROLES.api_version, "kind": "Role", "metadata": metadata, "rules": rules})
 
 
 def _binding(metadata: JsonObject, *, role: str, account: str) -> Create:
-    """What gives the rights to the account."""
     body = {
         "apiVersion": ROLE_BINDINGS.api_version,
         "kind": "RoleBinding",

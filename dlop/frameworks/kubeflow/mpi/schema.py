@@ -1,4 +1,4 @@
-"""What the spec of an MPIJob looks like, for its CRD and for the operator."""
+"""Spec model of an MPIJob, and its legacy field `cleanPodPolicy`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pydantic
 
 from dlop import CleanPodPolicy, JobSpec, ManifestField
 from dlop.api.schema import rule
-from dlop.api.spec_models import CleaningWord, Count
-from dlop.frameworks.kubeflow.schema import KubeflowSpec, rules_of_spec, with_roles
+from dlop.api.spec_models import CleanPodPolicyValue, Count
+from dlop.frameworks.kubeflow.schema import KubeflowSpec, spec_config, with_replica_specs
 
 REPLICA_SPECS = "mpiReplicaSpecs"
 _LAUNCHER = f"self.{REPLICA_SPECS}['Launcher']"
-# It becomes part of a script: nothing but the name of a container may stand there.
-_ContainerName = Annotated[str, pydantic.ManifestField(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=63)]
+# The value becomes part of a script, so only container names are accepted.
+_ContainerName = Annotated[str, pydantic.Field(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=63)]
 
 
 class MPIJobModel(KubeflowSpec):
-    """What an MPIJob asks for."""
+    """Specification of an MPIJob."""
 
-    model_config = rules_of_spec(
+    model_config = spec_config(
         rule(
             f"'Launcher' in self.{REPLICA_SPECS}", "must be present", field_path=f".{REPLICA_SPECS}.Launcher", reason="FieldValueRequired"
         ),
@@ -34,20 +34,19 @@ class MPIJobModel(KubeflowSpec):
     )
 
     slots_per_worker: Count | None = None
-    """How many processes a worker takes. One, when left out."""
-    clean_pod_policy: CleaningWord | None = None
-    """Which pods of a finished job are deleted, where the run policy does not say."""
+    """Number of slots per worker in the host file. Defaults to 1."""
+    clean_pod_policy: CleanPodPolicyValue | None = None
+    """Deprecated: use runPolicy.cleanPodPolicy instead, which takes precedence."""
     main_container: _ContainerName | None = None
-    """The container of a worker in which commands run. The first one, when left out."""
+    """Container of a worker in which the launcher runs commands. Defaults to the first container."""
 
 
-def with_older_policy(found: JobSpec, spec: ManifestField) -> JobSpec:
-    """What a spec says, with the policy for pods that stands at its top where the run policy has none."""
-    older = spec.get("cleanPodPolicy").choice(CleanPodPolicy, found.run_policy.clean_pod_policy)
+def with_legacy_clean_pod_policy(job_spec: JobSpec, spec: ManifestField) -> JobSpec:
+    """Applies `spec.cleanPodPolicy` if the run policy has none."""
+    legacy = spec.get("cleanPodPolicy").choice(CleanPodPolicy, job_spec.run_policy.clean_pod_policy)
     if not spec.get("runPolicy").get("cleanPodPolicy").is_absent:
-        return found
-    return replace(found, run_policy=replace(found.run_policy, clean_pod_policy=older))
+        return job_spec
+    return replace(job_spec, run_policy=replace(job_spec.run_policy, clean_pod_policy=legacy))
 
 
-SPEC_MODEL = with_roles(MPIJobModel, field=REPLICA_SPECS, names=("Launcher", "Worker"), container="")
-"""With the roles."""
+SPEC_MODEL = with_replica_specs(MPIJobModel, field=REPLICA_SPECS, names=("Launcher", "Worker"), container="")

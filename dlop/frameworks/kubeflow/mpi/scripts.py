@@ -1,4 +1,4 @@
-"""What the launcher of an MPI job reads: who the workers are, and how a command gets to one of them."""
+"""Files for the launcher of an MPI job: the host file, the host discovery script and the remote shell."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Iterable, Sequence
 from dlop import ManifestField
 
 MOUNT = "/etc/mpi"
-"""Where the files are."""
+"""Mount path of the files."""
 HOSTFILE, DISCOVERY, SHELL = "hostfile", "discover_hosts.sh", "kubexec.sh"
 KUBECTL_MOUNT = "/opt/kube"
-"""Where kubectl is brought to."""
+"""Mount path of the volume with kubectl."""
 
 
-def scripts(spec: ManifestField, *, workers: Sequence[str], running: Iterable[str], launcher: str) -> dict[str, str]:
-    """All of them by name, for a job of this spec. `launcher` is empty unless it computes too."""
+def build_scripts(spec: ManifestField, *, workers: Sequence[str], running: Iterable[str], launcher: str) -> dict[str, str]:
+    """Contents of the files by name. `launcher` is the launcher's host name if it runs processes too, and empty otherwise."""
     slots = spec.get("slotsPerWorker").integer(1)
     return {
         HOSTFILE: hostfile([launcher, *workers] if launcher else workers, slots=slots),
-        DISCOVERY: discovery(running, slots=slots, launcher=launcher),
-        SHELL: shell(spec.get("mainContainer").text()),
+        DISCOVERY: discover_hosts(running, slots=slots, launcher=launcher),
+        SHELL: remote_shell(spec.get("mainContainer").string()),
     }
 
 
 def hostfile(hosts: Iterable[str], *, slots: int) -> str:
-    """All hosts that the job asks for, for `mpirun`."""
+    """The host file of `mpirun` with all desired hosts."""
     return "".join(f"{host} slots={slots}\n" for host in hosts)
 
 
-def discovery(running: Iterable[str], *, slots: int, launcher: str = "") -> str:
-    """A script that tells which workers run now, for Horovod. A launcher that computes too comes first."""
+def discover_hosts(running: Iterable[str], *, slots: int, launcher: str = "") -> str:
+    """A script for Horovod that prints the running hosts. The launcher, if it runs processes too, comes first."""
     first = f"\necho {launcher}:{slots}\n" if launcher else ""
     return "#!/bin/sh" + first + "".join(f"\necho {host}:{slots}" for host in sorted(running))
 
 
-def shell(main_container: str) -> str:
-    """What takes the place of a remote shell: MPI calls it with a host and a command."""
+def remote_shell(main_container: str) -> str:
+    """A replacement for ssh that MPI calls with a host and a command."""
     container = f" --container {main_container}" if main_container else ""
     command = f'{KUBECTL_MOUNT}/kubectl exec ${{POD_NAME}}{container} -- /bin/sh -c "$*"'
     return "\n".join(("#!/bin/sh", "set -x", "POD_NAME=$1", "shift", command))

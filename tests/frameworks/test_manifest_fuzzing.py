@@ -1,4 +1,4 @@
-"""Each field of each example, replaced by whatever a user might write there: rendered, or refused with a path. Nothing else."""
+"""Each field of each example is replaced by unexpected values. The job must be rendered, or rejected with the path of the field."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dlop.frameworks.kubeflow.paddlejob import PaddleJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.registry import Registry, load_registry
-from dlop.jobs.render import RenderError, job_of, render
+from dlop.jobs.render import RenderError, parse_job, render
 from dlop.reconcile.snapshot import Snapshot
+from tests.frameworks.example_manifests import example
 from tests.frameworks.kubeflow_jobs import job, mpi_job
 from tests.frameworks.kubeflow_manifests import KINDS
-from tests.frameworks.manifests import example
-from tests.frameworks.test_custom_framework import RingJob
+from tests.frameworks.ring_example import RingJob
 
 REGISTRY = Registry([*load_registry(), RingJob])
-OTHER_VALUES: list[Any] = [None, "", "x", "X" * 300, 0, -1, 10**12, 1.5, True, [], {}, [None], ["x"], {"x": None}, {"x": {"y": []}}]
-EVERYTHING = Options(gang_scheduler_name="coscheduling", pytorch_init_container_image="example.org/wait:1")
-"""With whatever the operator can be told to add."""
+UNEXPECTED_VALUES: list[Any] = [None, "", "x", "X" * 300, 0, -1, 10**12, 1.5, True, [], {}, [None], ["x"], {"x": None}, {"x": {"y": []}}]
+ALL_OPTIONS = Options(gang_scheduler_name="coscheduling", pytorch_init_container_image="example.org/wait:1")
+"""All options that add something to pods."""
 Path = tuple[str | int, ...]
 
 
@@ -35,32 +35,32 @@ def paths(value: Any, path: Path = ()) -> Iterator[Path]:
         yield from paths(child, (*path, step))
 
 
-def changed(manifest: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
-    whole = copy.deepcopy({"spec": manifest["spec"]})
-    place: Any = whole
+def with_value(manifest: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
+    copied = copy.deepcopy({"spec": manifest["spec"]})
+    parent: Any = copied
     for step in ("spec", *path)[:-1]:
-        place = place[step]
-    place[("spec", *path)[-1]] = value
-    return manifest | whole
+        parent = parent[step]
+    parent[("spec", *path)[-1]] = value
+    return manifest | copied
 
 
-def rich(name: str) -> dict[str, Any]:
-    """An example with everything in its first template that dlop looks at."""
+def complete_example(name: str) -> dict[str, Any]:
+    """An example whose first template has all fields that dlop reads."""
     manifest = example(name)
     spec = manifest["spec"]
     if isinstance(spec, dict):
         spec.setdefault("runPolicy", {}).update(suspend=False, managedBy="dlop", ttlSecondsAfterFinished=3)
     roles = spec if isinstance(spec, list) else spec["replicaSpecs"]
-    enrich(roles[0] if isinstance(roles, list) else next(iter(roles.values())))
+    add_all_fields(roles[0] if isinstance(roles, list) else next(iter(roles.values())))
     return manifest
 
 
-def enrich(first: dict[str, Any]) -> None:
-    """Put everything into a role that dlop looks at."""
-    first["template"]["metadata"] = {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e.org/f"]}
-    first["template"]["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
-    first["template"]["spec"]["initContainers"] = [{"name": "i", "image": "i", "resources": {"requests": {"cpu": 1}}}]
-    container = first["template"]["spec"]["containers"][0]
+def add_all_fields(role: dict[str, Any]) -> None:
+    """Set all fields of a role that dlop reads."""
+    role["template"]["metadata"] = {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e.org/f"]}
+    role["template"]["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    role["template"]["spec"]["initContainers"] = [{"name": "i", "image": "i", "resources": {"requests": {"cpu": 1}}}]
+    container = role["template"]["spec"]["containers"][0]
     container |= {
         "env": [{"name": "A", "value": "1"}],
         "ports": [{"name": "mx-port", "containerPort": 1}],
@@ -69,27 +69,27 @@ def enrich(first: dict[str, Any]) -> None:
     }
 
 
-def rich_mxjob() -> dict[str, Any]:
-    manifest = rich("01-mxnet-linear")
+def complete_mxjob() -> dict[str, Any]:
+    manifest = complete_example("01-mxnet-linear")
     chief = {"replicaName": "WORKER", "replicaIndex": 0}
     manifest["spec"] |= {"RuntimeId": "abcd", "schedulerName": "s", "mxImage": "x", "terminationPolicy": {"chief": chief}}
     manifest["spec"]["replicaSpecs"][0]["mxPort"] = 9001
     return manifest
 
 
-def rich_of_kubeflow(kind: type[DLJob]) -> dict[str, Any]:
-    """A job of each kind with all that its spec has room for."""
+def complete_kubeflow_job(kind: type[DLJob]) -> dict[str, Any]:
+    """A job with all fields of its spec."""
     scheduling = {"minAvailable": 1, "queue": "q", "minResources": {"cpu": "1"}, "priorityClass": "p", "scheduleTimeoutSeconds": 1}
     limits = {"backoffLimit": 1, "activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 3}
     policy = {"suspend": False, "cleanPodPolicy": "None", "restartScope": "Job", **limits, "schedulingPolicy": scheduling}
     manifest = mpi_job() if kind is MPIJob else job(kind)
-    manifest["spec"] |= {"runPolicy": policy | {"managedBy": "kubeflow.org/training-operator"}, **MORE.get(kind, {})}
+    manifest["spec"] |= {"runPolicy": policy | {"managedBy": "kubeflow.org/training-operator"}, **FURTHER_FIELDS.get(kind, {})}
     for role in manifest["spec"][kind.replica_specs_field].values():
-        enrich(role)
+        add_all_fields(role)
     return copy.deepcopy(manifest)
 
 
-MORE: dict[type[DLJob], dict[str, Any]] = {
+FURTHER_FIELDS: dict[type[DLJob], dict[str, Any]] = {
     MPIJob: {"slotsPerWorker": 1, "cleanPodPolicy": "All", "mainContainer": "m"},
     PaddleJob: {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 2, "metrics": [{"type": "Resource"}]}},
     PyTorchJob: {
@@ -109,15 +109,15 @@ MORE: dict[type[DLJob], dict[str, Any]] = {
     },
     TFJob: {"enableDynamicWorker": True, "successPolicy": "AllWorkers"},
 }
-"""What the specs of some kinds have room for besides."""
+"""Fields of individual kinds."""
 
 KUBEFLOW_KINDS: tuple[type[DLJob], ...] = (*KINDS, MPIJob)
-MANIFESTS = {"mxjob": rich_mxjob(), "poc": rich("02-mxnet-poc"), "ring": rich("04-custom-framework")} | {
-    kind.job_type.kind: rich_of_kubeflow(kind) for kind in KUBEFLOW_KINDS
+MANIFESTS = {"mxjob": complete_mxjob(), "poc": complete_example("02-mxnet-poc"), "ring": complete_example("04-custom-framework")} | {
+    kind.job_type.kind: complete_kubeflow_job(kind) for kind in KUBEFLOW_KINDS
 }
 
 
-def refusal_of(manifest: dict[str, Any]) -> str | None:
+def render_error(manifest: dict[str, Any]) -> str | None:
     try:
         render(manifest, REGISTRY)
     except RenderError as error:
@@ -126,27 +126,27 @@ def refusal_of(manifest: dict[str, Any]) -> str | None:
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_a_manifest_with_any_value_in_any_place_is_rendered_or_refused_with_a_path(name: str) -> None:
+def test_a_manifest_with_an_unexpected_value_is_rendered_or_rejected_with_a_path(name: str) -> None:
     manifest = MANIFESTS[name]
     assert render(manifest, REGISTRY)
-    refused = [
+    rejected = [
         (path, problem)
         for path in paths(manifest["spec"])
-        for value in OTHER_VALUES
-        if (problem := refusal_of(changed(manifest, path, value))) is not None
+        for value in UNEXPECTED_VALUES
+        if (problem := render_error(with_value(manifest, path, value))) is not None
     ]
-    assert [(path, problem) for path, problem in refused if ": spec" not in problem] == []
-    assert len(refused) > 100
+    assert [(path, problem) for path, problem in rejected if ": spec" not in problem] == []
+    assert len(rejected) > 100
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_the_engine_makes_pods_of_such_a_manifest_or_calls_it_invalid(name: str) -> None:
+def test_a_job_with_an_unexpected_value_gets_a_plan_or_the_phase_invalid(name: str) -> None:
     manifest = MANIFESTS[name]
     for path in paths(manifest["spec"]):
-        for value in OTHER_VALUES:
-            found = job_of(changed(manifest, path, value), REGISTRY, options=EVERYTHING)
-            plan = found.reconcile(Snapshot(), 0.0)
+        for value in UNEXPECTED_VALUES:
+            parsed_job = parse_job(with_value(manifest, path, value), REGISTRY, options=ALL_OPTIONS)
+            plan = parsed_job.reconcile(Snapshot(), 0.0)
             if plan.status is None:
-                assert found.managed_elsewhere, path
-            elif found.phase_in(plan.status) is Phase.INVALID:
+                assert parsed_job.managed_by_other, path
+            elif parsed_job.read_phase(plan.status) is Phase.INVALID:
                 assert not plan.pods, path

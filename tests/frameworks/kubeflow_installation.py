@@ -1,6 +1,6 @@
-"""What Kubeflow's operator has in a cluster besides jobs: its definitions, its Deployment, its webhook.
+"""A minimal installation of Kubeflow's training operator: CRDs, Deployment, Service, webhook.
 
-They are named as it names them, and no larger than they have to be.
+The objects have their original names.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dlop.api.crd import definition
+from dlop.api.crd import build_crd
 from dlop.deploy.apply import DEPLOYMENTS, apply
 from dlop.job import DLJob
 from dlop.kube.client import Client
@@ -23,36 +23,35 @@ _STATUS = ("conditions", "replicaStatuses", "startTime", "completionTime", "last
 _ANYTHING: JsonObject = {"x-kubernetes-preserve-unknown-fields": True}
 
 
-def old_definition(kind: type[DLJob]) -> JsonObject:
-    """It takes any spec, and of a status only what that operator writes."""
-    found = definition(kind)
+def kubeflow_crd(kind: type[DLJob]) -> JsonObject:
+    """A CRD that accepts any spec and prunes status fields that Kubeflow's operator does not write."""
+    crd = build_crd(kind)
     status = {"type": "object", "properties": dict.fromkeys(_STATUS, _ANYTHING)}
     properties = {"spec": {"type": "object", **_ANYTHING}, "status": status}
-    found["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": {"type": "object", "properties": properties}}
-    found["metadata"] = {"name": found["metadata"]["name"]}
-    return found
+    crd["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": {"type": "object", "properties": properties}}
+    crd["metadata"] = {"name": crd["metadata"]["name"]}
+    return crd
 
 
-async def install_definitions(client: Client, kinds: Iterable[type[DLJob]]) -> None:
-    """So that there can be jobs."""
-    await apply(client, [old_definition(kind) for kind in kinds], say=lambda _: None)
+async def install_crds(client: Client, kinds: Iterable[type[DLJob]]) -> None:
+    await apply(client, [kubeflow_crd(kind) for kind in kinds], report=lambda _: None)
 
 
 async def install_operator(client: Client, kinds: Iterable[type[DLJob]]) -> None:
-    """An operator that has been at work. Nobody answers for its webhook, as if it had just been stopped."""
-    *others, webhook = _operator(kinds)
-    await apply(client, others, say=lambda _: None)
+    """Install the operator without a process. Its webhook does not respond, as if it had just been stopped."""
+    *others, webhook = _operator_objects(kinds)
+    await apply(client, others, report=lambda _: None)
     await client.create(WEBHOOKS, webhook)
 
 
 def write_manifests(folder: Path, kinds: Sequence[type[DLJob]]) -> None:
-    """All of it, for `kubectl apply --kustomize`."""
-    objects = [*map(old_definition, kinds), *_operator(kinds)]
+    """Write all manifests for `kubectl apply --kustomize`."""
+    objects = [*map(kubeflow_crd, kinds), *_operator_objects(kinds)]
     (folder / "all.yaml").write_text("\n---\n".join(json.dumps(body) for body in objects))
     (folder / "kustomization.yaml").write_text("resources: [all.yaml]\n")
 
 
-def _operator(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
+def _operator_objects(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
     ports = [{"name": "monitoring-port", "port": 8080}, {"name": "webhook-server", "port": 443, "targetPort": 9443}]
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
@@ -74,7 +73,7 @@ def _deployment() -> JsonObject:
 
 
 def _webhook(kinds: Iterable[type[DLJob]]) -> JsonObject:
-    """It wants to see every job that is made or changed, and lets none pass that it cannot see."""
+    """A webhook for creates and updates of jobs, with failure policy Fail."""
     plurals = [kind.job_type.plural for kind in kinds if kind.job_type.kind != "MPIJob"]
     rule = {"apiGroups": ["kubeflow.org"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": plurals}
     webhook = {

@@ -1,4 +1,4 @@
-"""The examples of this repository, as plain data."""
+"""Manifests of the examples in this repository."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ def variables(pod: dict[str, Any], container: int = 0) -> dict[str, str]:
 
 
 def by_name(objects: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
-    return {each["metadata"]["name"]: each for each in objects if each["kind"] == kind}
+    return {body["metadata"]["name"]: body for body in objects if body["kind"] == kind}

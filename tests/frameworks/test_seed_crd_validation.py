@@ -1,4 +1,4 @@
-"""What a schema can say, the API server says: a job that cannot be run is refused before it is stored."""
+"""The CRDs of fioravanzo.org and mpba.fbk.eu reject invalid jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dlop.api.crd import definitions
+from dlop.api.crd import build_crds
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.registry import load_registry
 from dlop.kube.errors import InvalidError
@@ -27,17 +27,20 @@ LISTED: JsonObject = yaml.safe_load((EXAMPLES / "02-mxnet-poc" / "job.yaml").rea
 Change = Callable[[Any], object]
 
 
-def chief(**found: object) -> Change:
-    return lambda spec: spec.update(terminationPolicy={"chief": found})
+def set_chief(**fields: object) -> Change:
+    return lambda spec: spec.update(terminationPolicy={"chief": fields})
 
 
 LINEAR_CASES: dict[str, tuple[Change, str]] = {
     "no scheduler": (lambda spec: spec["replicaSpecs"].pop(0), "exactly one entry of type SCHEDULER"),
     "two entries for the scheduler": (lambda spec: spec["replicaSpecs"][1].pop("mxReplicaType"), "exactly one entry of type SCHEDULER"),
     "two schedulers": (lambda spec: spec["replicaSpecs"][0].update(replicas=2), "replicas of SCHEDULER must be exactly 1"),
-    "workers twice": (lambda spec: spec["replicaSpecs"][1].update(mxReplicaType="WORKER"), "one entry for each of SERVER and WORKER"),
+    "duplicate worker entry": (
+        lambda spec: spec["replicaSpecs"][1].update(mxReplicaType="WORKER"),
+        "at most one entry for each of SERVER and WORKER",
+    ),
     "unknown type": (lambda spec: spec["replicaSpecs"][1].update(mxReplicaType="PS"), "replicaSpecs[1].mxReplicaType"),
-    "another container": (
+    "container with another name": (
         lambda spec: spec["replicaSpecs"][2]["template"]["spec"]["containers"][0].update(name="main"),
         "a container named mxnet",
     ),
@@ -45,8 +48,11 @@ LINEAR_CASES: dict[str, tuple[Change, str]] = {
         lambda spec: spec["replicaSpecs"][2]["template"]["spec"].update(restartPolicy="Sometimes"),
         "replicaSpecs[2].template.spec.restartPolicy",
     ),
-    "chief of no role": (chief(replicaName="MASTER"), "terminationPolicy.chief must be a replica"),
-    "chief beyond the last": (chief(replicaName="WORKER", replicaIndex=1), "terminationPolicy.chief must be a replica"),
+    "chief with an unknown role": (set_chief(replicaName="MASTER"), "terminationPolicy.chief must refer to an existing replica"),
+    "chief index out of range": (
+        set_chief(replicaName="WORKER", replicaIndex=1),
+        "terminationPolicy.chief must refer to an existing replica",
+    ),
     "no chief": (lambda spec: spec.update(terminationPolicy={}), "terminationPolicy.chief"),
     "runtime id": (lambda spec: spec.update(RuntimeId="NOT FIT FOR A NAME"), "RuntimeId"),
     "run policy": (lambda spec: spec.update(runPolicy={"backoffLimit": -1}), "runPolicy.backoffLimit"),
@@ -54,47 +60,47 @@ LINEAR_CASES: dict[str, tuple[Change, str]] = {
 LISTED_CASES: dict[str, tuple[Change, str]] = {
     "no scheduler": (lambda spec: spec.pop(0), "exactly one entry of type SCHEDULER"),
     "two schedulers": (lambda spec: spec[0].update(replicas=2), "replicas of SCHEDULER must be exactly 1"),
-    "workers twice": (lambda spec: spec[1].update(replicaType="WORKER"), "one entry for each type"),
+    "duplicate worker entry": (lambda spec: spec[1].update(replicaType="WORKER"), "at most one entry for each type"),
     "unknown type": (lambda spec: spec[1].update(replicaType="server"), "spec[1].replicaType"),
-    "no number": (lambda spec: spec[1].pop("replicas"), "spec[1].replicas"),
+    "no replicas": (lambda spec: spec[1].pop("replicas"), "spec[1].replicas"),
 }
 
 
 def changed(manifest: JsonObject, change: Change) -> JsonObject:
-    found = copy.deepcopy(manifest)
-    change(found["spec"])
-    return found
+    copied = copy.deepcopy(manifest)
+    change(copied["spec"])
+    return copied
 
 
 async def submit(manifest: JsonObject) -> None:
     kind = REGISTRY.get(manifest["apiVersion"], manifest["kind"])
     async with EmbeddedCluster() as cluster:
         client = cluster.client()
-        for definition in definitions([kind]):
+        for definition in build_crds([kind]):
             await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
-        await asyncio.sleep(1)  # until it is served
+        await asyncio.sleep(1)  # until the CRD is established
         await client.create(kind.job_type.resource, manifest, namespace="default")
 
 
-@pytest.mark.parametrize("manifest", [LINEAR, LISTED, changed(LINEAR, chief(replicaName="WORKER")), changed(LINEAR, chief())])
+@pytest.mark.parametrize("manifest", [LINEAR, LISTED, changed(LINEAR, set_chief(replicaName="WORKER")), changed(LINEAR, set_chief())])
 @virtual_time
-async def test_a_good_job_is_taken(manifest: JsonObject) -> None:
+async def test_a_valid_job_is_accepted(manifest: JsonObject) -> None:
     await submit(manifest)
 
 
 @pytest.mark.parametrize("case", LINEAR_CASES)
 @virtual_time
-async def test_an_mxjob_of_fioravanzo_that_cannot_be_run_is_refused(case: str) -> None:
+async def test_an_invalid_mxjob_of_fioravanzo_is_rejected(case: str) -> None:
     change, expected = LINEAR_CASES[case]
-    with pytest.raises(InvalidError) as refusal:
+    with pytest.raises(InvalidError) as caught:
         await submit(changed(LINEAR, change))
-    assert expected in str(refusal.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize("case", LISTED_CASES)
 @virtual_time
-async def test_a_listed_mxjob_that_cannot_be_run_is_refused(case: str) -> None:
+async def test_an_invalid_mxjob_of_mpba_is_rejected(case: str) -> None:
     change, expected = LISTED_CASES[case]
-    with pytest.raises(InvalidError) as refusal:
+    with pytest.raises(InvalidError) as caught:
         await submit(changed(LISTED, change))
-    assert expected in str(refusal.value)
+    assert expected in str(caught.value)

@@ -1,4 +1,4 @@
-"""An operator that was not given the rights for MPI jobs: these jobs say what is missing and how to mend it, and nothing else suffers."""
+"""An operator without the permission set for MPI jobs: these jobs are blocked with a hint, and other kinds are not affected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dlop.embedded.apiserver.faults import Faults, Match
+from dlop.embedded.apiserver.faults import Faults, RequestMatch
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS, ROLES
@@ -17,8 +17,8 @@ from dlop.testing.observed_job import ObservedJob
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.kubeflow_jobs import all_run, created, job, message_of, mpi_job
 
-FOR_EVER = 1_000_000
-WAY_OUT = "add `--with mpi` to the `dlop deploy` line that was used, or `kubectl apply -f manifests/kubeflow/rights.yaml`"
+ALWAYS = 1_000_000
+HINT = "add `--with mpi` to the `dlop deploy` line that was used, or `kubectl apply -f manifests/kubeflow/permissions.yaml`"
 
 
 def forbidden(plural: str, *, group: str = "", verb: str = "list") -> JsonObject:
@@ -29,50 +29,50 @@ def forbidden(plural: str, *, group: str = "", verb: str = "list") -> JsonObject
 
 
 @asynccontextmanager
-async def without_rights(*plurals: str, verb: str = "list") -> AsyncIterator[tuple[OperatorKit, Faults]]:
+async def open_restricted_kit(*plurals: str, verb: str = "list") -> AsyncIterator[tuple[OperatorKit, Faults]]:
     async with OperatorKit([MPIJob, PyTorchJob], operator=False) as kit:
         server = kit.new_server()
         for plural in plurals:
-            server.faults.fail_before(forbidden(plural, verb=verb), match=Match(plural=plural, verb=verb), times=FOR_EVER)
+            server.faults.fail_before(forbidden(plural, verb=verb), match=RequestMatch(plural=plural, verb=verb), times=ALWAYS)
         await kit.start_operator(server)
         yield kit, server.faults
 
 
-def blocked(view: ObservedJob) -> bool:
+def is_blocked(view: ObservedJob) -> bool:
     return view.condition("Blocked") is not None
 
 
-def told(view: ObservedJob) -> Iterator[str]:
+def forbidden_events(view: ObservedJob) -> Iterator[str]:
     return (message for reason, message in view.events if reason == "Forbidden")
 
 
 @virtual_time
-async def test_an_mpi_job_says_which_rights_are_missing_and_how_to_give_them() -> None:
-    async with without_rights("serviceaccounts", "roles", "rolebindings") as (kit, _):
+async def test_a_blocked_mpi_job_names_the_missing_permissions_and_how_to_grant_them() -> None:
+    async with open_restricted_kit("serviceaccounts", "roles", "rolebindings") as (kit, _):
         demo = await kit.submit(mpi_job())
-        await kit.until(demo, reached=blocked, within_seconds=10)
+        await kit.until(demo, reached=is_blocked, within_seconds=10)
         missing = "serviceaccounts, roles.rbac.authorization.k8s.io, rolebindings.rbac.authorization.k8s.io"
-        sentence = f"the operator may not read {missing}, which this job needs: {WAY_OUT}"
+        message = f"the operator is not allowed to read {missing}, which this job needs: {HINT}"
         condition = demo.condition("Blocked") or {}
-        assert (condition["reason"], condition["message"]) == ("Forbidden", sentence)
-        assert await kit.writes_at_rest() == []
-        assert list(told(demo)) == [sentence]
+        assert (condition["reason"], condition["message"]) == ("Forbidden", message)
+        assert await kit.writes_when_idle() == []
+        assert list(forbidden_events(demo)) == [message]
         assert [plural for plural in ("pods", "configmaps") if created(kit, plural)] == []
 
 
 @virtual_time
-async def test_jobs_of_other_kinds_do_not_wait_for_the_rights_of_mpi_jobs() -> None:
-    async with without_rights("serviceaccounts", "configmaps", "roles", "rolebindings") as (kit, _):
+async def test_jobs_of_other_kinds_are_not_blocked() -> None:
+    async with open_restricted_kit("serviceaccounts", "configmaps", "roles", "rolebindings") as (kit, _):
         await kit.submit(mpi_job())
         await kit.submit(job(PyTorchJob, name="other"))
         await kit.until("default/other", phase="Running", reached=all_run, within_seconds=10)
 
 
 @virtual_time
-async def test_a_job_that_waits_for_rights_runs_soon_after_they_are_given() -> None:
-    async with without_rights("serviceaccounts", "roles") as (kit, faults):
+async def test_a_blocked_job_runs_after_the_permissions_are_granted() -> None:
+    async with open_restricted_kit("serviceaccounts", "roles") as (kit, faults):
         demo = await kit.submit(mpi_job())
-        await kit.until(demo, reached=blocked, within_seconds=10)
+        await kit.until(demo, reached=is_blocked, within_seconds=10)
         faults.clear()
         await kit.until(demo, phase="Running", reached=all_run, within_seconds=90)
         assert demo.condition("Blocked") is None
@@ -80,22 +80,22 @@ async def test_a_job_that_waits_for_rights_runs_soon_after_they_are_given() -> N
 
 
 @virtual_time
-async def test_a_right_that_is_missing_only_when_something_is_made_is_told_in_the_same_way() -> None:
-    async with without_rights("roles", verb="create") as (kit, faults):
+async def test_a_missing_create_permission_is_reported_in_the_same_way() -> None:
+    async with open_restricted_kit("roles", verb="create") as (kit, faults):
         demo = await kit.submit(mpi_job())
-        await kit.until(demo, reached=blocked, within_seconds=10)
+        await kit.until(demo, reached=is_blocked, within_seconds=10)
         assert (demo.condition("Blocked") or {})["reason"] == "Forbidden"
-        assert message_of(demo, "Blocked").endswith(f"; {WAY_OUT}")
+        assert message_of(demo, "Blocked").endswith(f"; {HINT}")
         faults.clear()
         await kit.until(demo, phase="Running", reached=all_run, within_seconds=180)
 
 
-@pytest.mark.parametrize("has_metrics", [False, True], ids=["that asks for none", "that asks for one"])
+@pytest.mark.parametrize("has_metrics", [False, True], ids=["without metrics", "with metrics"])
 @virtual_time
-async def test_who_may_not_see_autoscalers_can_run_every_job_but_one(has_metrics: bool) -> None:
+async def test_missing_permissions_for_autoscalers_block_only_jobs_that_need_one(has_metrics: bool) -> None:
     metrics = {"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]}
     policy = {"minReplicas": 1, "maxReplicas": 2} | (metrics if has_metrics else {})
-    async with without_rights(HORIZONTAL_POD_AUTOSCALERS.plural) as (kit, _):
+    async with open_restricted_kit(HORIZONTAL_POD_AUTOSCALERS.plural) as (kit, _):
         demo = await kit.submit(job(PyTorchJob, {"Worker": 1}, elasticPolicy=policy))
-        await kit.until(demo, reached=blocked if has_metrics else all_run, within_seconds=10)
+        await kit.until(demo, reached=is_blocked if has_metrics else all_run, within_seconds=10)
         assert bool(demo.pods) is not has_metrics
