@@ -1,1 +1,1 @@
-"""The commands of `dlop`, one module each with `main(arguments) -> int`; `dlop.cli.main` finds them."""
+"""The `dlop` command line: one module per command, dispatched by `dlop.cli.main`."""

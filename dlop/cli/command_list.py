@@ -1,4 +1,4 @@
-"""The commands that there are. Nothing of them is imported here: help must come at once."""
+"""All commands. It imports none of them, so that `dlop --help` stays fast."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """One command: the module that has its `main` and its `parser`, and what help says of it."""
+class CommandInfo:
+    """The module of a command, its help text, and its functions in the module."""
 
     module: str
     summary: str
@@ -17,25 +17,30 @@ class Command:
 
 DEFAULT_COMMAND = "run"
 COMMANDS = {
-    "run": Command("run", "run the operator (the default)"),
-    "get": Command("get", "show jobs of all kinds in one table"),
-    "describe": Command("describe", "tell all about a job: what happened, what it waits for, how it failed"),
-    "logs": Command("logs", "print what the replicas of a job have written, across restarts"),
-    "submit": Command("submit", "create jobs, and stay with them if you like"),
-    "wait": Command("wait", "wait until a job has succeeded, failed, or runs"),
-    "scale": Command("scale", "give roles of a job other numbers of replicas"),
-    "suspend": Command("suspend", "end the pods of a job and keep the job"),
-    "resume": Command("suspend", "resume a suspended job", main="resume", parser="resume_parser"),
-    "delete": Command("delete", "delete jobs, with their pods and services"),
-    "local": Command("local", "run jobs on this machine, without a cluster"),
-    "render": Command("render", "print the pods and services that a job would get, without a cluster"),
-    "crds": Command("crds", "print the custom resource definitions"),
-    "manifests": Command("manifests", "print or write all that a deployment needs: definitions, rights, the operator"),
-    "install": Command("install", "bring the custom resource definitions into the cluster"),
-    "uninstall": Command("uninstall", "take them out of the cluster, with all jobs"),
-    "deploy": Command("deploy", "run the operator in the cluster"),
-    "undeploy": Command("undeploy", "end it; jobs, definitions and the namespace stay"),
-    "new-framework": Command("new_framework", "write a new framework: a class, an example and a test"),
-    "completion": Command("completion", "print a script that lets a shell complete commands and flags"),
-    "version": Command("version", "print the version"),
+    "run": CommandInfo("run", "Run the operator (default command)"),
+    "get": CommandInfo("get", "Show jobs of all kinds"),
+    "describe": CommandInfo("describe", "Show details of a job: replicas, pending reasons, last failure and history"),
+    "logs": CommandInfo("logs", "Print the logs of a job's replicas"),
+    "submit": CommandInfo("submit", "Create jobs from files, and optionally follow them"),
+    "wait": CommandInfo("wait", "Wait for a job to succeed, fail, finish, run or be deleted"),
+    "scale": CommandInfo("scale", "Set the number of replicas of a job's roles"),
+    "suspend": CommandInfo("suspend", "Suspend jobs: delete their pods and keep the jobs"),
+    "resume": CommandInfo("suspend", "Resume suspended jobs", main="resume_main", parser="resume_parser"),
+    "delete": CommandInfo("delete", "Delete jobs with their pods and services"),
+    "local": CommandInfo("local", "Run jobs on this machine without a cluster"),
+    "render": CommandInfo("render", "Print the pods and services of a job without creating them"),
+    "crds": CommandInfo("manifests", "Print the custom resource definitions", main="crds_main", parser="crds_parser"),
+    "manifests": CommandInfo("manifests", "Print or write the objects of a deployment: CRDs, RBAC and the operator"),
+    "install": CommandInfo("install", "Install or update the CRDs in the cluster"),
+    "uninstall": CommandInfo("install", "Delete the CRDs and all jobs from the cluster", main="uninstall_main", parser="uninstall_parser"),
+    "deploy": CommandInfo("deploy", "Deploy the operator to the cluster"),
+    "undeploy": CommandInfo(
+        "deploy",
+        "Delete the operator from the cluster; jobs, CRDs and the namespace are kept",
+        main="undeploy_main",
+        parser="undeploy_parser",
+    ),
+    "new-framework": CommandInfo("new_framework", "Generate a new framework: a class, an example and a test"),
+    "completion": CommandInfo("completion", "Print a shell completion script"),
+    "version": CommandInfo("version", "Print the version"),
 }

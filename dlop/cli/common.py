@@ -1,4 +1,4 @@
-"""What commands share: how arguments are read, where frameworks come from, how a cluster is reached."""
+"""Shared by the commands: arguments, frameworks and the connection to a cluster."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from dlop.cli.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
-    from dlop.api.crd import Kind
-    from dlop.deploy.permission_sets import KindWithOptionalRights
+    from dlop.api.crd import CRDKind
     from dlop.frameworks.registry import Registry
+    from dlop.job import DLJob
     from dlop.kube.client import Client
     from dlop.kube.types import JsonObject
 
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class Parser(argparse.ArgumentParser):
-    """Reads the arguments of one command. What is wrong with them is an error like any other, and not the end of the process."""
+    """The arguments of one command. Invalid arguments raise UsageError instead of exiting."""
 
     def __init__(self, name: str, description: str, *, epilog: str | None = None) -> None:
         super().__init__(
@@ -30,14 +30,14 @@ class Parser(argparse.ArgumentParser):
             epilog=epilog,
             formatter_class=argparse.HelpFormatter if epilog is None else argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
+            add_help=False,
         )
+        self.add_argument("-h", "--help", action="help", help="Show this help and exit.")
 
     def error(self, message: str) -> NoReturn:
-        """Called by argparse."""
-        raise UsageError(f"{message}. `{self.prog} --help` shows how it is called.")
+        raise UsageError(f"{message}. See `{self.prog} --help`.")
 
     def add_frameworks(self) -> None:
-        """Which kinds the command is about."""
         self.add_argument(
             "--framework",
             "--frameworks",
@@ -46,63 +46,58 @@ class Parser(argparse.ArgumentParser):
             action="extend",
             default=[],
             metavar="MODULE:CLASS",
-            help="frameworks besides the installed ones, with commas between",
+            help="Comma-separated frameworks in addition to the installed ones.",
         )
-        self.add_argument("--kinds", type=_names, default=(), metavar="NAMES", help="only these kinds, with commas between; default: all")
+        self.add_argument("--kinds", type=_names, default=(), metavar="NAMES", help="Comma-separated kinds. Default: all kinds.")
 
     def add_cluster(self) -> None:
-        """Which cluster the command works on."""
-        self.add_argument("--kubeconfig", metavar="FILE", help="default: as kubectl finds it")
-        self.add_argument("--context", metavar="NAME", help="default: the current one of the kubeconfig")
+        self.add_argument("--kubeconfig", metavar="FILE", help="Path to the kubeconfig file. Default: the same as for kubectl.")
+        self.add_argument("--context", metavar="NAME", help="The kubeconfig context. Default: the current context.")
 
-    def add_namespace(self, *, everywhere: bool = False) -> None:
-        """Which namespace the command looks into."""
-        self.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the context")
-        if everywhere:
-            self.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
+    def add_namespace(self, *, all_namespaces: bool = False) -> None:
+        self.add_argument("-n", "--namespace", metavar="NAME", help="The namespace. Default: the namespace of the context.")
+        if all_namespaces:
+            self.add_argument("-A", "--all-namespaces", action="store_true", help="Show the jobs of all namespaces.")
 
     def add_output(self) -> None:
-        """For people or for machines."""
-        self.add_argument("-o", "--output", choices=("text", "json"), default="text", help="json is for machines")
+        self.add_argument("-o", "--output", choices=("text", "json"), default="text", help="The output format. Default: text.")
 
-    def add_rights(self) -> None:
-        """Which rights the operator gets besides those that every one has."""
+    def add_permission_sets(self) -> None:
         self.add_argument(
             "--with",
-            dest="rights",
+            dest="permission_sets",
             type=_names,
             action="extend",
             default=[],
             metavar="NAMES",
-            help="rights that the operator gets only when asked for, with commas between: mpi (to run MPI jobs), gang (to make PodGroups)",
+            help="Comma-separated optional permission sets of the operator: mpi (run MPI jobs), gang (create PodGroups).",
         )
 
     def add_take_over(self) -> None:
-        """What to do with definitions of others."""
-        self.add_argument("--take-over", action="store_true", help="also replace definitions that somebody else has made")
+        self.add_argument("--take-over", action="store_true", help="Replace CRDs that were not created by dlop.")
 
 
-def say(text: str) -> None:
-    """Tell how it goes. Results go to the standard output, this does not."""
+def print_line(text: str) -> None:
+    """Print a line to standard error. Standard output is for results."""
     sys.stderr.write(f"{text}\n")
 
 
-def look_for_modules_here() -> None:
-    """A framework that is being written lies where the command is called."""
+def add_working_directory_to_path() -> None:
+    """Make a framework in the working directory importable."""
     if "" not in sys.path:
         sys.path.insert(0, "")
 
 
 def load_kinds(options: argparse.Namespace) -> Registry:
-    """The kinds that the command is about.
+    """The kinds selected by `--framework` and `--kinds`.
 
     Raises:
-        CommandError: one of them cannot be loaded or found.
+        CommandError: a framework cannot be loaded, or a kind is unknown.
     """
     from dlop.frameworks.registry import RegistryError, load_registry
 
     if options.frameworks:
-        look_for_modules_here()
+        add_working_directory_to_path()
     try:
         registry = load_registry(options.frameworks)
         return registry.select(options.kinds) if options.kinds else registry
@@ -110,56 +105,56 @@ def load_kinds(options: argparse.Namespace) -> Registry:
         raise CommandError(str(error)) from error
 
 
-def chosen_rights(options: argparse.Namespace, kinds: Iterable[KindWithOptionalRights]) -> tuple[str, ...]:
-    """The names of the rights that were asked for.
+def chosen_permission_sets(options: argparse.Namespace, kinds: Iterable[type[DLJob]]) -> tuple[str, ...]:
+    """The names of the permission sets in `--with`.
 
     Raises:
-        CommandError: there are none of such a name.
+        CommandError: a name is unknown.
     """
-    from dlop.deploy.permission_sets import UnknownRightsError, rights_named
+    from dlop.deploy.permission_sets import UnknownPermissionSetError, find_permission_sets
 
     try:
-        return tuple(rights.name for rights in rights_named(options.rights, kinds))
-    except UnknownRightsError as error:
+        return tuple(permission_set.name for permission_set in find_permission_sets(options.permission_sets, kinds))
+    except UnknownPermissionSetError as error:
         raise CommandError(str(error)) from error
 
 
-def definitions_of(kinds: Iterable[Kind]) -> list[JsonObject]:
-    """The custom resource definitions of these kinds.
+def build_crds(kinds: Iterable[CRDKind]) -> list[JsonObject]:
+    """The CRDs of these kinds.
 
     Raises:
-        CommandError: a framework describes its spec in a way that a definition cannot say.
+        CommandError: the spec of a framework cannot be described by a CRD.
     """
-    from dlop.api.crd import definitions
+    from dlop.api.crd import build_crds
     from dlop.api.schema import SchemaError
 
     try:
-        return definitions(kinds)
+        return build_crds(kinds)
     except SchemaError as error:
         raise CommandError(str(error)) from error
 
 
-def on_cluster(options: argparse.Namespace, deed: Callable[[Client], Awaitable[Result]]) -> Result:
-    """Do something with the cluster that the options name.
+def run_with_client(options: argparse.Namespace, action: Callable[[Client], Awaitable[Result]]) -> Result:
+    """Run an action with a client of the selected cluster.
 
     Raises:
-        CommandError: it cannot be reached, or refused.
+        CommandError: the cluster cannot be reached, or rejected a request.
     """
     from dlop.kube.errors import KubeError
 
     try:
-        return asyncio.run(_connected(options, deed))
+        return asyncio.run(_run_with_client(options, action))
     except KubeError as error:
         raise CommandError(str(error)) from error
 
 
-async def _connected(options: argparse.Namespace, deed: Callable[[Client], Awaitable[Result]]) -> Result:
+async def _run_with_client(options: argparse.Namespace, action: Callable[[Client], Awaitable[Result]]) -> Result:
     from dlop.kube.client import Client
     from dlop.kube.http.transport import connect
 
     client = Client(await connect(options.kubeconfig, context=options.context))
     try:
-        return await deed(client)
+        return await action(client)
     finally:
         await client.close()
 

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlop.cli.common import Parser, say
-from dlop.cli.job_args import JobSession, jobs_parser, on_jobs, seconds
+from dlop.cli.common import Parser, print_line
+from dlop.cli.job_args import JobSession, duration, job_parser, run_with_session
 
 
 def parser() -> Parser:
-    """What the command takes."""
-    found = jobs_parser("delete", "Deletes jobs, with their pods and services.")
-    found.add_argument("jobs", nargs="+", metavar="[KIND/]JOB", help="the jobs")
-    found.add_argument("--wait", action="store_true", help="stay until they are gone")
-    found.add_argument("--timeout", type=seconds, metavar="TIME", help="how long to stay: 90s, 5m; default: for ever")
-    return found
+    parser = job_parser("delete", "Delete jobs with their pods and services.")
+    parser.add_argument("jobs", nargs="+", metavar="[KIND/]JOB", help="The jobs to delete.")
+    parser.add_argument("--wait", action="store_true", help="Wait until the jobs are deleted.")
+    parser.add_argument(
+        "--timeout", type=duration, metavar="DURATION", help="The maximum time to wait, such as 90s or 5m. Default: no limit."
+    )
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Delete jobs."""
     options = parser().parse_args(arguments)
 
-    async def delete_all(place: JobSession) -> int:
+    async def delete_all(session: JobSession) -> int:
         from dlop.jobs.actions import delete
-        from dlop.jobs.wait import Goal, wait_for
+        from dlop.jobs.wait import WaitCondition, wait_for_job
 
-        # All names are looked up first: a slip in the second must not be found when the first is gone.
-        found = [await place.find(name) for name in options.jobs]
-        for job in found:
-            await delete(place.client, job)
+        # Look up all names first, so that a typo is found before the first job is deleted.
+        jobs = [await session.find(name) for name in options.jobs]
+        for job in jobs:
+            await delete(session.client, job)
             if options.wait:
-                await wait_for(place.client, job, Goal.DELETED, timeout_seconds=options.timeout)
-            say(f"{job} deleted")
+                await wait_for_job(session.client, job, WaitCondition.DELETED, timeout_seconds=options.timeout)
+            print_line(f"{job} deleted")
         return 0
 
-    return on_jobs(options, delete_all)
+    return run_with_session(options, delete_all)

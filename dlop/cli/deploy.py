@@ -1,6 +1,6 @@
-"""`dlop deploy`.
+"""`dlop deploy` and `dlop undeploy`.
 
-Flags of `dlop run` for an operator that is deployed: given to `dlop deploy` after `--`, and checked before anything is changed.
+Flags after `--` are passed to `dlop run` in the Deployment. They are validated before anything is changed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlop.api.constants import GANG_RIGHTS
-from dlop.cli.common import Parser, chosen_rights, definitions_of, load_kinds, on_cluster, say
+from dlop.api.constants import GANG_PERMISSIONS
+from dlop.cli.common import Parser, build_crds, chosen_permission_sets, load_kinds, print_line, run_with_client
 from dlop.cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,54 +20,51 @@ if TYPE_CHECKING:
 
 
 def parser() -> Parser:
-    """What the command takes."""
-    found = deployment_parser("deploy", "Brings the definitions, the rights and the operator into the cluster, or up to date.")
-    found.add_rights()
-    found.add_argument("flags", nargs="*", metavar="-- FLAG", help="after --: flags of `dlop run` that the operator is started with")
-    return found
+    parser = deployment_parser("deploy", "Create or update the CRDs, the RBAC objects and the operator in the cluster.")
+    parser.add_permission_sets()
+    parser.add_argument("flags", nargs="*", metavar="-- FLAG", help="Flags of `dlop run` for the operator, after --.")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the operator in the cluster."""
     options = parser().parse_args(arguments)
     kinds = tuple(load_kinds(options))
 
-    from dlop.deploy.apply import apply, ensure_namespace, without_foreign
+    from dlop.deploy.apply import apply, ensure_namespace, exclude_foreign_crds
     from dlop.deploy.deployment import namespace
-    from dlop.deploy.installation import operator
+    from dlop.deploy.installation import operator_objects
 
-    rights = chosen_rights(options, kinds)
-    chosen = replace(chosen_deployment(options), rights=rights, flags=operator_flags(options.flags, rights=rights))
+    permission_sets = chosen_permission_sets(options, kinds)
+    flags = operator_flags(options.flags, permission_sets=permission_sets)
+    chosen = replace(chosen_deployment(options), permission_sets=permission_sets, flags=flags)
 
     async def deploy(client: Client) -> None:
-        await ensure_namespace(client, namespace(chosen.namespace), say=say)
-        # Definitions are replaced by `install --take-over` only: whoever deploys may not know of other operators.
-        await apply(client, await without_foreign(client, definitions_of(kinds), say=say), say=say)
-        await apply(client, operator(kinds, chosen), say=say)
+        await ensure_namespace(client, namespace(chosen.namespace), report=print_line)
+        # Foreign CRDs are replaced only by `install --take-over`, because another operator may use them.
+        await apply(client, await exclude_foreign_crds(client, build_crds(kinds), report=print_line), report=print_line)
+        await apply(client, operator_objects(kinds, chosen), report=print_line)
 
-    on_cluster(options, deploy)
+    run_with_client(options, deploy)
     return 0
 
 
 def deployment_parser(name: str, description: str) -> Parser:
-    """The options that say which deployment is meant."""
-    found = Parser(name, description)
-    found.add_frameworks()
-    found.add_cluster()
-    found.add_argument("--namespace", metavar="NAME", help="where the operator runs; default: dlop-system")
-    found.add_argument("--image", help="the image of the operator; default: dlop:latest")
-    found.add_argument(
+    parser = Parser(name, description)
+    parser.add_frameworks()
+    parser.add_cluster()
+    parser.add_argument("--namespace", metavar="NAME", help="The namespace of the operator. Default: dlop-system.")
+    parser.add_argument("--image", help="The image of the operator. Default: dlop:latest.")
+    parser.add_argument(
         "--watch-namespace",
         action="append",
         default=[],
         metavar="NAME",
-        help="run jobs of this namespace only, with rights in it only; may be repeated; default: all namespaces",
+        help="Reconcile jobs of this namespace only, with permissions in it only. May be repeated. Default: all namespaces.",
     )
-    return found
+    return parser
 
 
 def chosen_deployment(options: argparse.Namespace) -> DeployOptions:
-    """The deployment that the options describe."""
     from dlop.deploy.deployment import DEFAULT_IMAGE, DEFAULT_NAMESPACE, DeployOptions
 
     return DeployOptions(
@@ -79,16 +76,16 @@ def chosen_deployment(options: argparse.Namespace) -> DeployOptions:
     )
 
 
-_CLUSTER = "leave it out: in the cluster, the operator goes by its service account"
-_LEASE = "leave it out: the operator has a right to the lease dlop in its own namespace, and to no other"
-_PORT = "leave it out: probes and metrics are on port 8080, which the Deployment and the Service dlop-metrics name"
-_FILE = "a pod has no such file: mount it in what `dlop manifests` prints, and add the flag there"
-_INSTEAD = {
+_CLUSTER = "remove it: in the cluster, the operator uses its service account"
+_LEASE = "remove it: the operator has permissions only for the lease dlop in its own namespace"
+_PORT = "remove it: the Deployment and the Service dlop-metrics expect probes and metrics on port 8080"
+_FILE = "the pod has no such file: mount it in the output of `dlop manifests`, and add the flag there"
+_ALTERNATIVES = {
     "kubeconfig": _CLUSTER,
     "context": _CLUSTER,
-    "namespaces": "write --watch-namespace NAME before the two dashes, which makes rights to fit",
-    "kinds": "write --kinds KINDS before the two dashes, which makes rights to fit",
-    "frameworks": "write --framework MODULE:CLASS before the two dashes, which makes definitions and rights to fit",
+    "namespaces": "use --watch-namespace NAME before --, which generates matching permissions",
+    "kinds": "use --kinds KINDS before --, which generates matching permissions",
+    "frameworks": "use --framework MODULE:CLASS before --, which generates matching CRDs and permissions",
     "lease_name": _LEASE,
     "lease_namespace": _LEASE,
     "bind_address": _PORT,
@@ -97,29 +94,53 @@ _INSTEAD = {
     "controller_config_file": _FILE,
     "pytorch_init_container_template_file": _FILE,
 }
-"""Settings to which something else in the manifests has to fit, and what to do instead."""
+"""Settings that other parts of the manifests depend on, and what to do instead."""
 _GANG = "gang_scheduler_name"
-_WITH_GANG = f"it takes rights to PodGroups: write --with {GANG_RIGHTS} before the two dashes"
+_WITH_GANG = f"it needs permissions for PodGroups: use --with {GANG_PERMISSIONS} before --"
 
 
-def operator_flags(words: Sequence[str], *, rights: Collection[str] = ()) -> tuple[str, ...]:
-    """These flags, if an operator with these rights would start with them.
+def operator_flags(words: Sequence[str], *, permission_sets: Collection[str] = ()) -> tuple[str, ...]:
+    """Validate the flags of the operator.
 
     Raises:
-        UsageError: it would not, or would not get on with the rest of its Deployment.
+        UsageError: a flag is invalid, or does not match the rest of the Deployment.
     """
     from dlop.cli.run import parser
-    from dlop.operator.flags import read_settings, spellings, with_two_dashes
+    from dlop.operator.flags import flag_names, normalize_dashes, read_settings
     from dlop.operator.settings import Settings, SettingsError
 
-    written = with_two_dashes(words)
+    flags = normalize_dashes(words)
     try:
-        settings, _ = read_settings(vars(parser().parse_args(written)), {})
+        settings, _ = read_settings(vars(parser().parse_args(flags)), {})
     except SettingsError as error:
         raise UsageError(str(error)) from error
-    instead = _INSTEAD if GANG_RIGHTS in rights else {**_INSTEAD, _GANG: _WITH_GANG}
-    for name, way_out in instead.items():
+    alternatives = _ALTERNATIVES if GANG_PERMISSIONS in permission_sets else {**_ALTERNATIVES, _GANG: _WITH_GANG}
+    for name, alternative in alternatives.items():
         if getattr(settings, name) != Settings.model_fields[name].default:
-            typed = next(word for word in (word.partition("=")[0] for word in written) if word in spellings(name))
-            raise UsageError(f"{typed} cannot be given after the two dashes: {way_out}")
+            flag = next(word for word in (word.partition("=")[0] for word in flags) if word in flag_names(name))
+            raise UsageError(f"{flag} is not supported after --: {alternative}")
     return tuple(words)
+
+
+def undeploy_parser() -> Parser:
+    description = "Delete the operator and its RBAC objects from the cluster. Jobs, CRDs and the namespace are kept."
+    return deployment_parser("undeploy", description)
+
+
+def undeploy_main(arguments: Sequence[str]) -> int:
+    options = undeploy_parser().parse_args(arguments)
+    kinds = tuple(load_kinds(options))
+
+    from dlop.deploy.apply import delete_objects
+    from dlop.deploy.installation import operator_objects
+    from dlop.deploy.permission_sets import all_permission_sets
+
+    # Delete the roles of all permission sets, whichever of them were deployed.
+    names = tuple(permission_set.name for permission_set in all_permission_sets(kinds))
+    deploy_options = replace(chosen_deployment(options), permission_sets=names)
+
+    async def undeploy(client: Client) -> None:
+        await delete_objects(client, operator_objects(kinds, deploy_options), report=print_line)
+
+    run_with_client(options, undeploy)
+    return 0

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from dlop.cli.common import Parser
-from dlop.cli.job_args import JobSession, jobs_parser, on_jobs, wall_time
+from dlop.cli.job_args import JobSession, job_parser, run_with_session, wall_time
 
 if TYPE_CHECKING:
     from dlop.jobs.log_lines import LogLine
@@ -16,50 +16,48 @@ if TYPE_CHECKING:
 
 
 def parser() -> Parser:
-    """What the command takes."""
-    found = jobs_parser("describe", "Tells what a job is, what happened in order, what it waits for and why, and how it failed last.")
-    found.add_argument("job", metavar="[KIND/]JOB", help="the job")
-    found.add_argument("--tail", type=int, default=10, metavar="N", help="how many lines of the failed replica's log; default: 10")
-    found.add_output()
-    return found
+    parser = job_parser("describe", "Show details of a job: status, pending reasons, last failure, replicas and history.")
+    parser.add_argument("job", metavar="[KIND/]JOB", help="The job.")
+    parser.add_argument("--tail", type=int, default=10, metavar="N", help="Lines of the failed replica's log to show. Default: 10.")
+    parser.add_output()
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Tell all about a job."""
     options = parser().parse_args(arguments)
 
-    async def describe(place: JobSession) -> int:
-        from dlop.console.describe_page import page
-        from dlop.console.output import Screen
-        from dlop.jobs.queries import look_at_job
+    async def describe(session: JobSession) -> int:
+        from dlop.console.describe_page import render_page
+        from dlop.console.output import Output
+        from dlop.jobs.queries import get_job_view
 
-        found = await place.find(options.job)
-        view = await look_at_job(place.client, found)
-        tail = await _log_tail(place, found, view, lines=options.tail)
+        job = await session.find(options.job)
+        view = await get_job_view(session.client, job)
+        tail = await _log_tail(session, job, view, lines=options.tail)
         if options.output == "json":
-            Screen().json({"job": view, "logTail": tail})
+            Output().json({"job": view, "logTail": tail})
         else:
-            Screen().lines(page(view, log_tail=tail, now=wall_time()))
+            Output().lines(render_page(view, log_tail=tail, now=wall_time()))
         return 0
 
-    return on_jobs(options, describe)
+    return run_with_session(options, describe)
 
 
-async def _log_tail(place: JobSession, found: JobHandle, view: JobView, *, lines: int) -> list[LogLine]:
-    """The end of what the failed replica has written, as far as the cluster still has it."""
-    from dlop.jobs.logs import LogChoice, note, of_run
+async def _log_tail(session: JobSession, job: JobHandle, view: JobView, *, lines: int) -> list[LogLine]:
+    """The end of the failed replica's log, if the cluster still has it."""
+    from dlop.jobs.logs import LogSelector, make_note, read_run
     from dlop.kube.errors import ForbiddenError
 
     replica, failure = view.failed_replica, view.last_failure
     if replica is None or failure is None or not replica.pod_uid or replica.exit_code is None or lines <= 0:
         return []
-    # A container that runs again, or has done well since, failed in the run before.
+    # If the container runs again or has succeeded since, the failure was in the previous run.
     runs_again = replica.state == "Running" and not replica.reason.endswith("BackOff")
-    did_well = replica.exit_code == 0 and failure.exit_code != 0
-    choice = LogChoice(tail_lines=lines)
-    reading = of_run(place.client, found, replica, replica.container, run=0, choice=choice, previous=runs_again or did_well)
+    has_succeeded = replica.exit_code == 0 and failure.exit_code != 0
+    selector = LogSelector(tail_lines=lines)
+    reading = read_run(session.client, job, replica, replica.container, run=0, selector=selector, previous=runs_again or has_succeeded)
     try:
         async with aclosing(reading):
             return [line async for line in reading]
     except ForbiddenError as error:
-        return [note(replica, f"you may not read its log: {error}")]
+        return [make_note(replica, f"you are not allowed to read the log: {error}")]

@@ -1,15 +1,15 @@
-"""How commands fail."""
+"""Errors of commands, with their exit codes."""
 
 from __future__ import annotations
 
 
 class CommandError(Exception):
-    """A command did not work, for a reason that the user can understand."""
+    """A command failed. The message is meant for the user."""
 
     exit_code = 1
 
 
 class UsageError(CommandError):
-    """A command was called wrongly."""
+    """Invalid arguments or an invalid manifest."""
 
     exit_code = 2

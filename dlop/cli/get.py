@@ -6,96 +6,93 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from dlop.cli.common import Parser, say
+from dlop.cli.common import Parser, print_line
 from dlop.cli.errors import CommandError
-from dlop.cli.job_args import JobSession, jobs_parser, on_jobs, wall_time
+from dlop.cli.job_args import JobSession, job_parser, run_with_session, wall_time
 
 if TYPE_CHECKING:
     from dlop.jobs.view import JobView
 
 
 def parser() -> Parser:
-    """What the command takes."""
-    found = jobs_parser("get", "Shows jobs of all kinds in one table.", everywhere=True)
-    found.add_argument("what", nargs="?", metavar="KIND[/JOB]", help="only jobs of this kind, or one job; default: all")
-    found.add_argument("-w", "--watch", action="store_true", help="go on, with a line for every change")
-    found.add_output()
-    return found
+    parser = job_parser("get", "Show jobs of all kinds.", all_namespaces=True)
+    parser.add_argument("reference", nargs="?", metavar="KIND[/JOB]", help="Show the jobs of this kind, or one job. Default: all jobs.")
+    parser.add_argument("-w", "--watch", action="store_true", help="Watch for changes after listing the jobs.")
+    parser.add_output()
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show jobs."""
     options = parser().parse_args(arguments)
 
-    async def get(place: JobSession) -> int:
-        from dlop.jobs.lookup import Reference, list_jobs, read_reference, unknown_kinds
-        from dlop.jobs.queries import look_at_jobs, watch_jobs
+    async def get(session: JobSession) -> int:
+        from dlop.jobs.lookup import JobReference, kinds_not_installed, list_jobs, parse_reference
+        from dlop.jobs.queries import list_job_views, watch_jobs
 
-        what = Reference(tuple(place.registry), None) if options.what is None else read_reference(options.what, place.registry)
-        namespace = None if options.all_namespaces else place.namespace
-        search = await list_jobs(place.client, what.kinds, namespace=namespace, name=what.name)
-        if not search.served:
-            raise CommandError(unknown_kinds(what.kinds))
-        if what.name is not None and not search.jobs:
-            await place.find(options.what)  # tells which there are
-        for kind in search.unreadable:
-            say(f"{kind} is left out: you may not read it here")
-        output = _Output(namespace, as_json=options.output == "json")
+        all_jobs = JobReference(tuple(session.registry), None)
+        reference = all_jobs if options.reference is None else parse_reference(options.reference, session.registry)
+        namespace = None if options.all_namespaces else session.namespace
+        listing = await list_jobs(session.client, reference.kinds, namespace=namespace, name=reference.name)
+        if not listing.readable:
+            raise CommandError(kinds_not_installed(reference.kinds))
+        if reference.name is not None and not listing.jobs:
+            await session.find(options.reference)  # raises an error that lists similar names
+        for kind in listing.forbidden:
+            print_line(f"skipping {kind}: you are not allowed to list it")
+        printer = _JobPrinter(namespace, as_json=options.output == "json")
         if not options.watch:
-            output.show(await look_at_jobs(place.client, search.jobs, namespace=namespace))
+            printer.print_all(await list_job_views(session.client, listing.jobs, namespace=namespace))
             return 0
-        async with watch_jobs(place.client, search.served, namespace=namespace, name=what.name) as lists, aclosing(lists):
+        async with watch_jobs(session.client, listing.readable, namespace=namespace, name=reference.name) as lists, aclosing(lists):
             async for views in lists:
-                output.show_news(views)
+                printer.print_changed(views)
         return 0
 
-    return on_jobs(options, get)
+    return run_with_session(options, get)
 
 
-class _Output:
-    """Prints jobs, and knows what it has printed."""
+class _JobPrinter:
+    """Prints jobs and remembers them, so that a watch prints only changes."""
 
     def __init__(self, namespace: str | None, *, as_json: bool) -> None:
-        from dlop.console.output import Screen
+        from dlop.console.output import Output
 
-        self._screen = Screen()
+        self._output = Output()
         self._namespace = namespace
         self._as_json = as_json
         self._printed: dict[str, JobView] = {}
-        self._has_headers = False
+        self._headers_printed = False
 
-    def show(self, views: list[JobView]) -> None:
-        """All of them."""
+    def print_all(self, views: list[JobView]) -> None:
         from dlop.console.tables import jobs_table
 
         if self._as_json:
-            self._screen.json(views)
+            self._output.json(views)
         elif views:
-            self._screen.table(jobs_table(views, now=wall_time(), with_namespace=self._namespace is None))
+            self._output.table(jobs_table(views, now=wall_time(), with_namespace=self._namespace is None))
         else:
-            say(f"there are no jobs{f' in the namespace {self._namespace}' if self._namespace else ''}")
+            print_line(f"no jobs found{f' in the namespace {self._namespace}' if self._namespace else ''}")
 
-    def show_news(self, views: list[JobView]) -> None:
-        """Those that have changed, a line each."""
+    def print_changed(self, views: list[JobView]) -> None:
         from dlop.console.tables import (
+            format_table,
             jobs_table,
-            plain_lines,
         )
 
         before, self._printed = self._printed, {view.uid: view for view in views}
-        changed = [view for view in views if view.uid not in before or _state(before[view.uid]) != _state(view)]
-        for gone in before.keys() - self._printed.keys():
-            say(f"{before[gone].kind} {before[gone].name} is gone")
+        changed = [view for view in views if view.uid not in before or _visible_state(before[view.uid]) != _visible_state(view)]
+        for uid in before.keys() - self._printed.keys():
+            print_line(f"{before[uid].kind} {before[uid].name} deleted")
         if self._as_json:
             for view in changed:
-                self._screen.json(view, on_one_line=True)
+                self._output.json(view, on_one_line=True)
         elif changed:
-            lines = plain_lines(jobs_table(changed, now=wall_time(), with_namespace=self._namespace is None))
-            for line in lines[1:] if self._has_headers else lines:
-                self._screen.line(line)
-            self._has_headers = True
+            lines = format_table(jobs_table(changed, now=wall_time(), with_namespace=self._namespace is None))
+            for line in lines[1:] if self._headers_printed else lines:
+                self._output.line(line)
+            self._headers_printed = True
 
 
-def _state(view: JobView) -> tuple[object, ...]:
-    """What makes a line another one: not its age."""
-    return view.phase, view.is_leaving, view.restarts, view.disruptions, view.waits_for[:1], view.roles
+def _visible_state(view: JobView) -> tuple[object, ...]:
+    """The columns of the table without the age and the duration."""
+    return view.phase, view.is_terminating, view.restarts, view.disruptions, view.pending_reason, view.roles

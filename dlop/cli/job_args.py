@@ -1,4 +1,4 @@
-"""What the commands share that are about jobs on a cluster."""
+"""Shared by the commands for jobs on a cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from dlop.cli.common import Parser, load_kinds, on_cluster
+from dlop.cli.common import Parser, load_kinds, run_with_client
 from dlop.cli.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
@@ -20,60 +20,59 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobSession:
-    """A cluster, the kinds that are meant, and the namespace."""
+    """The client, the selected kinds and the namespace."""
 
     client: Client
     registry: Registry
     namespace: str
 
     async def find(self, name: str) -> JobHandle:
-        """The job that a user names."""
-        from dlop.jobs.lookup import find_job, read_job_reference
+        """Find a job by `JOB` or `KIND/JOB`."""
+        from dlop.jobs.lookup import find_job, parse_job_reference
 
-        return await find_job(self.client, read_job_reference(name, self.registry), namespace=self.namespace)
-
-
-def jobs_parser(name: str, description: str, *, everywhere: bool = False) -> Parser:
-    """The options that all of these commands have."""
-    found = Parser(name, description)
-    found.add_frameworks()
-    found.add_cluster()
-    found.add_namespace(everywhere=everywhere)
-    return found
+        return await find_job(self.client, parse_job_reference(name, self.registry), namespace=self.namespace)
 
 
-def on_jobs(options: argparse.Namespace, deed: Callable[[JobSession], Awaitable[int]]) -> int:
-    """Do something with jobs of the cluster that the options name; returns the exit code.
+def job_parser(name: str, description: str, *, all_namespaces: bool = False) -> Parser:
+    parser = Parser(name, description)
+    parser.add_frameworks()
+    parser.add_cluster()
+    parser.add_namespace(all_namespaces=all_namespaces)
+    return parser
+
+
+def run_with_session(options: argparse.Namespace, action: Callable[[JobSession], Awaitable[int]]) -> int:
+    """Run an action on the selected cluster and return the exit code.
 
     Raises:
-        CommandError: it did not work.
+        CommandError: the action failed.
     """
     registry = load_kinds(options)
 
-    from dlop.jobs.errors import JobsError, SubmitError
+    from dlop.jobs.errors import InvalidManifestError, JobsError
 
-    async def do(client: Client) -> int:
-        namespace = options.namespace or cast("HttpTransport", client.transport).connection.namespace
-        return await deed(JobSession(client, registry, namespace))
+    async def run(client: Client) -> int:
+        namespace = options.namespace or cast("HttpTransport", client.transport).config.namespace
+        return await action(JobSession(client, registry, namespace))
 
     try:
-        return on_cluster(options, do)
-    except SubmitError as error:
+        return run_with_client(options, run)
+    except InvalidManifestError as error:
         raise UsageError(str(error)) from error
     except JobsError as error:
         raise CommandError(str(error)) from error
 
 
-def seconds(text: str) -> float:
-    """A length of time, for argparse."""
-    from dlop.console.duration import read_seconds
+def duration(text: str) -> float:
+    """A duration in seconds, for argparse."""
+    from dlop.console.duration import parse_duration
 
     try:
-        return read_seconds(text)
+        return parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def wall_time() -> float:
-    """Now, in seconds since the epoch."""
+    """The current time in seconds since the epoch."""
     return time.time()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,133 +13,125 @@ from dlop.cli.errors import CommandError, UsageError
 if TYPE_CHECKING:
     from dlop.embedded.kubelet.image_map import Image
     from dlop.jobs.manifest_files import Document
-    from dlop.local.options import Machine
+    from dlop.local.options import NodeOptions
 
 _DESCRIPTION = (
-    "Runs jobs on this machine, without a cluster: pods become processes. Ends with the jobs' own verdict: 0 succeeded, 1 failed, "
-    "2 wrong manifest. Without files it is a cluster for kubectl and others, until Ctrl-C."
+    "Run jobs on this machine without a cluster. Pods are processes. The exit code is 0 if the jobs succeeded, 1 if one failed, and "
+    "2 if a manifest is invalid. Without files, serve a cluster for kubectl and other clients until Ctrl-C."
 )
 
 
 def parser() -> Parser:
-    """What the command takes."""
-    found = Parser("local", _DESCRIPTION)
-    found.add_frameworks()
-    found.add_argument("files", nargs="*", metavar="FILE", help="manifests of jobs and of what they need; - is the standard input")
-    found.add_argument("--logs", action="store_true", help="show what the pods write")
-    found.add_argument("--cpus", type=float, metavar="N", help="how many processors the node has; default: as many as there are")
-    found.add_argument("--memory", metavar="SIZE", help="how much memory it has, such as 8Gi; default: all of it")
-    found.add_argument("--gpus", type=int, default=0, metavar="N", help="let it pretend to have so many of nvidia.com/gpu")
-    found.add_argument("--image", action="append", default=[], metavar="NAME=PATH", help="what an image means here: a folder or a program")
-    found.add_argument("--images", action="append", default=[], metavar="FILE", help="an image map, such as examples/images.yaml")
-    found.add_argument("--network", choices=("auto", "own", "host"), default="auto", help="whether pods have a network of their own")
-    found.add_argument("--no-namespaces", action="store_true", help="run pods as plain processes")
-    found.add_argument("--folder", type=Path, metavar="DIR", help="where everything is written; default: a new one")
-    found.add_argument("--keep", action="store_true", help="leave it there at the end, with the logs")
-    found.add_argument("--timeout", metavar="TIME", help="how long the jobs may take, such as 90s or 5m")
-    found.add_argument("--output", choices=("text", "json"), default="text", help="json: one document at the end")
-    return found
+    parser = Parser("local", _DESCRIPTION)
+    parser.add_frameworks()
+    parser.add_argument("files", nargs="*", metavar="FILE", help="Manifests of jobs and other objects; - is standard input.")
+    parser.add_argument("--logs", action="store_true", help="Print the logs of the pods.")
+    parser.add_argument("--cpus", type=float, metavar="N", help="CPUs of the node. Default: all CPUs of the machine.")
+    parser.add_argument("--memory", metavar="SIZE", help="Memory of the node, such as 8Gi. Default: all of it.")
+    parser.add_argument("--gpus", type=int, default=0, metavar="N", help="Simulated nvidia.com/gpu resources of the node.")
+    parser.add_argument("--image", action="append", default=[], metavar="NAME=PATH", help="Map an image to a directory or program.")
+    parser.add_argument("--images", action="append", default=[], metavar="FILE", help="An image map, such as examples/images.yaml.")
+    parser.add_argument("--network", choices=("auto", "own", "host"), default="auto", help="The network of pods. Default: auto.")
+    parser.add_argument("--no-namespaces", action="store_true", help="Run pods as plain processes.")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="The working directory. Default: a temporary one.")
+    parser.add_argument("--keep", action="store_true", help="Keep the working directory, including the logs.")
+    parser.add_argument("--timeout", metavar="DURATION", help="Fail the jobs after this time, such as 90s or 5m.")
+    parser.add_argument(
+        "--output", choices=("text", "json"), default="text", help="The output format. json prints one document at the end."
+    )
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run jobs on this machine."""
     options = parser().parse_args(arguments)
-    documents = [document for name in options.files for document in _documents(name)]
+    documents = [document for name in options.files for document in _read_documents(name)]
 
     from dlop.local.main import run
     from dlop.local.options import LocalError, RunOptions
-    from dlop.local.workdir import FolderError
+    from dlop.local.workdir import WorkDirError
 
-    order = RunOptions(
+    run_options = RunOptions(
         documents=documents,
-        machine=_machine(options),
-        folder=options.folder,
+        node=_node_options(options),
+        workdir=options.folder,
         keep=options.keep,
         logs=options.logs,
         history=options.output == "json",
-        timeout_seconds=_seconds(options.timeout),
+        timeout_seconds=_parse_timeout(options.timeout),
     )
     try:
-        return run(order, lambda: load_kinds(options), as_json=options.output == "json")
-    except (LocalError, FolderError) as error:
+        return run(run_options, lambda: load_kinds(options), as_json=options.output == "json")
+    except (LocalError, WorkDirError) as error:
         raise CommandError(str(error)) from error
 
 
-def _documents(name: str) -> list[Document]:
-    from dlop.jobs.manifest_files import ManifestError, documents
+def _read_documents(name: str) -> list[Document]:
+    from dlop.jobs.manifest_files import ManifestError, read_documents
 
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text()
-        found = list(documents(text, name=name))
+        return read_documents(name)
     except ManifestError as error:
         raise UsageError(str(error)) from error
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror or error}.") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is no text: {error}.") from error
-    if not found:
-        raise UsageError(f"{name} is empty; it must have the manifest of a job.")
-    return found
 
 
-def _machine(options: argparse.Namespace) -> Machine:
-    from dlop.embedded.kubelet.python_environments import default_cache_folder
-    from dlop.local.options import Machine, Network
+def _node_options(options: argparse.Namespace) -> NodeOptions:
+    from dlop.embedded.kubelet.python_environments import default_cache_dir
+    from dlop.local.options import NetworkMode, NodeOptions
 
     if options.gpus < 0 or (options.cpus is not None and not 0 < options.cpus < float("inf")):
-        raise UsageError("--gpus and --cpus: a positive number is expected.")
+        raise UsageError("--gpus and --cpus must be positive numbers.")
     images = _images(options)
     if options.no_namespaces and options.network == "own":
-        raise UsageError("--network own: pods without namespaces share this machine's network.")
-    return Machine(
+        raise UsageError("--network own requires namespaces; remove --no-namespaces.")
+    return NodeOptions(
         cpus=options.cpus,
-        memory_bytes=_bytes(options.memory),
+        memory_bytes=_parse_memory(options.memory),
         gpus=options.gpus,
         images=images,
         namespaces=not options.no_namespaces,
-        network=Network(options.network),
-        visible=_visible(options.files, images, default_cache_folder()),
+        network=NetworkMode(options.network),
+        visible_paths=_visible_paths(options.files, images, default_cache_dir()),
     )
 
 
 def _images(options: argparse.Namespace) -> list[Image]:
-    from dlop.embedded.kubelet.image_map import ImageMapError, image_option, read_images
+    from dlop.embedded.kubelet.image_map import ImageMapError, parse_image_option, read_images
 
     try:
-        own = [image_option(text) for text in options.image]
+        own = [parse_image_option(text) for text in options.image]
         return own + [image for name in options.images for image in read_images(Path(name))]
     except ImageMapError as error:
         raise UsageError(f"{error}.") from error
 
 
-def _visible(files: Sequence[str], images: Sequence[Image], cache: Path) -> list[Path]:
-    """What pods should see, wherever it lies: where the command was called, the folders of the files, and those of the images."""
+def _visible_paths(files: Sequence[str], images: Sequence[Image], cache: Path) -> list[Path]:
+    """Paths that pods can see: the working directory and the directories of the manifests and images."""
     if any(image.python for image in images):
-        # What is not there at the start cannot be shown, and the first environment is yet to be made.
+        # A path must exist when it is mounted, and the first environment is created later.
         cache.mkdir(parents=True, exist_ok=True)
     folders = [Path(name).resolve().parent for name in files if name != "-"]
-    mapped = [Path(image.working_folder) for image in images if image.working_folder]
+    mapped = [Path(image.working_dir) for image in images if image.working_dir]
     programs = [Path(image.command[0]).parent for image in images if image.command and image.command[0].startswith("/")]
     return [path for path in (Path.cwd(), cache, *folders, *mapped, *programs) if path.exists()]
 
 
-def _bytes(text: str | None) -> int | None:
-    from dlop.kube.quantity import rounded_up
+def _parse_memory(text: str | None) -> int | None:
+    from dlop.kube.quantity import integer_value
 
     if text is None:
         return None
     try:
-        return rounded_up(text)
+        return integer_value(text)
     except ValueError as error:
-        raise UsageError(f"--memory {text}: a size such as 8Gi is expected.") from error
+        raise UsageError(f"--memory must be a quantity such as 8Gi, got {text}.") from error
 
 
-def _seconds(text: str | None) -> float | None:
-    from dlop.console.duration import read_seconds
+def _parse_timeout(text: str | None) -> float | None:
+    from dlop.console.duration import parse_duration
 
     if text is None:
         return None
     try:
-        return read_seconds(text)
+        return parse_duration(text)
     except ValueError as error:
         raise UsageError(f"--timeout: {error}.") from error

@@ -8,52 +8,50 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from dlop.cli.common import Parser
-from dlop.cli.job_args import JobSession, jobs_parser, on_jobs, seconds
+from dlop.cli.job_args import JobSession, duration, job_parser, run_with_session
 
 if TYPE_CHECKING:
     from dlop.console.log_output import LogOutput
     from dlop.jobs.log_lines import LogLine
-    from dlop.jobs.logs import LogChoice
+    from dlop.jobs.logs import LogSelector
 
 
 def parser() -> Parser:
-    """What the command takes."""
-    found = jobs_parser("logs", "Prints what the replicas of a job have written, across restarts.")
-    found.add_argument("job", metavar="[KIND/]JOB", help="the job")
-    found.add_argument("-f", "--follow", action="store_true", help="go on until the job is over")
-    found.add_argument("--role", metavar="ROLE", help="only replicas of this role")
-    found.add_argument("--index", type=int, metavar="N", help="only replicas of this number")
-    found.add_argument("-c", "--container", metavar="NAME", help="default: the one that takes part in the job")
-    found.add_argument("-p", "--previous", action="store_true", help="only the run before the last one")
-    found.add_argument("--tail", type=_count, metavar="N", help="only so many lines of each run")
-    found.add_argument("--since", type=seconds, metavar="TIME", help="only what is not older than this: 90s, 5m, 1h")
-    found.add_argument("--timestamps", action="store_true", help="with the moment of each line")
-    found.add_argument("--no-prefix", action="store_true", help="without the replica before each line")
-    found.add_output()
-    return found
+    parser = job_parser("logs", "Print the logs of a job's replicas, including the previous run of restarted containers.")
+    parser.add_argument("job", metavar="[KIND/]JOB", help="The job.")
+    parser.add_argument("-f", "--follow", action="store_true", help="Follow the logs until the job has finished.")
+    parser.add_argument("--role", metavar="ROLE", help="Print the logs of this role only.")
+    parser.add_argument("--index", type=int, metavar="N", help="Print the logs of replicas with this index only.")
+    parser.add_argument("-c", "--container", metavar="NAME", help="The container. Default: the main container.")
+    parser.add_argument("-p", "--previous", action="store_true", help="Print the logs of the previous run only.")
+    parser.add_argument("--tail", type=_line_count, metavar="N", help="Lines to print of each run. Default: all.")
+    parser.add_argument("--since", type=duration, metavar="DURATION", help="Print lines newer than this, such as 90s, 5m or 1h.")
+    parser.add_argument("--timestamps", action="store_true", help="Include timestamps.")
+    parser.add_argument("--no-prefix", action="store_true", help="Do not prefix lines with the replica.")
+    parser.add_output()
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print logs."""
     options = parser().parse_args(arguments)
 
-    async def logs(place: JobSession) -> int:
+    async def logs(session: JobSession) -> int:
         from dlop.console.log_output import LogOutput
-        from dlop.console.output import Screen
+        from dlop.console.output import Output
         from dlop.jobs.log_stream import follow_logs
         from dlop.jobs.logs import read_logs
 
-        found = await place.find(options.job)
-        choice = _choice(options)
-        output = LogOutput(Screen(), timestamps=options.timestamps, as_json=options.output == "json", prefixes=not options.no_prefix)
+        job = await session.find(options.job)
+        selector = _selector(options)
+        output = LogOutput(Output(), timestamps=options.timestamps, as_json=options.output == "json", prefixes=not options.no_prefix)
         if options.follow and not options.previous:
-            async with follow_logs(place.client, found, choice) as lines:
+            async with follow_logs(session.client, job, selector) as lines:
                 await _print(lines, output)
         else:
-            await _print(read_logs(place.client, found, choice), output)
+            await _print(read_logs(session.client, job, selector), output)
         return 0
 
-    return on_jobs(options, logs)
+    return run_with_session(options, logs)
 
 
 async def _print(lines: AsyncGenerator[LogLine, None], output: LogOutput) -> None:
@@ -62,10 +60,10 @@ async def _print(lines: AsyncGenerator[LogLine, None], output: LogOutput) -> Non
             output.write(line)
 
 
-def _choice(options: argparse.Namespace) -> LogChoice:
-    from dlop.jobs.logs import LogChoice
+def _selector(options: argparse.Namespace) -> LogSelector:
+    from dlop.jobs.logs import LogSelector
 
-    return LogChoice(
+    return LogSelector(
         role=options.role,
         index=options.index,
         container=options.container,
@@ -75,7 +73,7 @@ def _choice(options: argparse.Namespace) -> LogChoice:
     )
 
 
-def _count(text: str) -> int:
+def _line_count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
     return int(text)

@@ -1,7 +1,7 @@
-"""`dlop` and `python -m dlop`: finds the command and hands over to it.
+"""Entry point of `dlop` and `python -m dlop`.
 
-Each command is a module of `dlop.cli` with a function `main(arguments) -> int`, imported only when it is asked for: help
-must come at once. Exit codes: 0 all is well, 1 it did not work, 2 it was called wrongly. What goes wrong is told in a sentence.
+Each command is a module of `dlop.cli` with a function `main(arguments) -> int`. It is imported only when it runs, so that help is
+fast. Exit codes: 0 success, 1 failure, 2 invalid usage.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["COMMANDS", "exit_with_code", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that the arguments name, and return its exit code."""
+    """Run a command and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] in ("-h", "--help", "help"):
         sys.stdout.write(_help())
@@ -34,17 +34,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"dlop {name}: {error}\n")
         return error.exit_code
     except KeyboardInterrupt:
-        # What a shell makes of a process that ended by SIGINT.
+        # 128 + SIGINT, as shells report it.
         return 130
 
 
 def exit_with_code() -> NoReturn:
-    """The entry point of the script `dlop`."""
+    """The entry point of the `dlop` script."""
     try:
         code = main()
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has seen enough. Python would complain when it flushes once more at its end.
+        # The reader closed the pipe. Without this, Python reports an error when it flushes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     sys.exit(code)
@@ -53,9 +53,9 @@ def exit_with_code() -> NoReturn:
 def _run(name: str, arguments: Sequence[str]) -> int:
     command = COMMANDS.get(name)
     if command is None:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(COMMANDS)}."
-        raise UsageError(f"there is no such command; {hint}")
+        similar = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {similar[0]!r}?" if similar else f"commands: {', '.join(COMMANDS)}."
+        raise UsageError(f"unknown command; {hint}")
     code: int = getattr(importlib.import_module(f"dlop.cli.{command.module}"), command.main)(arguments)
     return code
 
@@ -67,11 +67,12 @@ def _help() -> str:
         [
             "usage: dlop [COMMAND] [ARGUMENTS]",
             "",
-            "Runs distributed deep-learning jobs on Kubernetes.",
+            "Run distributed deep-learning jobs on Kubernetes.",
             "",
+            "commands:",
             *rows,
             "",
-            "`dlop COMMAND --help` tells more about a command.",
+            "Use `dlop COMMAND --help` for more information about a command.",
             "",
         ]
     )

@@ -1,4 +1,4 @@
-"""`dlop manifests`."""
+"""`dlop manifests` and `dlop crds`."""
 
 from __future__ import annotations
 
@@ -6,56 +6,72 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dlop.cli.common import Parser, chosen_rights, definitions_of, load_kinds, say
+from dlop.cli.common import Parser, build_crds, chosen_permission_sets, load_kinds, print_line
 from dlop.cli.errors import CommandError
 
 
 def parser() -> Parser:
-    """What the command takes."""
-    found = Parser(
-        "manifests", "Prints or writes all that a deployment needs: definitions, rights, the operator itself; cluster-wide when printed."
+    parser = Parser(
+        "manifests",
+        "Print or write the objects of a deployment: CRDs, RBAC and the operator. The printed deployment is cluster-wide.",
     )
-    found.add_frameworks()
-    found.add_rights()
-    found.add_argument("--image", help="the image of the operator")
-    where = found.add_mutually_exclusive_group()
-    where.add_argument("--out", type=Path, metavar="FOLDER", help="write the files there, for `kubectl apply -k FOLDER/cluster-wide`")
-    where.add_argument("--check", type=Path, metavar="FOLDER", help="write nothing; fail if the files there are not up to date")
-    return found
+    parser.add_frameworks()
+    parser.add_permission_sets()
+    parser.add_argument("--image", help="The image of the operator. Default: dlop:latest.")
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument(
+        "--out", type=Path, metavar="DIR", help="Write the files to this directory, for `kubectl apply -k DIR/cluster-wide`."
+    )
+    target.add_argument("--check", type=Path, metavar="DIR", help="Fail if the files here are out of date. Write nothing.")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print, write or check the manifests."""
     options = parser().parse_args(arguments)
     kinds = tuple(load_kinds(options))
 
     from dlop.deploy import kustomize
     from dlop.deploy.deployment import DEFAULT_IMAGE, DeployOptions
 
-    chosen = DeployOptions(
+    deploy_options = DeployOptions(
         image=options.image or DEFAULT_IMAGE,
         frameworks=tuple(options.frameworks),
         kinds=tuple(options.kinds),
-        rights=chosen_rights(options, kinds),
+        permission_sets=chosen_permission_sets(options, kinds),
     )
-    contents = kustomize.files(kinds, definitions_of(kinds), chosen=chosen)
+    contents = kustomize.render_files(kinds, build_crds(kinds), options=deploy_options)
     if options.check is not None:
-        _check(kustomize.differences(options.check, contents), folder=options.check)
+        _check(kustomize.find_outdated_files(options.check, contents), directory=options.check)
     elif options.out is not None:
-        kustomize.write(options.out, contents)
-        say(f"wrote {len(contents)} files to {options.out}")
+        kustomize.write_files(options.out, contents)
+        print_line(f"wrote {len(contents)} files to {options.out}")
     else:
         sys.stdout.write(_as_stream(contents))
     return 0
 
 
 def _as_stream(contents: Mapping[str, str]) -> str:
-    """A cluster-wide deployment for `kubectl apply -f -`, which knows nothing of kustomize."""
-    chosen = [path for path in contents if path.startswith(("crds/", "cluster-wide/")) and not path.endswith("/kustomization.yaml")]
-    return "---\n".join(contents[path] for path in chosen)
+    """A cluster-wide deployment for `kubectl apply -f -`, without the kustomization files."""
+    paths = [path for path in contents if path.startswith(("crds/", "cluster-wide/")) and not path.endswith("/kustomization.yaml")]
+    return "---\n".join(contents[path] for path in paths)
 
 
-def _check(differences: Sequence[str], *, folder: Path) -> None:
-    if differences:
-        raise CommandError("\n  ".join(["these files are out of date:", *differences, f"Run: python -m dlop manifests --out {folder}"]))
-    say(f"{folder} is up to date")
+def _check(outdated: Sequence[str], *, directory: Path) -> None:
+    if outdated:
+        raise CommandError("\n  ".join(["these files are out of date:", *outdated, f"Run: python -m dlop manifests --out {directory}"]))
+    print_line(f"{directory} is up to date")
+
+
+def crds_parser() -> Parser:
+    parser = Parser("crds", "Print the custom resource definitions, ready for `kubectl apply -f -`.")
+    parser.add_frameworks()
+    return parser
+
+
+def crds_main(arguments: Sequence[str]) -> int:
+    kinds = load_kinds(crds_parser().parse_args(arguments))
+
+    from dlop.deploy.kustomize import to_yaml
+
+    sys.stdout.write(to_yaml(*build_crds(kinds)))
+    return 0

@@ -1,9 +1,4 @@
-"""`dlop new-framework`.
-
-What `dlop new-framework` writes: a class, an example and a test that pass as they are.
-
-The texts have gaps like `$kind`. What fills them was checked to be a name and nothing else.
-"""
+"""`dlop new-framework`."""
 
 from __future__ import annotations
 
@@ -14,50 +9,48 @@ from pathlib import Path
 from string import Template
 
 from dlop.api.types import DeclarationError, JobType
-from dlop.cli.common import Parser, say
+from dlop.cli.common import Parser, print_line
 from dlop.cli.errors import CommandError, UsageError
 
 
 def parser() -> Parser:
-    """What the command takes."""
-    found = Parser("new-framework", "Writes a new framework: a class, an example and a test that pass as they are.")
-    found.add_argument("name", metavar="NAME", help="the kind of its jobs, in camel case: RingJob")
-    found.add_argument("--group", default="example.org", help="its API group, a domain of yours; default: example.org")
-    found.add_argument("--out", type=Path, metavar="FOLDER", help="where to; default: a new folder of that name, in small letters")
-    return found
+    parser = Parser("new-framework", "Generate a new framework: a class, an example and a test.")
+    parser.add_argument("name", metavar="NAME", help="The kind of its jobs in CamelCase, such as RingJob.")
+    parser.add_argument("--group", default="example.org", help="The API group of the kind. Default: example.org.")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="The directory for the files. Default: the kind in lower case.")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write a new framework."""
     options = parser().parse_args(arguments)
-
-    new = _named(options.name, options.group)
-    folder: Path = options.out or Path(new.module)
-    _write(folder, framework_files(new))
-    say(f"wrote a framework to {folder}. Try it:  cd {folder} && pytest && dlop render --framework {new.module}:{new.kind} job.yaml")
+    framework = _validate(options.name, options.group)
+    directory: Path = options.out or Path(framework.module)
+    _write(directory, framework_files(framework))
+    command = f"cd {directory} && pytest && dlop render --framework {framework.module}:{framework.kind} job.yaml"
+    print_line(f"generated a framework in {directory}. Try it:  {command}")
     return 0
 
 
-def _named(name: str, group: str) -> NewFramework:
+def _validate(name: str, group: str) -> NewFramework:
     try:
         JobType(group=group, version="v1", kind=name)
     except DeclarationError as error:
         raise UsageError(str(error)) from error
     if keyword.iskeyword(name) or keyword.iskeyword(name.lower()) or name == "DLJob":
-        raise UsageError(f"{name} means something else already; take another name.")
+        raise UsageError(f"{name} is reserved; choose another name.")
     return NewFramework(kind=name, group=group)
 
 
-def _write(folder: Path, files: dict[str, str]) -> None:
-    there = sorted(name for name in files if (folder / name).exists())
-    if there:
-        raise CommandError(f"{folder} has {', '.join(there)} already, and nothing was written. Take another folder with --out.")
+def _write(directory: Path, files: dict[str, str]) -> None:
+    existing = sorted(name for name in files if (directory / name).exists())
+    if existing:
+        raise CommandError(f"{directory} already contains {', '.join(existing)}; nothing was written. Use --out for another directory.")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            (folder / name).write_text(content)
+            (directory / name).write_text(content)
     except OSError as error:
-        raise CommandError(f"{folder} cannot be written to: {error.strerror or error}.") from error
+        raise CommandError(f"{directory} is not writable: {error.strerror or error}.") from error
 
 
 _CLASS = Template('''\
@@ -69,22 +62,21 @@ from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType
 
 
 class $kind(DLJob):
-    """Workers that find each other through PEERS. Say here what your job is: `kubectl explain` shows it."""
+    """Workers that find each other through PEERS. `kubectl explain` shows this description."""
 
     job_type = JobType(group="$group", version="v1", kind="$kind")
     replica_types = (ReplicaType("Worker", minimum=1, required=True),)
     container_properties = ContainerProperties(name="main", port=7000)
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        """What a worker must know to find the others."""
         peers = self.addresses("Worker")
         return {"RANK": str(replica.index), "WORLD_SIZE": str(len(peers)), "PEERS": ",".join(peers)}
 ''')
 
 _EXAMPLE = Template("""\
-# See what it becomes:  dlop render --framework $module:$kind job.yaml
-# Have it in a cluster: dlop install --framework $module:$kind
-# Run the operator:     dlop run --framework $module:$kind
+# Print its pods:    dlop render --framework $module:$kind job.yaml
+# Install the CRD:   dlop install --framework $module:$kind
+# Run the operator:  dlop run --framework $module:$kind
 apiVersion: $group/v1
 kind: $kind
 metadata:
@@ -100,11 +92,11 @@ spec:
           containers:
             - name: main
               image: busybox:1.36
-              command: [sh, -c, 'echo "I am $$RANK of $$WORLD_SIZE: $$PEERS"']
+              command: [sh, -c, 'echo "rank $$RANK of $$WORLD_SIZE: $$PEERS"']
 """)
 
 _TEST = Template('''\
-"""$kind in a whole cluster: the operator and an API server in this process, and a clock that does not wait."""
+"""$kind on an embedded cluster with a scripted kubelet and virtual time."""
 
 from pathlib import Path
 
@@ -116,7 +108,7 @@ EXAMPLE = Path(__file__).with_name("job.yaml")
 
 
 @virtual_time
-async def test_the_example_runs_to_its_end() -> None:
+async def test_the_example_succeeds() -> None:
     async with OperatorKit([$kind]) as kit:
         kit.script.when("first-worker-*").run().after(60).succeed()
         job = await kit.submit(EXAMPLE)
@@ -130,12 +122,12 @@ async def test_every_worker_knows_the_others() -> None:
         await kit.until(job, phase="Running")
         for index in range(2):
             (container,) = job.pods[f"first-worker-{index}"]["spec"]["containers"]
-            found = {variable["name"]: variable["value"] for variable in container["env"]}
-            assert found == {"RANK": str(index), "WORLD_SIZE": "2", "PEERS": "first-worker-0:7000,first-worker-1:7000"}
+            environment = {variable["name"]: variable["value"] for variable in container["env"]}
+            assert environment == {"RANK": str(index), "WORLD_SIZE": "2", "PEERS": "first-worker-0:7000,first-worker-1:7000"}
 
 
 @virtual_time
-async def test_a_worker_that_is_evicted_is_replaced() -> None:
+async def test_an_evicted_worker_is_replaced() -> None:
     async with OperatorKit([$kind]) as kit:
         kit.script.when("first-worker-0", times=1).run().after(10).evict()
         kit.script.when("first-worker-*").run().after(60).succeed()
@@ -147,22 +139,21 @@ async def test_a_worker_that_is_evicted_is_replaced() -> None:
 
 @dataclass(frozen=True, slots=True)
 class NewFramework:
-    """What a new framework is called."""
+    """Names for the templates. They were validated, so the templates need no escaping."""
 
     kind: str
     group: str
 
     @property
     def module(self) -> str:
-        """The name of its Python module."""
         return self.kind.lower()
 
 
-def framework_files(new: NewFramework) -> dict[str, str]:
-    """The files of a new framework, by name."""
-    gaps = {"kind": new.kind, "group": new.group, "module": new.module}
+def framework_files(framework: NewFramework) -> dict[str, str]:
+    """Contents by file name."""
+    values = {"kind": framework.kind, "group": framework.group, "module": framework.module}
     return {
-        f"{new.module}.py": _CLASS.substitute(gaps),
-        "job.yaml": _EXAMPLE.substitute(gaps),
-        f"test_{new.module}.py": _TEST.substitute(gaps),
+        f"{framework.module}.py": _CLASS.substitute(values),
+        "job.yaml": _EXAMPLE.substitute(values),
+        f"test_{framework.module}.py": _TEST.substitute(values),
     }

@@ -8,93 +8,91 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dlop.cli.common import Parser, say
+from dlop.cli.common import Parser, print_line
 from dlop.cli.errors import UsageError
-from dlop.cli.job_args import JobSession, jobs_parser, on_jobs, wall_time
+from dlop.cli.job_args import JobSession, job_parser, run_with_session, wall_time
 
 if TYPE_CHECKING:
-    from dlop.console.plain_view import JobScreen
+    from dlop.console.plain_view import ProgressView
     from dlop.jobs.lookup import JobHandle
 
 
 def parser() -> Parser:
-    """What the command takes."""
-    found = jobs_parser("submit", "Creates the jobs in these files, and whatever else stands there.")
-    found.add_argument("files", nargs="+", metavar="FILE", help="manifests; - is the standard input")
-    found.add_argument("--wait", action="store_true", help="stay until the jobs are over; the exit status is their verdict")
-    found.add_argument("--logs", action="store_true", help="the same, with what the replicas write")
-    found.add_output()
-    return found
+    parser = job_parser("submit", "Create the jobs and other objects of these files.")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="Manifests; - is standard input.")
+    parser.add_argument("--wait", action="store_true", help="Wait until the jobs have finished. Exit with 1 if a job failed.")
+    parser.add_argument("--logs", action="store_true", help="Print the logs of the replicas. Implies --wait.")
+    parser.add_output()
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Create jobs."""
     options = parser().parse_args(arguments)
 
-    from dlop.jobs.manifest_files import ManifestError, read_file
+    from dlop.jobs.manifest_files import ManifestError, read_documents
 
     try:
-        documents = [document for file in options.files for document in read_file(file)]
+        documents = [document for file in options.files for document in read_documents(file)]
     except ManifestError as error:
         raise UsageError(str(error)) from error
 
-    async def submit(place: JobSession) -> int:
+    async def submit(session: JobSession) -> int:
         from dlop.jobs.submit import submit as create
 
-        made = await create(
-            place.client,
+        created = await create(
+            session.client,
             documents,
-            place.registry,
-            namespace=place.namespace,
+            session.registry,
+            namespace=session.namespace,
             only_namespace=options.namespace,
-            tell=lambda each: say(f"{each.title}{f' in {each.namespace}' if each.namespace else ''} created"),
+            on_created=lambda item: print_line(f"{item.title}{f' in {item.namespace}' if item.namespace else ''} created"),
         )
-        jobs = [each.job for each in made if each.job is not None]
+        jobs = [item.job for item in created if item.job is not None]
         if jobs and (options.wait or options.logs):
-            return await _stay(place, jobs, options)
+            return await _follow(session, jobs, options)
         if options.output == "json":
-            await _print_json(place, jobs)
+            await _print_json(session, jobs)
         return 0
 
-    return on_jobs(options, submit)
+    return run_with_session(options, submit)
 
 
-async def _stay(place: JobSession, jobs: list[JobHandle], options: argparse.Namespace) -> int:
-    from dlop.console.follow import attend
-    from dlop.console.output import Screen
-    from dlop.console.progress import verdict
+async def _follow(session: JobSession, jobs: list[JobHandle], options: argparse.Namespace) -> int:
+    from dlop.console.follow import follow_jobs
+    from dlop.console.output import Output
+    from dlop.console.progress import format_result
 
     as_json = options.output == "json"
     try:
-        async with _screen(as_json=as_json) as screen:
-            views = await attend(place.client, jobs, screen, with_logs=options.logs)
+        async with _progress_view(as_json=as_json) as progress:
+            views = await follow_jobs(session.client, jobs, progress, with_logs=options.logs)
     except asyncio.CancelledError:
-        say("what was submitted goes on: `dlop get` shows it, `dlop delete` ends it")
+        print_line("the submitted jobs keep running: `dlop get` shows them, `dlop delete` deletes them")
         raise
     if as_json:
-        Screen().json(views)
+        Output().json(views)
     else:
         for view in views:
-            say(verdict(view, now=wall_time()))
+            print_line(format_result(view, now=wall_time()))
     return 0 if all(view.has_succeeded for view in views) else 1
 
 
-def _screen(*, as_json: bool) -> JobScreen:
-    from dlop.console.plain_view import LineScreen, QuietScreen
+def _progress_view(*, as_json: bool) -> ProgressView:
+    from dlop.console.plain_view import PlainView, QuietView
 
     clock = asyncio.get_running_loop().time
     if as_json or not sys.stdout.isatty():
-        return QuietScreen(sys.stderr) if as_json else LineScreen(sys.stdout)
+        return QuietView(sys.stderr) if as_json else PlainView(sys.stdout)
 
     from rich.console import Console
 
-    from dlop.console.live_view import LiveScreen
+    from dlop.console.live_view import LiveView
 
-    return LiveScreen(Console(highlight=False), clock=clock)
+    return LiveView(Console(highlight=False), clock=clock)
 
 
-async def _print_json(place: JobSession, jobs: list[JobHandle]) -> None:
-    from dlop.console.output import Screen
-    from dlop.jobs.queries import look_at_job
+async def _print_json(session: JobSession, jobs: list[JobHandle]) -> None:
+    from dlop.console.output import Output
+    from dlop.jobs.queries import get_job_view
 
-    Screen().json([await look_at_job(place.client, job) for job in jobs])
+    Output().json([await get_job_view(session.client, job) for job in jobs])

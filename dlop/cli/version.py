@@ -11,12 +11,10 @@ from dlop.cli.common import Parser
 
 
 def parser() -> Parser:
-    """What the command takes."""
-    return Parser("version", "Prints the versions of dlop and of Python.")
+    return Parser("version", "Print the versions of dlop and Python.")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the version."""
     parser().parse_args(arguments)
     try:
         own = version("dlop")

@@ -4,41 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlop.cli.common import Parser, say
-from dlop.cli.job_args import JobSession, jobs_parser, on_jobs, seconds, wall_time
+from dlop.cli.common import Parser, print_line
+from dlop.cli.job_args import JobSession, duration, job_parser, run_with_session, wall_time
 
-_GOALS = ("succeeded", "failed", "finished", "running", "deleted")
+_CONDITIONS = ("succeeded", "failed", "finished", "running", "deleted")
 
 
 def parser() -> Parser:
-    """What the command takes."""
-    found = jobs_parser("wait", "Waits for a job. It ends with 1 as soon as that cannot happen any more, or when the time is up.")
-    found.add_argument("job", metavar="[KIND/]JOB", help="the job")
-    found.add_argument("--for", dest="goal", choices=_GOALS, default="succeeded", help="what to wait for; default: succeeded")
-    found.add_argument("--timeout", type=seconds, metavar="TIME", help="how long: 90s, 5m, 1h30m; default: for ever")
-    found.add_output()
-    return found
+    parser = job_parser("wait", "Wait for a job. Exit with 1 on a timeout, or when the condition can no longer be met.")
+    parser.add_argument("job", metavar="[KIND/]JOB", help="The job.")
+    parser.add_argument("--for", dest="condition", choices=_CONDITIONS, default="succeeded", help="The condition. Default: succeeded.")
+    parser.add_argument("--timeout", type=duration, metavar="DURATION", help="The maximum time, such as 90s or 1h30m. Default: no limit.")
+    parser.add_output()
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Wait for a job."""
     options = parser().parse_args(arguments)
 
-    async def wait(place: JobSession) -> int:
-        from dlop.console.output import Screen
-        from dlop.console.progress import verdict
-        from dlop.jobs.view import view_of
-        from dlop.jobs.wait import Goal, wait_for
+    async def wait(session: JobSession) -> int:
+        from dlop.console.output import Output
+        from dlop.console.progress import format_result
+        from dlop.jobs.view import build_view
+        from dlop.jobs.wait import WaitCondition, wait_for_job
 
-        found = await place.find(options.job)
-        reached = await wait_for(place.client, found, Goal(options.goal), timeout_seconds=options.timeout)
-        view = view_of(reached, ())
+        job = await session.find(options.job)
+        reached = await wait_for_job(session.client, job, WaitCondition(options.condition), timeout_seconds=options.timeout)
+        view = build_view(reached, ())
         if options.output == "json":
-            Screen().json(view)
-        elif options.goal == "deleted":
-            say(f"{found} is gone")
+            Output().json(view)
+        elif options.condition == "deleted":
+            print_line(f"{job} deleted")
         else:
-            say(verdict(view, now=wall_time()) if view.is_over else f"{found} is {view.phase}")
+            print_line(format_result(view, now=wall_time()) if view.is_finished else f"{job} is {view.phase}")
         return 0
 
-    return on_jobs(options, wait)
+    return run_with_session(options, wait)

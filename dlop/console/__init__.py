@@ -1,1 +1,1 @@
-"""How jobs look: on a terminal with colours and live, elsewhere as plain lines, and as JSON for machines."""
+"""Output of jobs: tables and live views on a terminal, plain lines for pipes and files, and JSON."""

@@ -1,13 +1,13 @@
-"""The page on one job: what it is, what happened in order, what it waits for and why, how it failed."""
+"""The output of `dlop describe`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from dlop.api.record import describe_failure
-from dlop.console.duration import between
-from dlop.console.tables import duration, plain_lines, replicas_table
-from dlop.jobs.history import Happening
+from dlop.console.duration import format_elapsed
+from dlop.console.tables import duration, format_table, replicas_table
+from dlop.jobs.history import JOB, HistoryEntry, HistoryGroup, group_history
 from dlop.jobs.log_lines import LogLine
 from dlop.jobs.view import JobView
 
@@ -16,59 +16,59 @@ PLAIN = "plain"
 WARNING = "warning"
 
 Line = tuple[str, str]
-"""A style and a text."""
+"""Style and text."""
 
-_MOST_HAPPENINGS = 200
+_MAX_HISTORY = 200
 
 
-def page(view: JobView, *, log_tail: Sequence[LogLine] = (), now: float) -> list[Line]:
-    """All lines of the page. `log_tail` is the end of the log of the replica that failed."""
+def render_page(view: JobView, *, log_tail: Sequence[LogLine] = (), now: float) -> list[Line]:
+    """`log_tail` is the end of the failed replica's log."""
     return [
         *_facts(view, now=now),
-        *_section("Waits for", [(WARNING, sentence) for sentence in view.waits_for]),
+        *_section("Waiting", [(WARNING, sentence) for sentence in view.waits_for]),
         *_section("Last failure", _failure(view, log_tail)),
-        *_section("Replicas", [(PLAIN, line) for line in plain_lines(replicas_table(view))] if view.replicas else []),
+        *_section("Replicas", [(PLAIN, line) for line in format_table(replicas_table(view))] if view.replicas else []),
         *_section("History", list(_history(view.history, now=now))),
     ]
 
 
 def _facts(view: JobView, *, now: float) -> Iterator[Line]:
     yield HEADING, f"{view.kind} {view.name}"
-    roles = ", ".join(f"{role.wanted} {role.name}" for role in view.roles)
+    roles = ", ".join(f"{role.desired} {role.name}" for role in view.roles)
     facts = {
         "Kind": f"{view.api_version} {view.kind}",
         "Namespace": view.namespace,
-        "Phase": f"{view.phase}, being deleted" if view.is_leaving else view.phase,
+        "Phase": f"{view.phase} (terminating)" if view.is_terminating else view.phase,
         "Message": view.message,
         "Roles": roles,
         "Progress": _progress(view),
-        "Created": _ago(view.created_at, now=now),
-        "Started": _ago(view.started_at, now=now),
-        "Finished": _ago(view.finished_at, now=now),
+        "Created": _format_time(view.created_at, now=now),
+        "Started": _format_time(view.started_at, now=now),
+        "Finished": _format_time(view.finished_at, now=now),
         "Duration": duration(view, now=now),
         "Attempt": str(view.attempt + 1) if view.attempt else "",
-        "Restarts": _counted(view.restarts, {role.name: role.restarts for role in view.roles}),
-        "Disruptions": _counted(view.disruptions, {role.name: role.disruptions for role in view.roles}),
+        "Restarts": _format_counts_by_role(view.restarts, {role.name: role.restarts for role in view.roles}),
+        "Disruptions": _format_counts_by_role(view.disruptions, {role.name: role.disruptions for role in view.roles}),
     }
     yield from ((PLAIN, f"  {name + ':':<13} {value}") for name, value in facts.items() if value)
 
 
 def _progress(view: JobView) -> str:
-    parts = []
+    summaries = []
     for role in view.roles:
         counts = {"running": role.running, "succeeded": role.succeeded, "failed": role.failed, "waiting": role.pending}
-        said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-        parts.append(f"{role.name}: {said or 'none'}")
-    return "; ".join(parts)
+        counts_text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        summaries.append(f"{role.name}: {counts_text or 'none'}")
+    return "; ".join(summaries)
 
 
-def _counted(total: int, by_role: dict[str, int]) -> str:
-    said = ", ".join(f"{name} {count}" for name, count in by_role.items() if count)
-    return f"{total} ({said})" if total and said else str(total) if total else ""
+def _format_counts_by_role(total: int, by_role: dict[str, int]) -> str:
+    counts = ", ".join(f"{name} {count}" for name, count in by_role.items() if count)
+    return f"{total} ({counts})" if total and counts else str(total) if total else ""
 
 
-def _ago(moment: str, *, now: float) -> str:
-    return f"{moment} ({between(moment, None, now=now)} ago)" if moment else ""
+def _format_time(time: str, *, now: float) -> str:
+    return f"{time} ({format_elapsed(time, None, now=now)} ago)" if time else ""
 
 
 def _failure(view: JobView, log_tail: Sequence[LogLine]) -> list[Line]:
@@ -77,27 +77,33 @@ def _failure(view: JobView, log_tail: Sequence[LogLine]) -> list[Line]:
         return []
     signal = f", signal {failure.signal}" if failure.signal else ""
     lines = [(WARNING, f"{describe_failure(failure)}{signal}{f', at {failure.time}' if failure.time else ''}")]
-    written = [line for line in log_tail if not line.is_note]
+    log_lines = [line for line in log_tail if not line.is_note]
     notes = [line for line in log_tail if line.is_note]
-    if written:
-        lines.append((PLAIN, f"the last {len(written)} lines of its log:" if len(written) > 1 else "the last line of its log:"))
-        lines += [(PLAIN, f"    {line.text}") for line in written]
+    if log_lines:
+        lines.append((PLAIN, f"the last {len(log_lines)} lines of its log:" if len(log_lines) > 1 else "the last line of its log:"))
+        lines += [(PLAIN, f"    {line.text}") for line in log_lines]
     lines += [(PLAIN, f"({line.pod}: {line.text})") for line in notes]
     return lines
 
 
-def _history(happenings: Sequence[Happening], *, now: float) -> Iterator[Line]:
-    left_out = len(happenings) - _MOST_HAPPENINGS
-    if left_out > 0:
-        yield PLAIN, f"({left_out} earlier ones are left out)"
-    for each in happenings[-_MOST_HAPPENINGS:]:
-        age = between(each.at, None, now=now) or "?"
-        times = f" ({each.times} times)" if each.times > 1 else ""
-        subject = "" if each.subject == "job" else f"{each.subject}: "
-        text = f"{age + ' ago':<12} {each.reason:<18} {subject}{' '.join(each.message.split())}{times}"
-        yield (WARNING if each.is_warning else PLAIN), text.rstrip()
+def _history(entries: Sequence[HistoryEntry], *, now: float) -> Iterator[Line]:
+    groups = group_history(entries)
+    omitted = len(groups) - _MAX_HISTORY
+    if omitted > 0:
+        yield PLAIN, f"({omitted} earlier entries omitted)"
+    for group in groups[-_MAX_HISTORY:]:
+        age = format_elapsed(group.at, None, now=now) or "?"
+        count = f" ({group.count} times)" if group.count > len(group.subjects) else ""
+        text = f"{age + ' ago':<12} {group.reason:<18} {_subject(group)}{' '.join(group.message.split())}{count}"
+        yield (WARNING if group.is_warning else PLAIN), text.rstrip()
+
+
+def _subject(group: HistoryGroup) -> str:
+    if len(group.subjects) > 1:
+        return f"{len(group.subjects)} pods: "
+    return "" if group.subjects[0] == JOB else f"{group.subjects[0]}: "
 
 
 def _section(title: str, lines: Iterable[Line]) -> list[Line]:
-    found = list(lines)
-    return [(PLAIN, ""), (HEADING, title), *((style, f"  {text}".rstrip()) for style, text in found)] if found else []
+    content = list(lines)
+    return [(PLAIN, ""), (HEADING, title), *((style, f"  {text}".rstrip()) for style, text in content)] if content else []

@@ -1,4 +1,4 @@
-"""Spans of time as people say them, and as they write them."""
+"""Format and parse durations."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ _UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 
 
-def short(seconds: float) -> str:
-    """As in tables: the two units that matter, `3d4h`, `12m5s`, `0s`."""
-    left = max(0, int(seconds))
+def format_duration(seconds: float) -> str:
+    """The two largest units: `3d4h`, `12m5s`, `0s`."""
+    remaining = max(0, int(seconds))
     parts: list[str] = []
     for unit, size in _UNITS:
-        count, left = divmod(left, size)
+        count, remaining = divmod(remaining, size)
         if count or parts:
             parts.append(f"{count}{unit}" if count else "")
     return "".join(parts[:2]) or "0s"
 
 
-def between(start: str, end: str | None, *, now: float) -> str:
-    """How long it was from one moment to another, or is until now; empty without a beginning."""
-    began = parse_time(start)
-    if began is None:
+def format_elapsed(start: str, end: str | None, *, now: float) -> str:
+    """The duration from `start` to `end`, or to `now` without an end. Empty without a start."""
+    started = parse_time(start)
+    if started is None:
         return ""
-    return short((parse_time(end) or now) - began)
+    return format_duration((parse_time(end) or now) - started)
 
 
-def read_seconds(text: str) -> float:
-    """`90`, `90s`, `5m`, `1h30m` in seconds.
+def parse_duration(text: str) -> float:
+    """Seconds of `90`, `90s`, `5m` or `1h30m`.
 
     Raises:
-        ValueError: it is none of them.
+        ValueError: the text is not a duration.
     """
-    plain = text.strip().lower()
+    normalized = text.strip().lower()
     try:
-        seconds = float(plain)
+        seconds = float(normalized)
     except ValueError:
-        parts = _PART.findall(plain)
-        if not parts or "".join(map("".join, parts)) != plain:
-            raise ValueError(f"{text!r} is no length of time; write it as 90s, 5m or 1h30m") from None
+        parts = _PART.findall(normalized)
+        if not parts or "".join(map("".join, parts)) != normalized:
+            raise ValueError(f"{text!r} is not a duration; use 90s, 5m or 1h30m") from None
         return sum(float(count) * dict(_UNITS)[unit] for count, unit in parts)
     if not 0 <= seconds < float("inf"):
-        raise ValueError(f"{text!r} is no length of time; write it as 90s, 5m or 1h30m")
+        raise ValueError(f"{text!r} is not a duration; use 90s, 5m or 1h30m")
     return seconds

@@ -1,4 +1,4 @@
-"""Stays with jobs until they are over, and shows how they go."""
+"""Show the progress of jobs until they have finished."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 
-from dlop.console.plain_view import JobScreen
-from dlop.jobs.errors import OutOfReachError
+from dlop.console.plain_view import ProgressView
+from dlop.jobs.errors import WaitFailedError
 from dlop.jobs.log_stream import follow_logs
-from dlop.jobs.logs import LogChoice
+from dlop.jobs.logs import LogSelector
 from dlop.jobs.lookup import JobHandle
 from dlop.jobs.queries import watch_job
 from dlop.jobs.view import JobView
 from dlop.kube.client import Client
 
 
-async def attend(client: Client, jobs: Sequence[JobHandle], screen: JobScreen, *, with_logs: bool) -> list[JobView]:
-    """Show jobs on a screen until all of them are over, and return how they ended.
+async def follow_jobs(client: Client, jobs: Sequence[JobHandle], progress: ProgressView, *, with_logs: bool) -> list[JobView]:
+    """Show the progress of jobs until all of them have finished, and return their final views.
 
     Raises:
-        OutOfReachError: one was deleted meanwhile.
-        KubeError: they cannot be watched.
+        WaitFailedError: a job was deleted.
+        KubeError: the jobs cannot be watched.
     """
-    tasks = [asyncio.create_task(_attend_one(client, job, screen, with_logs=with_logs)) for job in jobs]
+    tasks = [asyncio.create_task(_follow_job(client, job, progress, with_logs=with_logs)) for job in jobs]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
@@ -32,31 +32,31 @@ async def attend(client: Client, jobs: Sequence[JobHandle], screen: JobScreen, *
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _attend_one(client: Client, found: JobHandle, screen: JobScreen, *, with_logs: bool) -> JobView:
-    listening = asyncio.create_task(_listen(client, found, screen)) if with_logs else None
+async def _follow_job(client: Client, job: JobHandle, progress: ProgressView, *, with_logs: bool) -> JobView:
+    log_task = asyncio.create_task(_show_logs(client, job, progress)) if with_logs else None
     try:
-        view = await _show(client, found, screen)
-        if listening is not None:
-            await listening
+        view = await _show_progress(client, job, progress)
+        if log_task is not None:
+            await log_task
         return view
     finally:
-        if listening is not None:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+        if log_task is not None:
+            log_task.cancel()
+            await asyncio.gather(log_task, return_exceptions=True)
 
 
-async def _show(client: Client, found: JobHandle, screen: JobScreen) -> JobView:
+async def _show_progress(client: Client, job: JobHandle, progress: ProgressView) -> JobView:
     clock = asyncio.get_running_loop().time
-    began = clock()
-    async with watch_job(client, found) as views, aclosing(views):
+    started_at = clock()
+    async with watch_job(client, job) as views, aclosing(views):
         async for view in views:
-            screen.show(view, elapsed_seconds=clock() - began)
-            if view.is_over:
+            progress.show_job(view, elapsed_seconds=clock() - started_at)
+            if view.is_finished:
                 return view
-    raise OutOfReachError(f"{found} cannot be watched any more.")
+    raise WaitFailedError(f"{job} can no longer be watched.")
 
 
-async def _listen(client: Client, found: JobHandle, screen: JobScreen) -> None:
-    async with follow_logs(client, found, LogChoice()) as lines, aclosing(lines):
+async def _show_logs(client: Client, job: JobHandle, progress: ProgressView) -> None:
+    async with follow_logs(client, job, LogSelector()) as lines, aclosing(lines):
         async for line in lines:
-            screen.hear(line)
+            progress.show_log_line(line)

@@ -1,4 +1,4 @@
-"""Where output goes: a terminal, which gets colours and live tables, or a pipe or a file, which get plain lines."""
+"""Output to a terminal with colors, or to a pipe or file as plain text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import msgspec
 
 from dlop.console.describe_page import HEADING, WARNING, Line
-from dlop.console.tables import Table, plain_lines, rich_table
+from dlop.console.tables import Table, format_table, rich_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _STYLES = {HEADING: "bold", WARNING: "yellow"}
 
 
-class Screen:
-    """One place to write to. `rich` is imported only for a terminal."""
+class Output:
+    """An output stream. `rich` is imported only for a terminal, because the import is slow."""
 
     def __init__(self, stream: TextIO | None = None, *, is_terminal: bool | None = None) -> None:
         self.stream = sys.stdout if stream is None else stream
@@ -27,7 +27,7 @@ class Screen:
 
     @property
     def console(self) -> Console:
-        """What draws on the terminal. It minds NO_COLOR and TERM."""
+        """The rich console. It respects NO_COLOR and TERM."""
         if self._console is None:
             from rich.console import Console  # noqa: PLC0415
 
@@ -35,7 +35,7 @@ class Screen:
         return self._console
 
     def line(self, text: str, *, style: str = "") -> None:
-        """One line; a style shows on a terminal only. Nothing in the text is taken for markup."""
+        """Print one line without interpreting markup. The style applies to terminals only."""
         if self.is_terminal and style:
             self.console.print(text, style=style, markup=False, soft_wrap=True)
         else:
@@ -43,19 +43,16 @@ class Screen:
             self.stream.flush()
 
     def lines(self, lines: Iterable[Line]) -> None:
-        """The lines of a page."""
         for style, text in lines:
             self.line(text, style=_STYLES.get(style, ""))
 
     def table(self, table: Table) -> None:
-        """A table."""
         if self.is_terminal:
             self.console.print(rich_table(table))
         else:
-            for line in plain_lines(table):
+            for line in format_table(table):
                 self.line(line)
 
     def json(self, value: Any, *, on_one_line: bool = False) -> None:
-        """A value for machines: moments and names as Kubernetes writes them."""
         data = msgspec.json.encode(value)
         self.line((data if on_one_line else msgspec.json.format(data)).decode())

@@ -1,70 +1,66 @@
-"""Jobs while they run, as plain lines: for pipes, files and CI. Where a machine reads the end, nothing is said before."""
+"""Progress of jobs as plain lines, for pipes, files and CI."""
 
 from __future__ import annotations
 
 from typing import Protocol, Self, TextIO
 
 from dlop.console.log_output import prefix_of
-from dlop.console.progress import changes, obstacles, title
+from dlop.console.progress import blocking_reasons, describe_changes, job_title
 from dlop.jobs.log_lines import LogLine
 from dlop.jobs.view import JobView
 
-_TOLD_APART_BY = 60
+_COMPARED_CHARACTERS = 60
 
 
-class JobScreen(Protocol):
-    """Where jobs are followed. An async context manager."""
+class ProgressView(Protocol):
+    """Shows the progress of jobs. An async context manager."""
 
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *_: object) -> None: ...
 
-    def say(self, text: str, *, style: str = "") -> None:
-        """A sentence for the user; its style shows on a terminal only."""
+    def print_message(self, text: str, *, style: str = "") -> None:
+        """The style applies to terminals only."""
         ...
 
-    def show(self, view: JobView, *, elapsed_seconds: float) -> None:
-        """A job has changed. The time since it was submitted stands still when it is over."""
+    def show_job(self, view: JobView, *, elapsed_seconds: float) -> None:
+        """Show a changed job. `elapsed_seconds` is the time since its submission; it stops when the job has finished."""
         ...
 
-    def hear(self, line: LogLine) -> None:
-        """A replica has written something."""
-        ...
+    def show_log_line(self, line: LogLine) -> None: ...
 
 
-class LineScreen:
-    """Each line about a job has the time since it was submitted."""
+class PlainView:
+    """Prefixes each line about a job with the time since its submission."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._views: dict[str, JobView] = {}
-        self._obstacles: set[tuple[str, str]] = set()
+        self._shown_reasons: set[tuple[str, str]] = set()
         self._width = 0
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """There is nothing to end."""
+        pass
 
-    def say(self, text: str, *, style: str = "") -> None:
-        """A sentence for the user."""
+    def print_message(self, text: str, *, style: str = "") -> None:
         self._write(text)
 
-    def show(self, view: JobView, *, elapsed_seconds: float) -> None:
-        """Tell what is different."""
-        moment = f"{elapsed_seconds:6.1f}s"
-        for line in changes(self._views.get(view.uid), view):
-            self._write(f"{moment}  {line}")
-        for sentence in obstacles(view):
-            # The same trouble of ever more pods ends with the same words, and is told once.
-            if (view.uid, sentence[-_TOLD_APART_BY:]) not in self._obstacles:
-                self._obstacles.add((view.uid, sentence[-_TOLD_APART_BY:]))
-                self._write(f"{moment}  {title(view)} waits: {sentence}")
+    def show_job(self, view: JobView, *, elapsed_seconds: float) -> None:
+        elapsed = f"{elapsed_seconds:6.1f}s"
+        for line in describe_changes(self._views.get(view.uid), view):
+            self._write(f"{elapsed}  {line}")
+        for reason in blocking_reasons(view):
+            # Compare the ends only. The start names the pods, and more pods may join with the same reason.
+            key = (view.uid, reason[-_COMPARED_CHARACTERS:])
+            if key not in self._shown_reasons:
+                self._shown_reasons.add(key)
+                self._write(f"{elapsed}  {job_title(view)} is waiting: {reason}")
         self._views[view.uid] = view
 
-    def hear(self, line: LogLine) -> None:
-        """A replica has written something."""
+    def show_log_line(self, line: LogLine) -> None:
         prefix = prefix_of(line)
         self._width = max(self._width, len(prefix))
         self._write(f"{prefix:{self._width}} | {line.text}")
@@ -74,11 +70,11 @@ class LineScreen:
         self._stream.flush()
 
 
-class QuietScreen(LineScreen):
-    """Tells nothing but what replicas have written, if anybody wants to hear that."""
+class QuietView(PlainView):
+    """Shows log lines only, because standard output is for JSON."""
 
-    def say(self, text: str, *, style: str = "") -> None:
-        """Keep it."""
+    def print_message(self, text: str, *, style: str = "") -> None:
+        pass
 
-    def show(self, view: JobView, *, elapsed_seconds: float) -> None:
-        """Keep it."""
+    def show_job(self, view: JobView, *, elapsed_seconds: float) -> None:
+        pass

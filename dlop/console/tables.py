@@ -1,7 +1,4 @@
-"""Tables as plain data, drawn by rich on a terminal and in aligned columns elsewhere.
-
-Jobs and replicas as tables.
-"""
+"""Tables of jobs and replicas, drawn by rich on a terminal and as aligned columns elsewhere."""
 
 from __future__ import annotations
 
@@ -10,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dlop.api.phase import Phase
-from dlop.console.duration import between
+from dlop.console.duration import format_elapsed
 from dlop.jobs.view import JobView, RoleView
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 _GAP = "   "
+_REASON_WIDTH = 60
 STYLES = {
     "Running": "cyan",
     "Succeeded": "green",
@@ -31,37 +29,34 @@ STYLES = {
     "Gone": "dim",
     "Unseen": "dim",
 }
-"""How phases and states are coloured."""
+"""Styles of phases and replica states."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Headers, and rows of as many texts."""
-
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
-def plain_lines(table: Table) -> list[str]:
-    """Columns that scripts can cut: no lines, no colours, and a dash where nothing is known."""
+def format_table(table: Table) -> list[str]:
+    """Aligned columns without lines and colors. An empty cell is a dash."""
     rows = [table.headers, *(tuple(_cell(cell) for cell in row) for row in table.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(table.headers))]
     return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def rich_table(table: Table) -> RichTable:
-    """The same for a terminal."""
     from rich.table import Table as RichTable  # noqa: PLC0415
 
-    drawn = RichTable(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    result = RichTable(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for header in table.headers:
-        drawn.add_column(header, overflow="fold")
+        result.add_column(header, overflow="fold")
     for row in table.rows:
-        drawn.add_row(*_coloured(row))
-    return drawn
+        result.add_row(*_styled_cells(row))
+    return result
 
 
-def _coloured(row: Sequence[str]) -> list[str]:
+def _styled_cells(row: Sequence[str]) -> list[str]:
     from rich.markup import escape  # noqa: PLC0415
 
     return [f"[{STYLES[cell]}]{escape(cell)}[/]" if cell in STYLES else escape(_cell(cell)) for cell in row]
@@ -72,10 +67,10 @@ def _cell(text: str) -> str:
 
 
 def jobs_table(views: Sequence[JobView], *, now: float, with_namespace: bool = False) -> Table:
-    """One row a job, whatever its kind. The group of a kind shows where another one has the same name."""
-    headers = ("NAME", "KIND", "PHASE", "REPLICAS", "RESTARTS", "AGE", "DURATION", "WAITS FOR")
-    kinds = {view.kind: {each.api_version for each in views if each.kind == view.kind} for view in views}
-    rows = [_job_row(view, now=now, with_group=len(kinds[view.kind]) > 1) for view in views]
+    """One row per job of any kind. The kind includes its group if several groups have it."""
+    headers = ("NAME", "KIND", "PHASE", "REPLICAS", "RESTARTS", "AGE", "DURATION", "REASON")
+    versions = {view.kind: {other.api_version for other in views if other.kind == view.kind} for view in views}
+    rows = [_job_row(view, now=now, with_group=len(versions[view.kind]) > 1) for view in views]
     if not with_namespace:
         return Table(headers, tuple(rows))
     return Table(("NAMESPACE", *headers), tuple((view.namespace, *row) for view, row in zip(views, rows, strict=True)))
@@ -85,40 +80,48 @@ def _job_row(view: JobView, *, now: float, with_group: bool) -> tuple[str, ...]:
     return (
         view.name,
         f"{view.kind}.{view.api_version.partition('/')[0]}" if with_group else view.kind,
-        "Terminating" if view.is_leaving else view.phase,
+        "Terminating" if view.is_terminating else view.phase,
         " ".join(role_summary(role) for role in view.roles),
         str(view.restarts) if not view.disruptions else f"{view.restarts}+{view.disruptions}",
-        between(view.created_at, None, now=now),
+        format_elapsed(view.created_at, None, now=now),
         duration(view, now=now),
-        view.waits_for[0] if view.waits_for else "",
+        shorten(view.pending_reason, _REASON_WIDTH),
     )
 
 
+def shorten(text: str, width: int) -> str:
+    """Cut a text after the last word that fits. `dlop describe` shows the full text."""
+    text = " ".join(text.split())
+    if len(text) <= width:
+        return text
+    return f"{text[: width - 3].rsplit(' ', 1)[0].rstrip(' ,;:')}..."
+
+
 def duration(view: JobView, *, now: float) -> str:
-    """How long it took, or takes; empty for a suspended job: nothing of it runs, and it starts anew when it goes on."""
-    return "" if view.phase == Phase.SUSPENDED else between(view.started_at, view.finished_at, now=now)
+    """Empty for a suspended job, whose start time is reset when it is resumed."""
+    return "" if view.phase == Phase.SUSPENDED else format_elapsed(view.started_at, view.finished_at, now=now)
 
 
 def role_summary(role: RoleView) -> str:
-    """`Worker 2/3`: how many run or are done, of how many that there are to be."""
-    return f"{role.name} {role.running + role.succeeded}/{role.wanted}"
+    """`Worker 2/3`: running or succeeded replicas of the desired ones."""
+    return f"{role.name} {role.running + role.succeeded}/{role.desired}"
 
 
 def replicas_table(view: JobView) -> Table:
-    """One row a replica."""
+    """One row per replica."""
     headers = ("ROLE", "INDEX", "STATE", "RESTARTS", "ADDRESS", "EXIT CODE", "NODE", "POD", "REASON")
     rows = tuple(
         (
-            each.role,
-            str(each.index) if each.index >= 0 else "",
-            each.state,
-            str(each.restarts),
-            each.address,
-            "" if each.exit_code is None else str(each.exit_code),
-            each.node,
-            each.pod,
-            each.reason,
+            replica.role,
+            str(replica.index) if replica.index >= 0 else "",
+            replica.state,
+            str(replica.restarts),
+            replica.address,
+            "" if replica.exit_code is None else str(replica.exit_code),
+            replica.node,
+            replica.pod,
+            replica.reason,
         )
-        for each in view.replicas
+        for replica in view.replicas
     )
     return Table(headers, rows)

@@ -1,1 +1,1 @@
-"""Jobs as people see them, of any kind and on any cluster: found, looked at, changed, waited for, listened to."""
+"""Client-side operations on jobs of any kind: find, view, submit, update, wait, read logs."""

@@ -1,7 +1,7 @@
-"""Changes jobs: suspends, resumes, scales and deletes them, in the dialect of each kind.
+"""Suspend, resume, scale and delete jobs of any kind.
 
-A change is a merge patch of the version that it was worked out from: when the job has changed meanwhile, it is worked out
-anew, so that nobody's change is lost, also where the roles are a list.
+An update is a merge patch with the resource version it was computed from. After a conflict it is computed again from the new
+version, so that no concurrent update is lost, even where the roles are a list.
 """
 
 from __future__ import annotations
@@ -12,155 +12,148 @@ from typing import Any
 import msgspec
 
 from dlop.api.spec import SpecError
-from dlop.jobs.errors import CannotChangeError
+from dlop.jobs.errors import JobUpdateError
 from dlop.jobs.lookup import JobHandle
 from dlop.kube.client import Client, PatchType, Propagation
 from dlop.kube.errors import ConflictError, NotFoundError
+from dlop.kube.merge_patch import merge_patch
 
-_MOST_TRIES = 10
-Path = tuple[str | int, ...]
-
-
-async def suspend(client: Client, found: JobHandle) -> bool:
-    """Let a job have no pods until it is resumed. Says whether that is news to it.
-
-    Raises:
-        CannotChangeError: jobs of this kind cannot be suspended, or it is over.
-        KubeError: the server refused.
-    """
-    return await _change(client, found, lambda job: _with_suspend(job, suspend=True))
+_MAX_ATTEMPTS = 10
+FieldPath = tuple[str | int, ...]
 
 
-async def resume(client: Client, found: JobHandle) -> bool:
-    """Let a suspended job go on. Says whether that is news to it; raises as `suspend` does."""
-    return await _change(client, found, lambda job: _with_suspend(job, suspend=False))
-
-
-async def scale(client: Client, found: JobHandle, replicas: Mapping[str, int]) -> bool:
-    """Give roles other numbers of replicas. Says whether that is news to the job.
+async def suspend(client: Client, job: JobHandle) -> bool:
+    """Suspend a job. Returns False if it is already suspended.
 
     Raises:
-        CannotChangeError: the job has no such role, the role cannot have so many, or the job is over.
-        KubeError: the server refused.
+        JobUpdateError: jobs of this kind cannot be suspended, or the job has finished.
+        KubeError: the API server rejected the request.
     """
-    return await _change(client, found, lambda job: _with_replicas(job, replicas))
+    return await _update(client, job, lambda current: _with_suspend(current, suspend=True))
 
 
-async def delete(client: Client, found: JobHandle) -> None:
-    """Delete a job, and its pods and services after it.
+async def resume(client: Client, job: JobHandle) -> bool:
+    """Resume a job. Returns False if it is not suspended. Raises the same errors as `suspend`."""
+    return await _update(client, job, lambda current: _with_suspend(current, suspend=False))
+
+
+async def scale(client: Client, job: JobHandle, replicas: Mapping[str, int]) -> bool:
+    """Set the number of replicas by role. Returns False if the job already has these numbers.
 
     Raises:
-        KubeError: the server refused.
+        JobUpdateError: the job has no such role, the number is invalid for it, or the job has finished.
+        KubeError: the API server rejected the request.
     """
-    await client.delete(found.resource, found.name, namespace=found.namespace, uid=found.uid, propagation=Propagation.BACKGROUND)
+    return await _update(client, job, lambda current: _with_replicas(current, replicas))
 
 
-async def _change(client: Client, found: JobHandle, new_spec: Callable[[JobHandle], Any]) -> bool:
-    for _ in range(_MOST_TRIES):
-        before, after = found.job().raw_spec, new_spec(found)
+async def delete(client: Client, job: JobHandle) -> None:
+    """Delete a job. Its children are deleted in the background.
+
+    Raises:
+        KubeError: the API server rejected the request.
+    """
+    await client.delete(job.resource, job.name, namespace=job.namespace, uid=job.uid, propagation=Propagation.BACKGROUND)
+
+
+async def _update(client: Client, job: JobHandle, new_spec: Callable[[JobHandle], Any]) -> bool:
+    for _ in range(_MAX_ATTEMPTS):
+        before, after = job.dl_job().raw_spec, new_spec(job)
         if after == before:
             return False
-        version = {"uid": found.uid, "resourceVersion": found.metadata.resource_version}
-        patch = {"metadata": version, "spec": difference(before, after)}
+        version = {"uid": job.uid, "resourceVersion": job.metadata.resource_version}
+        patch = {"metadata": version, **merge_patch({"spec": before}, {"spec": after})}
         try:
             await client.patch(
-                found.resource,
-                found.name,
+                job.resource,
+                job.name,
                 patch,
                 patch_type=PatchType.MERGE,
-                namespace=found.namespace,
-                # A field that the kind does not have would be dropped without a word, and nothing would happen.
+                namespace=job.namespace,
+                # Without it the server drops a field that the kind does not have, and the update has no effect.
                 field_validation="Strict",
             )
         except ConflictError:
-            found = await _again(client, found)
+            job = await _reload(client, job)
         else:
             return True
-    raise CannotChangeError(f"{found} changes all the time, and could not be changed {_MOST_TRIES} times; try again.")
+    raise JobUpdateError(f"{job} could not be updated after {_MAX_ATTEMPTS} conflicts with other updates; try again.")
 
 
-async def _again(client: Client, found: JobHandle) -> JobHandle:
+async def _reload(client: Client, job: JobHandle) -> JobHandle:
     try:
-        body = await client.get(found.resource, found.name, namespace=found.namespace)
+        body = await client.get(job.resource, job.name, namespace=job.namespace)
     except NotFoundError as error:
-        raise CannotChangeError(f"{found} was deleted meanwhile.") from error
-    new = JobHandle.read(found.kind, msgspec.json.encode(body))
-    if new.uid != found.uid:
-        raise CannotChangeError(f"{found} was deleted meanwhile, and another one was made under its name.")
-    return new
+        raise JobUpdateError(f"{job} was deleted during the update.") from error
+    current = JobHandle.decode(job.kind, msgspec.json.encode(body))
+    if current.uid != job.uid:
+        raise JobUpdateError(f"{job} was deleted and created again during the update.")
+    return current
 
 
-# --- what is to be written -----------------------------------------------------------------------------------------------
+# --- the new spec --------------------------------------------------------------------------------------------------------
 
 
-def _with_suspend(found: JobHandle, *, suspend: bool) -> Any:
-    word = "suspended" if suspend else "resumed"
-    _demand_unfinished(found, word)
-    job = found.job()
-    if job.suspend_path is None or not isinstance(job.raw_spec, dict):
-        raise CannotChangeError(
-            f"{found} cannot be {word}: the spec of a {found.kind.job_type} has no room for it. "
-            f"`dlop scale {found.name} ROLE=0` ends the pods of a role, and `dlop delete {found.name}` all of them."
+def _with_suspend(job: JobHandle, *, suspend: bool) -> Any:
+    action = "suspended" if suspend else "resumed"
+    _require_unfinished(job, action)
+    dl_job = job.dl_job()
+    if dl_job.suspend_path is None or not isinstance(dl_job.raw_spec, dict):
+        raise JobUpdateError(
+            f"{job} cannot be {action}: the spec of a {job.kind.job_type} has no field for it. "
+            f"`dlop scale {job.name} ROLE=0` deletes the pods of a role, `dlop delete {job.name}` deletes the job."
         )
-    if not suspend and not value_at(job.raw_spec, job.suspend_path):
-        return job.raw_spec
-    return changed(job.raw_spec, job.suspend_path, suspend)
+    if not suspend and not value_at(dl_job.raw_spec, dl_job.suspend_path):
+        return dl_job.raw_spec
+    return with_value_at(dl_job.raw_spec, dl_job.suspend_path, suspend)
 
 
-def _with_replicas(found: JobHandle, replicas: Mapping[str, int]) -> Any:
-    _demand_unfinished(found, "scaled")
-    job = found.job()
-    after = job.raw_spec
+def _with_replicas(job: JobHandle, replicas: Mapping[str, int]) -> Any:
+    _require_unfinished(job, "scaled")
+    spec = job.dl_job().raw_spec
     for role, count in replicas.items():
-        after = changed(after, _path_of(found, role), count)
-    new = JobHandle(found.kind, msgspec.structs.replace(found.stored, spec=msgspec.Raw(msgspec.json.encode(after))))
+        spec = with_value_at(spec, _replicas_path(job, role), count)
+    scaled = JobHandle(job.kind, msgspec.structs.replace(job.custom_object, spec=msgspec.Raw(msgspec.json.encode(spec))))
     try:
-        new.job().spec  # noqa: B018 - asked only whether it makes sense
+        scaled.dl_job().spec  # noqa: B018 - parsed only to validate it
     except SpecError as error:
-        raise CannotChangeError(f"{found} cannot be scaled to that: {error}.") from error
-    return after
+        raise JobUpdateError(f"{job} cannot be scaled: {error}.") from error
+    return spec
 
 
-def _path_of(found: JobHandle, role: str) -> Path:
-    spelled = {each.name.lower(): each.name for each in found.kind.replica_types}
-    if role.lower() not in spelled:
-        raise CannotChangeError(f"{found} has no role {role}; a {found.kind.job_type} has {', '.join(spelled.values())}.")
-    path = found.job().replicas_path(spelled[role.lower()])
+def _replicas_path(job: JobHandle, role: str) -> FieldPath:
+    names = {replica_type.name.lower(): replica_type.name for replica_type in job.kind.replica_types}
+    if role.lower() not in names:
+        raise JobUpdateError(f"{job} has no role {role}; a {job.kind.job_type} has {', '.join(names.values())}.")
+    path = job.dl_job().replicas_path(names[role.lower()])
     if path is None:
-        raise CannotChangeError(
-            f"{found} has no {spelled[role.lower()]}: the role is not in its spec, where it needs a template. "
-            f"`kubectl edit {found.reference}` can add it."
+        raise JobUpdateError(
+            f"{job} has no {names[role.lower()]}: the role is missing in its spec and needs a pod template. "
+            f"`kubectl edit {job.reference}` can add it."
         )
     return path
 
 
-def _demand_unfinished(found: JobHandle, word: str) -> None:
-    phase = found.phase()
-    if phase is not None and phase.is_end:
-        raise CannotChangeError(f"{found} cannot be {word}, for it has {phase.lower()} already; `dlop submit` starts another one.")
+def _require_unfinished(job: JobHandle, action: str) -> None:
+    phase = job.phase()
+    if phase is not None and phase.is_finished:
+        raise JobUpdateError(f"{job} cannot be {action}: it has already {phase.lower()}. `dlop submit` starts a new job.")
 
 
-def value_at(data: Any, path: Path) -> Any:
-    """What stands at a path; None when nothing does."""
+def value_at(data: Any, path: FieldPath) -> Any:
+    """The value at a path; None if there is none."""
     for step in path:
-        fits = isinstance(data, list) and isinstance(step, int) and step < len(data)
-        data = data[step] if fits else data.get(step) if isinstance(data, dict) else None
+        is_item = isinstance(data, list) and isinstance(step, int) and step < len(data)
+        data = data[step] if is_item else data.get(step) if isinstance(data, dict) else None
     return data
 
 
-def changed(data: Any, path: Path, value: Any) -> Any:
-    """A copy in which something else stands at a path; objects on the way are made where they are missing."""
+def with_value_at(data: Any, path: FieldPath, value: Any) -> Any:
+    """A copy with `value` at a path. Missing objects on the path are created."""
     if not path:
         return value
     step, rest = path[0], path[1:]
     if isinstance(step, int):
-        return [changed(each, rest, value) if place == step else each for place, each in enumerate(data)]
-    found = data if isinstance(data, dict) else {}
-    return {**found, step: changed(found.get(step), rest, value)}
-
-
-def difference(before: Any, after: Any) -> Any:
-    """The merge patch from one to the other, where nothing is taken away: what is new in objects, and lists as a whole."""
-    if not isinstance(before, dict) or not isinstance(after, dict):
-        return after
-    return {name: difference(before.get(name), value) for name, value in after.items() if name not in before or before[name] != value}
+        return [with_value_at(item, rest, value) if index == step else item for index, item in enumerate(data)]
+    fields = data if isinstance(data, dict) else {}
+    return {**fields, step: with_value_at(fields.get(step), rest, value)}

@@ -1,35 +1,35 @@
-"""What can go wrong with jobs, told in sentences that name the job and the way out."""
+"""Errors of job operations. Each message names the job, the cause and a way out."""
 
 from __future__ import annotations
 
 
 class JobsError(Exception):
-    """Something about a job did not work, for a reason that its user can understand."""
+    """Base class. The message is meant for the user."""
 
 
-class NoSuchJobError(JobsError):
-    """There is no job of that name."""
+class JobNotFoundError(JobsError):
+    """No job of this name exists in the namespace."""
 
 
 class AmbiguousJobError(JobsError):
-    """Several jobs have that name."""
+    """Several kinds have a job of this name."""
 
 
-class CannotChangeError(JobsError):
-    """The job cannot be changed that way."""
+class JobUpdateError(JobsError):
+    """The job does not allow the requested change."""
 
 
 class WaitTimeoutError(JobsError):
-    """What was waited for did not happen in time."""
+    """The awaited condition was not met within the timeout."""
 
 
-class OutOfReachError(JobsError):
-    """What was waited for cannot happen any more."""
+class WaitFailedError(JobsError):
+    """The awaited condition can no longer be met, because the job finished or was deleted."""
 
 
-class SubmitError(JobsError):
-    """Something is wrong with a manifest. The message has a line for each mistake, with the file and its line."""
+class InvalidManifestError(JobsError):
+    """A manifest is invalid. The message has one line per error, with file and line number."""
 
 
-class NotCreatedError(JobsError):
-    """The cluster will not have something, though nothing is wrong with its manifest."""
+class CreateFailedError(JobsError):
+    """The cluster rejected an object although its manifest is valid."""

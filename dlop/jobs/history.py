@@ -1,35 +1,35 @@
-"""What happened to a job, in order: its conditions, what was told of it and of its pods, and what the record knows. Pure."""
+"""The history of a job, merged from its conditions, its events and the events of its pods. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
 
 from dlop.jobs.lookup import JobHandle
 from dlop.kube.objects import ObjectMeta
-from dlop.kube.timestamps import format_time, parse_time, to_the_microsecond
+from dlop.kube.timestamps import format_micro_time, format_time, parse_time
 from dlop.kube.types import JsonObject
+
+JOB = "job"
+"""The subject of an entry about the job itself."""
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
-    """What an event is about."""
-
     kind: str = ""
     name: str = ""
     uid: str = ""
 
 
 class EventSeries(msgspec.Struct, frozen=True, rename="camel"):
-    """How often an event was told again."""
-
     count: int = 0
     last_observed_time: datetime | None = None
 
 
 class KubeEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """An event of the core API, in which those of events.k8s.io show as well."""
+    """A core/v1 event. Events of events.k8s.io are visible through this API too."""
 
     metadata: ObjectMeta = ObjectMeta()
     involved_object: ObjectReference = ObjectReference()
@@ -43,102 +43,142 @@ class KubeEvent(msgspec.Struct, frozen=True, rename="camel"):
     series: EventSeries | None = None
 
     @property
-    def moment(self) -> datetime | None:
-        """When it was told last."""
-        told_again = None if self.series is None else self.series.last_observed_time
-        return told_again or self.last_timestamp or self.event_time or self.first_timestamp or self.metadata.creation_timestamp
+    def last_seen(self) -> datetime | None:
+        last_observed = None if self.series is None else self.series.last_observed_time
+        return last_observed or self.last_timestamp or self.event_time or self.first_timestamp or self.metadata.creation_timestamp
 
     @property
-    def times(self) -> int:
-        """How often it was told."""
+    def occurrences(self) -> int:
         return max(self.count or 1, 1 if self.series is None else self.series.count)
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One thing that happened."""
+class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One event or condition of a job."""
 
     at: str
     subject: str
-    """`job`, or `pod NAME`."""
+    """`job` or `pod NAME`."""
     reason: str
     message: str
     is_warning: bool = False
-    times: int = 1
+    count: int = msgspec.field(default=1, name="times")
 
 
-def history_of(found: JobHandle, events: Iterable[KubeEvent], *, pods: frozenset[str]) -> tuple[Happening, ...]:
-    """What happened to a job and to pods of these names, oldest first."""
-    told = [_told(event) for event in _in_order(event for event in events if _concerns(event, found, pods))]
-    said = {happening.message for happening in told}
-    # A condition and an event often tell the same; then the event has the finer clock.
-    stated = [each for each in _stated(found) if each.message not in said]
-    # Most of them know the second only. Within one, what made the job comes first, and what became of it last.
-    return tuple(sorted((*_created(found), *told, *stated), key=lambda happening: int(parse_time(happening.at) or 0.0)))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryGroup:
+    """Equal entries of several pods, or a single entry."""
+
+    at: str
+    """The time of the last entry."""
+    subjects: tuple[str, ...]
+    reason: str
+    message: str
+    is_warning: bool
+    count: int
+    """The sum over all entries."""
 
 
-def _in_order(events: Iterable[KubeEvent]) -> list[KubeEvent]:
-    """By the second, and within it in the order in which the server got them.
+def build_history(job: JobHandle, events: Iterable[KubeEvent], *, pods: frozenset[str]) -> tuple[HistoryEntry, ...]:
+    """The history of a job and of the pods with these names, oldest first."""
+    from_events = [_from_event(event) for event in _sort_events(event for event in events if _concerns(event, job, pods))]
+    messages = {entry.message for entry in from_events}
+    # A condition often repeats an event. Keep the event, because its time is more precise.
+    from_conditions = [entry for entry in _from_conditions(job) if entry.message not in messages]
+    # Most times have a resolution of one second. Within a second, the creation comes first and conditions come last.
+    return tuple(sorted((*_creation(job), *from_events, *from_conditions), key=lambda entry: int(parse_time(entry.at) or 0.0)))
 
-    Versions tell that order wherever they are numbers; elsewhere finer clocks do, where events have them.
+
+def group_history(entries: Iterable[HistoryEntry]) -> tuple[HistoryGroup, ...]:
+    """Merge entries of different pods with the same reason and message, ordered by the last entry of each group.
+
+    A group has at most one entry per pod. When a pod was created again, its entries start a new group, so that the attempts of
+    a job stay apart.
     """
-    found = list(events)
-    if all(event.metadata.resource_version.isdecimal() for event in found):
-        return sorted(found, key=lambda event: (_second(event), int(event.metadata.resource_version)))
-    return sorted(found, key=lambda event: event.moment.timestamp() if event.moment else 0.0)
+    groups: list[list[tuple[int, HistoryEntry]]] = []
+    open_groups: dict[tuple[str, str, bool], list[tuple[int, HistoryEntry]]] = {}
+    for position, entry in enumerate(entries):
+        key = (entry.reason, " ".join(entry.message.split()), entry.is_warning)
+        group = open_groups.get(key)
+        if group is None or entry.subject == JOB or any(member.subject in (JOB, entry.subject) for _, member in group):
+            group = open_groups[key] = []
+            groups.append(group)
+        group.append((position, entry))
+    groups.sort(key=lambda group: group[-1][0])
+    return tuple(_merge_entries([entry for _, entry in group]) for group in groups)
+
+
+def _merge_entries(entries: Sequence[HistoryEntry]) -> HistoryGroup:
+    last = entries[-1]
+    return HistoryGroup(
+        at=last.at,
+        subjects=tuple(entry.subject for entry in entries),
+        reason=last.reason,
+        message=last.message,
+        is_warning=last.is_warning,
+        count=sum(entry.count for entry in entries),
+    )
+
+
+def _sort_events(events: Iterable[KubeEvent]) -> list[KubeEvent]:
+    """Order by second, then by resource version where it is a number. Otherwise order by the exact time."""
+    unsorted = list(events)
+    if all(event.metadata.resource_version.isdecimal() for event in unsorted):
+        return sorted(unsorted, key=lambda event: (_second(event), int(event.metadata.resource_version)))
+    return sorted(unsorted, key=lambda event: event.last_seen.timestamp() if event.last_seen else 0.0)
 
 
 def _second(event: KubeEvent) -> int:
-    return 0 if event.moment is None else int(event.moment.timestamp())
+    return 0 if event.last_seen is None else int(event.last_seen.timestamp())
 
 
-def _concerns(event: KubeEvent, found: JobHandle, pods: frozenset[str]) -> bool:
-    about = event.involved_object
-    if about.kind == "Pod":
-        return about.name in pods and not _is_before(event, found)
-    return about.uid == found.uid
+def _concerns(event: KubeEvent, job: JobHandle, pods: frozenset[str]) -> bool:
+    subject = event.involved_object
+    if subject.kind == "Pod":
+        return subject.name in pods and not _precedes_job(event, job)
+    return subject.uid == job.uid
 
 
-def _is_before(event: KubeEvent, found: JobHandle) -> bool:
-    """Whether it was told of a pod of an earlier job: pods have the same names again when a job is made again."""
-    created = found.metadata.creation_timestamp
-    return event.moment is not None and created is not None and event.moment < created
+def _precedes_job(event: KubeEvent, job: JobHandle) -> bool:
+    """Whether the event belongs to a pod of an earlier job with the same name."""
+    created = job.metadata.creation_timestamp
+    return event.last_seen is not None and created is not None and event.last_seen < created
 
 
-def _told(event: KubeEvent) -> Happening:
-    about = event.involved_object
-    return Happening(
-        at="" if event.moment is None else _exactly(event.moment),
-        subject=f"pod {about.name}" if about.kind == "Pod" else "job",
+def _from_event(event: KubeEvent) -> HistoryEntry:
+    subject = event.involved_object
+    return HistoryEntry(
+        at="" if event.last_seen is None else _format_exact_time(event.last_seen),
+        subject=f"pod {subject.name}" if subject.kind == "Pod" else JOB,
         reason=event.reason,
         message=event.message,
         is_warning=event.type == "Warning",
-        times=event.times,
+        count=event.occurrences,
     )
 
 
-def _created(found: JobHandle) -> Iterator[Happening]:
-    created = found.metadata.creation_timestamp
+def _creation(job: JobHandle) -> Iterator[HistoryEntry]:
+    created = job.metadata.creation_timestamp
     if created is not None:
-        yield Happening(at=format_time(created.timestamp()), subject="job", reason="Submitted", message=f"{found} was created.")
+        yield HistoryEntry(at=format_time(created.timestamp()), subject=JOB, reason="Submitted", message=f"{job} was created.")
 
 
-def _stated(found: JobHandle) -> Iterator[Happening]:
-    conditions = found.job().stored_status.get("conditions")
+def _from_conditions(job: JobHandle) -> Iterator[HistoryEntry]:
+    conditions = job.dl_job().stored_status.get("conditions")
     for condition in conditions if isinstance(conditions, list) else ():
         if isinstance(condition, dict) and condition.get("status") == "True" and condition.get("type") != "Created":
-            yield _statement(condition)
+            yield _from_condition(condition)
 
 
-def _statement(condition: JsonObject) -> Happening:
-    texts = {name: str(condition.get(name) or "") for name in ("lastTransitionTime", "reason", "message", "type")}
-    return Happening(
-        at=texts["lastTransitionTime"],
-        subject="job",
-        reason=texts["reason"] or texts["type"],
-        message=texts["message"],
-        is_warning=texts["type"] in ("Failed", "Blocked"),
+def _from_condition(condition: JsonObject) -> HistoryEntry:
+    fields = {name: str(condition.get(name) or "") for name in ("lastTransitionTime", "reason", "message", "type")}
+    return HistoryEntry(
+        at=fields["lastTransitionTime"],
+        subject=JOB,
+        reason=fields["reason"] or fields["type"],
+        message=fields["message"],
+        is_warning=fields["type"] in ("Failed", "Blocked"),
     )
 
 
-def _exactly(moment: datetime) -> str:
-    return to_the_microsecond(moment.timestamp()) if moment.microsecond else format_time(moment.timestamp())
+def _format_exact_time(time: datetime) -> str:
+    return format_micro_time(time.timestamp()) if time.microsecond else format_time(time.timestamp())

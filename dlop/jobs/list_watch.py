@@ -1,7 +1,7 @@
-"""Objects as they are now, and then every change to them, for as long as somebody listens.
+"""List objects, then watch them.
 
-Lost connections, watches that end and versions that are compacted away are made good: what is told is complete, though
-states in between may be left out. Only what waiting cannot mend is raised.
+Lost connections, closed watches and compacted resource versions are handled by reconnecting or relisting. Callers see the final
+state of every object but may miss intermediate ones. Only errors that a retry cannot fix are raised.
 """
 
 from __future__ import annotations
@@ -13,34 +13,35 @@ from dataclasses import dataclass
 from random import Random
 from typing import Generic, TypeVar
 
-from dlop.kube.backoff import Backoff
+from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.client import Client
 from dlop.kube.errors import GoneError, ServerError, StatusError, TooManyRequestsError, TransportError
-from dlop.kube.objects import PartialObject, T, reader
+from dlop.kube.objects import PartialObject, T, object_decoder
 from dlop.kube.resources import Resource
 from dlop.kube.watch import WatchEvent, WatchEventType
 
-# A watch that ends sooner, without news, was not a good one: opened again at once it would end again at once.
+# A watch that closes sooner without an event counts as an error, so that it is not reopened in a tight loop.
 _SHORT_WATCH_SECONDS = 1.0
-# A stream without an event or bookmark for so long is taken for dead. Servers send a bookmark about every minute.
-_QUIET_SECONDS = 150.0
-_AHEAD = 64
+# A stream without an event or bookmark for this long is considered dead. Servers send a bookmark about every minute.
+_IDLE_TIMEOUT_SECONDS = 150.0
+_QUEUE_SIZE = 64
 
-_read_partial = reader(PartialObject)
+_decode_partial = object_decoder(PartialObject)
 Item = TypeVar("Item")
+_Queue = asyncio.Queue[tuple[int, Item] | BaseException | None]
 
 
 @dataclass(frozen=True, slots=True)
-class News(Generic[T]):
-    """What is new or has changed, and what is gone, as it was last. The first news are all that there is, be it nothing."""
+class ChangeSet(Generic[T]):
+    """Created or updated objects, and deleted ones in their last state. The first one has all objects, possibly none."""
 
-    there: tuple[T, ...] = ()
-    gone: tuple[T, ...] = ()
+    upserted: tuple[T, ...] = ()
+    deleted: tuple[T, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchScope:
-    """Which objects of a resource are meant."""
+    """A selection of objects of one resource."""
 
     resource: Resource
     namespace: str | None = None
@@ -48,118 +49,120 @@ class WatchScope:
     field_selector: str | None = None
 
 
-async def follow(client: Client, scope: WatchScope, kind: type[T], *, rng: Random | None = None) -> AsyncGenerator[News[T], None]:
-    """What there is, then every change. It never ends by itself.
+async def list_and_watch(
+    client: Client, scope: WatchScope, kind: type[T], *, rng: Random | None = None
+) -> AsyncGenerator[ChangeSet[T], None]:
+    """All objects, then every change. Never ends by itself.
 
     Raises:
-        KubeError: what is meant cannot be read, or not even once.
+        KubeError: the first list failed, or an error that a retry cannot fix.
     """
-    following = _Following(client, scope, kind)
-    # Chance only spreads the tries of many clients.
-    backoff = Backoff(rng=rng or Random(), first_seconds=0.5, cap_seconds=30.0, reset_after_seconds=120.0)  # noqa: S311
-    yield await following.listed()
+    watcher = _ListWatcher(client, scope, kind)
+    # The randomness only spreads the retries of many clients.
+    backoff = ExponentialBackoff(rng=rng or Random(), first_seconds=0.5, cap_seconds=30.0, reset_after_seconds=120.0)  # noqa: S311
+    yield await watcher.list_all()
     while True:
         try:
-            if not following.version:
-                yield await following.listed()
-            async with aclosing(following.watched()) as changes:
-                async for news in changes:
-                    yield news
+            if not watcher.resource_version:
+                yield await watcher.list_all()
+            async with aclosing(watcher.watch_changes()) as changes:
+                async for change_set in changes:
+                    yield change_set
         except GoneError:
-            following.version = ""
+            watcher.resource_version = ""
         except (TransportError, ServerError, TooManyRequestsError) as error:
-            # A list also gets past an event that cannot be read.
-            following.version = ""
-            patience = error.retry_after_seconds if isinstance(error, StatusError) else None
-            await asyncio.sleep(backoff.delay_seconds(now=asyncio.get_running_loop().time(), retry_after_seconds=patience))
+            # Relist, which also skips an event that cannot be decoded.
+            watcher.resource_version = ""
+            retry_after = error.retry_after_seconds if isinstance(error, StatusError) else None
+            await asyncio.sleep(backoff.delay_seconds(now=asyncio.get_running_loop().time(), retry_after_seconds=retry_after))
 
 
-class _Following(Generic[T]):
+class _ListWatcher(Generic[T]):
     def __init__(self, client: Client, scope: WatchScope, kind: type[T]) -> None:
-        self.version = ""
-        """Where the next watch begins; empty when only a list can tell."""
+        self.resource_version = ""
+        """Where the next watch starts; empty if a list is needed first."""
         self._client = client
         self._scope = scope
-        self._read = reader(kind)
+        self._decode = object_decoder(kind)
         self._known: dict[tuple[str, str], T] = {}
 
-    async def listed(self) -> News[T]:
-        scope, found, version = self._scope, list[T](), ""
+    async def list_all(self) -> ChangeSet[T]:
+        scope, objects, resource_version = self._scope, list[T](), ""
         pages = self._client.pages(
             scope.resource, namespace=scope.namespace, label_selector=scope.label_selector, field_selector=scope.field_selector
         )
         async for page in pages:
-            version = version or page.resource_version
-            found += [self._read(item) for item in page.items]
-        before, self._known = self._known, {_key(each): each for each in found}
-        self.version = version
-        return News(tuple(found), tuple(each for key, each in before.items() if key not in self._known))
+            resource_version = resource_version or page.resource_version
+            objects += [self._decode(item) for item in page.items]
+        before, self._known = self._known, {_key(item): item for item in objects}
+        self.resource_version = resource_version
+        return ChangeSet(tuple(objects), tuple(item for key, item in before.items() if key not in self._known))
 
-    async def watched(self) -> AsyncGenerator[News[T], None]:
-        scope, opened_at, is_silent = self._scope, asyncio.get_running_loop().time(), True
+    async def watch_changes(self) -> AsyncGenerator[ChangeSet[T], None]:
+        scope, opened_at, is_idle = self._scope, asyncio.get_running_loop().time(), True
         async with self._client.watch(
             scope.resource,
             namespace=scope.namespace,
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
-            resource_version=self.version,
-            idle_timeout_seconds=_QUIET_SECONDS,
+            resource_version=self.resource_version,
+            idle_timeout_seconds=_IDLE_TIMEOUT_SECONDS,
         ) as events:
             async for event in events:
-                is_silent = False
-                news = self._news(event)
-                if news is not None:
-                    yield news
-        if is_silent and asyncio.get_running_loop().time() - opened_at < _SHORT_WATCH_SECONDS:
-            raise TransportError(f"the watch of {scope.resource.qualified_name} ended as soon as it was opened")
+                is_idle = False
+                change_set = self._to_change_set(event)
+                if change_set is not None:
+                    yield change_set
+        if is_idle and asyncio.get_running_loop().time() - opened_at < _SHORT_WATCH_SECONDS:
+            raise TransportError(f"the watch of {scope.resource.qualified_name} was closed as soon as it was opened")
 
-    def _news(self, event: WatchEvent) -> News[T] | None:
+    def _to_change_set(self, event: WatchEvent) -> ChangeSet[T] | None:
         if event.type is WatchEventType.BOOKMARK:
-            self.version = _read_partial(event.object).metadata.resource_version
+            self.resource_version = _decode_partial(event.object).metadata.resource_version
             return None
-        found = self._read(event.object)
-        self.version = found.metadata.resource_version
+        item = self._decode(event.object)
+        self.resource_version = item.metadata.resource_version
         if event.type is WatchEventType.DELETED:
-            self._known.pop(_key(found), None)
-            return News(gone=(found,))
-        self._known[_key(found)] = found
-        return News(there=(found,))
+            self._known.pop(_key(item), None)
+            return ChangeSet(deleted=(item,))
+        self._known[_key(item)] = item
+        return ChangeSet(upserted=(item,))
 
 
-def _key(found: T) -> tuple[str, str]:
-    return found.metadata.namespace, found.metadata.name
+def _key(item: T) -> tuple[str, str]:
+    return item.metadata.namespace, item.metadata.name
 
 
 @asynccontextmanager
-async def merged(*sources: AsyncGenerator[Item, None]) -> AsyncIterator[AsyncGenerator[tuple[int, Item], None]]:
-    """What several sources say, as it comes, each with the number of its source. It ends when all of them have ended."""
-    queue: asyncio.Queue[tuple[int, Item] | BaseException | None] = asyncio.Queue(maxsize=_AHEAD)
+async def merge(*sources: AsyncGenerator[Item, None]) -> AsyncIterator[AsyncGenerator[tuple[int, Item], None]]:
+    """Merge generators. Each item comes with the index of its source; ends when all sources have ended."""
+    queue: _Queue[Item] = asyncio.Queue(maxsize=_QUEUE_SIZE)
 
-    async def pump(number: int, source: AsyncGenerator[Item, None]) -> None:
+    async def pump(index: int, source: AsyncGenerator[Item, None]) -> None:
         try:
             async for item in source:
-                await queue.put((number, item))
-        except Exception as error:  # noqa: BLE001 - whoever reads gets it
+                await queue.put((index, item))
+        except Exception as error:  # noqa: BLE001 - raised to the reader
             await queue.put(error)
         else:
             await queue.put(None)
         finally:
             await source.aclose()
 
-    tasks = [asyncio.create_task(pump(number, source)) for number, source in enumerate(sources)]
+    tasks = [asyncio.create_task(pump(index, source)) for index, source in enumerate(sources)]
     try:
-        yield _items(queue, ends=len(tasks))
+        yield _drain(queue, sources=len(tasks))
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _items(queue: asyncio.Queue[tuple[int, Item] | BaseException | None], *, ends: int) -> AsyncGenerator[tuple[int, Item], None]:
-    while ends:
+async def _drain(queue: _Queue[Item], *, sources: int) -> AsyncGenerator[tuple[int, Item], None]:
+    while sources:
         item = await queue.get()
         if item is None:
-            ends -= 1
+            sources -= 1
         elif isinstance(item, BaseException):
             raise item
         else:

@@ -1,4 +1,4 @@
-"""The log of one container as lines, each known by its moment, so that reading can be taken up where it stopped."""
+"""The log of one container as lines with timestamps, so that an interrupted read can be resumed."""
 
 from __future__ import annotations
 
@@ -10,44 +10,41 @@ from dataclasses import dataclass
 import msgspec
 
 from dlop.kube.client import Client
-from dlop.kube.pod_logs import pod_log
+from dlop.kube.pod_logs import stream_pod_log
 
-# A program may write for hours without ending its line.
-_LONGEST_LINE_BYTES = 256 * 1024
-_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[-+]\d\d:\d\d)")
+# A program may write for hours without a line break.
+_MAX_LINE_BYTES = 256 * 1024
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[-+]\d\d:\d\d)")
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A line that a replica has written, or a note about its log."""
+    """A line of a replica's log, or a note about the log."""
 
     role: str
     index: int
     pod: str
     container: str
     run: int = 0
-    """How often the container had been restarted before."""
+    """The number of restarts of the container before this run."""
     time: str = ""
     text: str
     is_note: bool = False
 
 
 @dataclass(slots=True)
-class Cursor:
-    """How far a log was read: the moment of the last line, and how many lines of that moment there were."""
+class LogCursor:
+    """A position in a log: the timestamp of the last line, and the number of lines with this timestamp."""
 
-    moment: str = ""
+    timestamp: str = ""
     lines: int = 0
 
-    def note(self, moment: str) -> None:
-        """One more line was read."""
-        self.lines = self.lines + 1 if moment == self.moment else 1
-        self.moment = moment or self.moment
+    def advance(self, timestamp: str) -> None:
+        self.lines = self.lines + 1 if timestamp == self.timestamp else 1
+        self.timestamp = timestamp or self.timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSource:
-    """One container of one pod."""
-
     namespace: str
     pod: str
     container: str
@@ -56,21 +53,21 @@ class LogSource:
 async def read_lines(
     client: Client,
     source: LogSource,
-    cursor: Cursor,
+    cursor: LogCursor,
     *,
     follow: bool = False,
     previous: bool = False,
     tail_lines: int | None = None,
     since_seconds: int | None = None,
 ) -> AsyncGenerator[tuple[str, str], None]:
-    """The lines of a run after the cursor, which moves along: moment and text. With `follow` until the run ends.
+    """Timestamp and text of the lines after the cursor, which is advanced. With `follow`, until the container terminates.
 
     Raises:
-        KubeError: there is nothing to read, or the stream broke.
+        KubeError: the container has no log, or the stream broke.
     """
-    has_begun = bool(cursor.moment)
-    repeated = Cursor()
-    async with pod_log(
+    is_resumed = bool(cursor.timestamp)
+    repeated = LogCursor()
+    async with stream_pod_log(
         client,
         source.pod,
         namespace=source.namespace,
@@ -78,43 +75,43 @@ async def read_lines(
         follow=follow,
         previous=previous,
         timestamps=True,
-        # What comes after the cursor is all of interest, however much it is.
-        tail_lines=None if has_begun else tail_lines,
-        since_seconds=None if has_begun else since_seconds,
-        since_time=cursor.moment or None,
+        # The limits apply to the first read. After it, every line counts.
+        tail_lines=None if is_resumed else tail_lines,
+        since_seconds=None if is_resumed else since_seconds,
+        since_time=cursor.timestamp or None,
     ) as chunks:
-        last, known = cursor.moment, cursor.lines
+        last, last_lines = cursor.timestamp, cursor.lines
         async with aclosing(_split(chunks)) as lines:
             async for line in lines:
-                moment, text = _stamped(line)
-                if has_begun and _is_known(moment, last, known, repeated):
+                timestamp, text = _split_timestamp(line)
+                if is_resumed and _was_read(timestamp, last, last_lines, repeated):
                     continue
-                cursor.note(moment)
-                yield moment, text
+                cursor.advance(timestamp)
+                yield timestamp, text
 
 
-def _is_known(moment: str, last: str, known: int, repeated: Cursor) -> bool:
-    """Whether a line was read before. The server knows of seconds only, so it begins a little before the cursor."""
-    if not moment or moment > last:
+def _was_read(timestamp: str, last: str, last_lines: int, repeated: LogCursor) -> bool:
+    """Whether a line was read before. `sinceTime` has a resolution of seconds, so the server repeats some lines."""
+    if not timestamp or timestamp > last:
         return False
-    repeated.note(moment)
-    return moment < last or repeated.lines <= known
+    repeated.advance(timestamp)
+    return timestamp < last or repeated.lines <= last_lines
 
 
-def _stamped(line: str) -> tuple[str, str]:
-    stamp, _, text = line.partition(" ")
-    return (stamp, text) if _STAMP.fullmatch(stamp) else ("", line)
+def _split_timestamp(line: str) -> tuple[str, str]:
+    timestamp, _, text = line.partition(" ")
+    return (timestamp, text) if _TIMESTAMP.fullmatch(timestamp) else ("", line)
 
 
 async def _split(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
     pending = bytearray()
     async for chunk in chunks:
         pending += chunk
-        *whole, rest = pending.split(b"\n")
-        for line in whole:
+        *lines, rest = pending.split(b"\n")
+        for line in lines:
             yield line.decode(errors="replace")
         pending = bytearray(rest)
-        if len(pending) > _LONGEST_LINE_BYTES:
+        if len(pending) > _MAX_LINE_BYTES:
             yield pending.decode(errors="replace")
             pending.clear()
     if pending:

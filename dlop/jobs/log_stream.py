@@ -1,7 +1,7 @@
-"""The logs of all replicas of a job as they are written, until the job is over.
+"""Follow the logs of all replicas of a job until the job has finished.
 
-Each pod has a reader of its own, and a pod that is replaced gets a new one. When the job is over, readers whose pods end go on to
-their end, and those of pods that stay read what there is and stop.
+Each pod has its own reader, and so does its replacement. When the job has finished, readers of terminating pods read to the end
+of the log. Readers of pods that keep running read what is available and stop.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dlop.jobs.list_watch import News, follow, merged
+from dlop.jobs.list_watch import ChangeSet, list_and_watch, merge
 from dlop.jobs.log_lines import LogLine
-from dlop.jobs.logs import LogChoice, check_choice, chosen_replicas
+from dlop.jobs.logs import LogSelector, select_replicas, validate_selector
 from dlop.jobs.lookup import JobHandle
 from dlop.jobs.pod_log_reader import Lines, PodLogReader
-from dlop.jobs.queries import follow_pods, scope_of
+from dlop.jobs.queries import job_scope, watch_pods
 from dlop.jobs.replicas import ReplicaView
 from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject, Pod
 
-MOST_STREAMS = 200
-"""How many logs are followed at once. The connections of a client are not endless, and others need some too."""
-_AHEAD = 1000
+MAX_STREAMS = 200
+"""Logs followed at the same time. It leaves connections of the client for other requests."""
+_QUEUE_SIZE = 1000
 
 
 @asynccontextmanager
-async def follow_logs(client: Client, found: JobHandle, choice: LogChoice) -> AsyncIterator[AsyncGenerator[LogLine, None]]:
-    """What the chosen replicas have written and go on to write. It ends with the job.
+async def follow_logs(client: Client, job: JobHandle, selector: LogSelector) -> AsyncIterator[AsyncGenerator[LogLine, None]]:
+    """The log lines of the selected replicas. Ends when the job has finished.
 
-    Reading raises KubeError when the logs may not be read.
+    Iterating raises KubeError if the logs cannot be read.
 
     Raises:
         JobsError: the job has no such role.
     """
-    check_choice(found, choice)
-    queue: Lines = asyncio.Queue(maxsize=_AHEAD)
-    task = asyncio.create_task(_Readers(client, found, choice, queue).run())
+    validate_selector(job, selector)
+    queue: Lines = asyncio.Queue(maxsize=_QUEUE_SIZE)
+    task = asyncio.create_task(_Readers(client, job, selector, queue).run())
     try:
         yield _lines(queue)
     finally:
@@ -53,100 +53,102 @@ async def _lines(queue: Lines) -> AsyncGenerator[LogLine, None]:
 
 
 class _Readers:
-    """One reader for each pod that the job has had."""
+    """One reader for every pod of the job."""
 
-    def __init__(self, client: Client, found: JobHandle, choice: LogChoice, queue: Lines) -> None:
+    def __init__(self, client: Client, job: JobHandle, selector: LogSelector, queue: Lines) -> None:
         self._client = client
-        self._found = found
-        self._choice = choice
+        self._job = job
+        self._selector = selector
         self._queue = queue
         self._readers: dict[str, PodLogReader] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._heard: set[int] = set()
-        self._is_over = False
-        self._places = asyncio.Semaphore(MOST_STREAMS)
-        self._over = asyncio.Event()
+        self._seen_sources: set[int] = set()
+        self._job_finished = False
+        self._stream_slots = asyncio.Semaphore(MAX_STREAMS)
+        self._finished = asyncio.Event()
 
     async def run(self) -> None:
-        """Read until the job is over and every reader is through."""
-        feeding = asyncio.create_task(self._feed())
+        """Read until the job has finished and every reader is done."""
+        watching = asyncio.create_task(self._watch())
         try:
-            await _first(feeding, self._over.wait())
+            await _wait_unless_failed(watching, self._finished.wait())
             while self._tasks:
-                await asyncio.wait({feeding, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
-                if feeding.done():
-                    feeding.result()
+                await asyncio.wait({watching, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+                if watching.done():
+                    watching.result()
             await self._queue.put(None)
-        except Exception as error:  # noqa: BLE001 - whoever reads the lines gets it
+        except Exception as error:  # noqa: BLE001 - raised to the reader of the lines
             await self._queue.put(error)
         finally:
-            for task in (feeding, *self._tasks):
+            for task in (watching, *self._tasks):
                 task.cancel()
-            await asyncio.gather(feeding, *self._tasks, return_exceptions=True)
+            await asyncio.gather(watching, *self._tasks, return_exceptions=True)
 
-    async def _feed(self) -> None:
-        sources: tuple[AsyncGenerator[News[Any], None], ...] = (
-            follow(self._client, scope_of(self._found), CustomObject),
-            follow_pods(self._client, self._found),
+    async def _watch(self) -> None:
+        sources: tuple[AsyncGenerator[ChangeSet[Any], None], ...] = (
+            list_and_watch(self._client, job_scope(self._job), CustomObject),
+            watch_pods(self._client, self._job),
         )
-        async with merged(*sources) as news:
-            async for number, change in news:
-                self._heard.add(number)
-                if number == 0:
-                    self._take_job(change)
+        async with merge(*sources) as changes:
+            async for source, change_set in changes:
+                self._seen_sources.add(source)
+                if source == 0:
+                    self._update_job(change_set)
                 else:
-                    self._take_pods(change)
-                if self._is_over and len(self._heard) == len(sources):
-                    self._end()
+                    self._update_pods(change_set)
+                if self._job_finished and len(self._seen_sources) == len(sources):
+                    self._finish()
 
-    def _take_job(self, news: News[CustomObject]) -> None:
-        now = next((each for each in news.there if each.metadata.uid == self._found.uid), None)
-        if now is not None:
-            self._found = JobHandle(self._found.kind, now)
-        phase = self._found.phase()
-        # News without it: it is gone, or another one has its name.
-        self._is_over = now is None or (phase is not None and phase.is_final)
+    def _update_job(self, change_set: ChangeSet[CustomObject]) -> None:
+        current = next((candidate for candidate in change_set.upserted if candidate.metadata.uid == self._job.uid), None)
+        if current is not None:
+            self._job = JobHandle(self._job.kind, current)
+        phase = self._job.phase()
+        # None means that the job was deleted, or replaced by another one of the same name.
+        self._job_finished = current is None or (phase is not None and phase.is_final)
 
-    def _take_pods(self, news: News[Pod]) -> None:
-        for gone in news.gone:
-            if gone.metadata.uid in self._readers:
-                self._readers[gone.metadata.uid].pod_is_gone()
-        by_uid = {pod.metadata.uid: pod for pod in news.there}
-        for replica in chosen_replicas(self._found, news.there, self._choice):
+    def _update_pods(self, change_set: ChangeSet[Pod]) -> None:
+        for deleted in change_set.deleted:
+            if deleted.metadata.uid in self._readers:
+                self._readers[deleted.metadata.uid].pod_deleted()
+        by_uid = {pod.metadata.uid: pod for pod in change_set.upserted}
+        for replica in select_replicas(self._job, change_set.upserted, self._selector):
             pod = by_uid.get(replica.pod_uid)
             if pod is not None:
-                self._reader(replica, pod).take(pod)
+                self._reader(replica, pod).update(pod)
 
     def _reader(self, replica: ReplicaView, pod: Pod) -> PodLogReader:
-        known = self._readers.get(pod.metadata.uid)
-        if known is not None:
-            return known
-        reader = PodLogReader(self._client, self._found, replica, pod, choice=self._choice, queue=self._queue, places=self._places)
+        existing = self._readers.get(pod.metadata.uid)
+        if existing is not None:
+            return existing
+        reader = PodLogReader(
+            self._client, self._job, replica, pod, selector=self._selector, queue=self._queue, stream_slots=self._stream_slots
+        )
         self._readers[pod.metadata.uid] = reader
         task = asyncio.create_task(reader.run(), name=f"log of {replica.pod}")
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_reader_done)
         return reader
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _on_reader_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # The line may be full, and nobody else can wait for it here.
+            # The queue may be full, and this callback cannot wait.
             self._tasks.add(asyncio.create_task(self._queue.put(error)))
 
-    def _end(self) -> None:
+    def _finish(self) -> None:
         for reader in self._readers.values():
-            reader.job_is_over()
-        self._over.set()
+            reader.job_finished()
+        self._finished.set()
 
 
-async def _first(feeding: asyncio.Task[None], other: Coroutine[Any, Any, object]) -> None:
-    """Wait for the other one, unless the first fails before."""
+async def _wait_unless_failed(watching: asyncio.Task[None], other: Coroutine[Any, Any, object]) -> None:
+    """Wait for `other`. Raises the error of `watching` if that fails first."""
     waiting = asyncio.create_task(other)
     try:
-        await asyncio.wait({feeding, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if feeding.done():
-            feeding.result()
+        await asyncio.wait({watching, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            watching.result()
     finally:
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

@@ -1,7 +1,7 @@
-"""The logs of all replicas of a job, across restarts.
+"""Read the logs of all replicas of a job once, one replica after the other.
 
-Read once, replica after replica: the run before the last one, which is all that a cluster keeps of earlier ones, then the last
-one. `dlop.jobs.log_stream` goes on from there.
+A run is one execution of a container between two restarts. The kubelet keeps the logs of the latest run and of the previous one.
+`dlop.jobs.log_stream` follows logs.
 """
 
 from __future__ import annotations
@@ -12,149 +12,144 @@ from dataclasses import dataclass
 
 from dlop.api.spec import JobSpec, RoleSpec, SpecError
 from dlop.jobs.errors import JobsError
-from dlop.jobs.log_lines import Cursor, LogLine, LogSource, read_lines
+from dlop.jobs.log_lines import LogCursor, LogLine, LogSource, read_lines
 from dlop.jobs.lookup import JobHandle
-from dlop.jobs.queries import pods_of
+from dlop.jobs.queries import list_pods
 from dlop.jobs.replicas import ReplicaView, replica_views
 from dlop.kube.client import Client
 from dlop.kube.errors import BadRequestError, KubeError, NotFoundError, ServerError, TransportError
 from dlop.kube.objects import ContainerStatus, Pod
 from dlop.reconcile.pod_state import main_container
 
-UNREADABLE = (BadRequestError, NotFoundError, ServerError, TransportError)
-"""What may keep one log from being read, and says nothing about the others."""
+READ_ERRORS = (BadRequestError, NotFoundError, ServerError, TransportError)
+"""Errors that concern a single log. Other logs may still be readable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogChoice:
-    """Which logs are wanted, and how much of them."""
+class LogSelector:
+    """Which logs to read, and how much of them."""
 
     role: str | None = None
     index: int | None = None
     container: str | None = None
-    """By default the one that takes part in the job."""
+    """Default: the main container."""
     previous: bool = False
-    """Only the run before the last one."""
+    """Only the previous run."""
     tail_lines: int | None = None
-    """Of each run."""
+    """Per run."""
     since_seconds: int | None = None
 
-    def fits(self, replica: ReplicaView) -> bool:
-        """Whether a replica's log is wanted."""
-        is_role = self.role is None or self.role.lower() == replica.role.lower()
-        return is_role and self.index in (None, replica.index)
+    def matches(self, replica: ReplicaView) -> bool:
+        has_role = self.role is None or self.role.lower() == replica.role.lower()
+        return has_role and self.index in (None, replica.index)
 
 
-def check_choice(found: JobHandle, choice: LogChoice) -> None:
-    """Raise JobsError when no replica of the job could ever fit."""
-    roles = [role.name for role in found.kind.replica_types]
-    if choice.role is not None and choice.role.lower() not in [role.lower() for role in roles]:
-        raise JobsError(f"{found} has no role {choice.role}; a {found.kind.job_type} has {', '.join(roles)}.")
+def validate_selector(job: JobHandle, selector: LogSelector) -> None:
+    """Raise JobsError if the job has no such role."""
+    roles = [role.name for role in job.kind.replica_types]
+    if selector.role is not None and selector.role.lower() not in [role.lower() for role in roles]:
+        raise JobsError(f"{job} has no role {selector.role}; a {job.kind.job_type} has {', '.join(roles)}.")
 
 
-def chosen_replicas(found: JobHandle, pods: Iterable[Pod], choice: LogChoice) -> list[ReplicaView]:
-    """The replicas whose logs are wanted, in order."""
-    job, phase = found.job(), found.phase()
+def select_replicas(job: JobHandle, pods: Iterable[Pod], selector: LogSelector) -> list[ReplicaView]:
+    dl_job, phase = job.dl_job(), job.phase()
     try:
-        spec = job.spec
+        spec = dl_job.spec
     except SpecError:
         spec = JobSpec(roles=())
-    is_over = phase is not None and phase.is_end
-    return [each for each in replica_views(job, spec, pods, record=found.record(), is_over=is_over) if choice.fits(each)]
+    is_finished = phase is not None and phase.is_finished
+    replicas = replica_views(dl_job, spec, pods, record=job.record(), is_finished=is_finished)
+    return [replica for replica in replicas if selector.matches(replica)]
 
 
-def status_of(pod: Pod, container: str) -> ContainerStatus | None:
-    """What has become of a container."""
-    found = next((each for each in pod.status.container_statuses if each.name == container), None)
-    return found or (main_container(pod, RoleSpec(name="", replicas=0)) if not container else None)
+def container_status(pod: Pod, container: str) -> ContainerStatus | None:
+    status = next((candidate for candidate in pod.status.container_statuses if candidate.name == container), None)
+    return status or (main_container(pod, RoleSpec(name="", replicas=0)) if not container else None)
 
 
-def last_run(pod: Pod, container: str) -> int | None:
-    """The number of the run whose log the cluster shows as the last one; None when the container was never started."""
-    found = status_of(pod, container)
-    if found is None:
+def latest_run(pod: Pod, container: str) -> int | None:
+    """The restart count of the latest run with a log; None if the container was never started."""
+    status = container_status(pod, container)
+    if status is None:
         return None
-    has_begun = found.state.running or found.state.terminated or found.last_state.terminated
-    return found.restart_count if has_begun else None
+    has_started = status.state.running or status.state.terminated or status.last_state.terminated
+    return status.restart_count if has_started else None
 
 
-def keeps_run_before(pod: Pod, container: str) -> bool:
-    """Whether the run before the last one can be read. While a container waits to be started again, the last one has its place."""
-    found = status_of(pod, container)
-    return found is not None and found.restart_count > 0 and found.state.waiting is None
+def has_previous_run(pod: Pod, container: str) -> bool:
+    """Whether the log of the previous run can be read. While a container waits for its restart, the latest run takes its place."""
+    status = container_status(pod, container)
+    return status is not None and status.restart_count > 0 and status.state.waiting is None
 
 
-async def read_logs(client: Client, found: JobHandle, choice: LogChoice) -> AsyncGenerator[LogLine, None]:
-    """What all chosen replicas have written so far.
+async def read_logs(client: Client, job: JobHandle, selector: LogSelector) -> AsyncGenerator[LogLine, None]:
+    """The log lines of all selected replicas.
 
     Raises:
-        JobsError: the job has no such role.
+        JobsError: the job has no such role or no such replica.
         KubeError: the logs cannot be read.
     """
-    check_choice(found, choice)
-    pods = {pod.metadata.uid: pod for pod in await pods_of(client, found)}
-    replicas = chosen_replicas(found, pods.values(), choice)
+    validate_selector(job, selector)
+    pods = {pod.metadata.uid: pod for pod in await list_pods(client, job)}
+    replicas = select_replicas(job, pods.values(), selector)
     if not replicas:
-        raise JobsError(f"{found} has no such replica; `dlop describe {found.name}` shows those that it has.")
+        raise JobsError(f"{job} has no such replica; `dlop describe {job.name}` shows its replicas.")
     for replica in replicas:
-        async with aclosing(_of_replica(client, found, replica, pods.get(replica.pod_uid), choice)) as lines:
+        async with aclosing(_read_replica(client, job, replica, pods.get(replica.pod_uid), selector)) as lines:
             async for line in lines:
                 yield line
 
 
-async def _of_replica(
-    client: Client, found: JobHandle, replica: ReplicaView, pod: Pod | None, choice: LogChoice
+async def _read_replica(
+    client: Client, job: JobHandle, replica: ReplicaView, pod: Pod | None, selector: LogSelector
 ) -> AsyncGenerator[LogLine, None]:
     if pod is None:
-        yield note(replica, "it has no pod, and so no log")
+        yield make_note(replica, "no pod, so there is no log")
         return
-    container = choice.container or replica.container
-    run = last_run(pod, container)
+    container = selector.container or replica.container
+    run = latest_run(pod, container)
     if run is None:
-        why = replica.reason or replica.state
-        yield note(replica, f"it has not started yet ({why})")
+        yield make_note(replica, f"not started yet ({replica.reason or replica.state})")
         return
-    if keeps_run_before(pod, container) or choice.previous:
-        async with aclosing(of_run(client, found, replica, container, run=run - 1, choice=choice, previous=True)) as lines:
+    if has_previous_run(pod, container) or selector.previous:
+        async with aclosing(read_run(client, job, replica, container, run=run - 1, selector=selector, previous=True)) as lines:
             async for line in lines:
                 yield line
-    if not choice.previous:
-        async with aclosing(of_run(client, found, replica, container, run=run, choice=choice)) as lines:
+    if not selector.previous:
+        async with aclosing(read_run(client, job, replica, container, run=run, selector=selector)) as lines:
             async for line in lines:
                 yield line
 
 
-async def of_run(
+async def read_run(
     client: Client,
-    found: JobHandle,
+    job: JobHandle,
     replica: ReplicaView,
     container: str,
     *,
     run: int,
-    choice: LogChoice,
+    selector: LogSelector,
     previous: bool = False,
 ) -> AsyncGenerator[LogLine, None]:
-    """What one run has written so far. Why it cannot be read is a note."""
-    source = LogSource(namespace=found.namespace, pod=replica.pod, container=container)
-    lines = read_lines(client, source, Cursor(), previous=previous, tail_lines=choice.tail_lines, since_seconds=choice.since_seconds)
+    """The log lines of one run. If they cannot be read, a note says why."""
+    source = LogSource(namespace=job.namespace, pod=replica.pod, container=container)
+    lines = read_lines(client, source, LogCursor(), previous=previous, tail_lines=selector.tail_lines, since_seconds=selector.since_seconds)
     try:
         async with aclosing(lines):
-            async for moment, text in lines:
-                yield line_of(replica, container, run=run, moment=moment, text=text)
-    except UNREADABLE as error:
-        yield note(replica, unreadable(run, error))
+            async for timestamp, text in lines:
+                yield make_line(replica, container, run=run, timestamp=timestamp, text=text)
+    except READ_ERRORS as error:
+        yield make_note(replica, describe_read_error(run, error))
 
 
-def unreadable(run: int, error: KubeError) -> str:
-    """Why a run cannot be read, as a note."""
-    return f"{'its log' if run <= 0 else f'the log of its run {run + 1}'} cannot be read: {error}"
+def describe_read_error(run: int, error: KubeError) -> str:
+    return f"{'the log' if run <= 0 else f'the log of run {run + 1}'} cannot be read: {error}"
 
 
-def line_of(replica: ReplicaView, container: str, *, run: int, moment: str, text: str) -> LogLine:
-    """A line that a replica has written."""
-    return LogLine(role=replica.role, index=replica.index, pod=replica.pod, container=container, run=run, time=moment, text=text)
+def make_line(replica: ReplicaView, container: str, *, run: int, timestamp: str, text: str) -> LogLine:
+    return LogLine(role=replica.role, index=replica.index, pod=replica.pod, container=container, run=run, time=timestamp, text=text)
 
 
-def note(replica: ReplicaView, text: str) -> LogLine:
-    """Something to be said about a replica's log."""
+def make_note(replica: ReplicaView, text: str) -> LogLine:
+    """A note about a replica's log."""
     return LogLine(role=replica.role, index=replica.index, pod=replica.pod, container=replica.container, text=text, is_note=True)

@@ -1,9 +1,7 @@
-"""Finds jobs by name, over all kinds that the cluster serves.
+"""Find jobs by name among all kinds that the cluster serves.
 
-A job is named `JOB` or `KIND/JOB`, as kubectl has it. Kinds that the cluster does not know are passed over, and so are those
-that the user may not read as long as another one can be read. What is missing or ambiguous is told with the choices.
-
-One job as the server has it, with the class of its kind.
+A job is named `JOB` or `KIND/JOB`. Kinds that the cluster does not serve are skipped. Kinds that the user may not read are skipped
+too, unless no kind can be read. Errors about missing or ambiguous names list the choices.
 """
 
 from __future__ import annotations
@@ -16,41 +14,40 @@ from dataclasses import dataclass
 import msgspec
 
 from dlop.api.phase import Phase
-from dlop.api.record import Record, record_in
+from dlop.api.record import Record, parse_record
 from dlop.frameworks.registry import Registry, RegistryError
 from dlop.job import DLJob
-from dlop.jobs.errors import AmbiguousJobError, JobsError, NoSuchJobError
+from dlop.jobs.errors import AmbiguousJobError, JobNotFoundError, JobsError
 from dlop.kube.client import Client
 from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError
-from dlop.kube.objects import Buffer, CustomObject, ObjectMeta, reader
+from dlop.kube.objects import Buffer, CustomObject, ObjectMeta, object_decoder
 from dlop.kube.resources import Resource
 
-_MOST_CHOICES = 8
+_MAX_CHOICES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """What was found, and which kinds the user may not read."""
-
+class JobList:
     jobs: tuple[JobHandle, ...]
-    unreadable: tuple[str, ...] = ()
-    served: tuple[type[DLJob], ...] = ()
-    """The kinds that the cluster knows and the user may read."""
+    forbidden: tuple[str, ...] = ()
+    """Resources that the user may not list."""
+    readable: tuple[type[DLJob], ...] = ()
+    """Kinds that the cluster serves and the user may list."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """How a user names a job, or all jobs of a kind."""
+class JobReference:
+    """A job by name, or all jobs of these kinds if the name is None."""
 
     kinds: tuple[type[DLJob], ...]
     name: str | None
 
 
-def read_reference(text: str, registry: Registry) -> Reference:
-    """`KIND`, `KIND/JOB` or `JOB`: a word that is no kind is the name of a job.
+def parse_reference(text: str, registry: Registry) -> JobReference:
+    """Parse `KIND`, `KIND/JOB` or `JOB`. A word that is not a kind is the name of a job.
 
     Raises:
-        JobsError: there is no such kind.
+        JobsError: the kind is unknown, or the name is missing.
     """
     kind, slash, name = text.partition("/")
     try:
@@ -58,187 +55,180 @@ def read_reference(text: str, registry: Registry) -> Reference:
     except RegistryError as error:
         if slash:
             raise JobsError(str(error)) from error
-        return Reference(tuple(registry), kind)
+        return JobReference(tuple(registry), kind)
     if slash and not name:
-        raise JobsError(f"{text!r} names no job; write it as {kind}/NAME.")
-    return Reference(kinds, name or None)
+        raise JobsError(f"{text!r} has no job name; use {kind}/NAME.")
+    return JobReference(kinds, name or None)
 
 
-def read_job_reference(text: str, registry: Registry) -> Reference:
-    """`KIND/JOB` or `JOB`: here a word alone is the name of a job, also when a kind is called like it.
+def parse_job_reference(text: str, registry: Registry) -> JobReference:
+    """Parse `KIND/JOB` or `JOB`. A single word is the name of a job, even if a kind has the same name.
 
     Raises:
-        JobsError: there is no such kind.
+        JobsError: the kind is unknown, or the name is missing.
     """
-    return read_reference(text, registry) if "/" in text else Reference(tuple(registry), text)
+    return parse_reference(text, registry) if "/" in text else JobReference(tuple(registry), text)
 
 
-async def list_jobs(client: Client, kinds: Iterable[type[DLJob]], *, namespace: str | None, name: str | None = None) -> Search:
-    """All jobs of these kinds, in one namespace or in all; with a `name`, those that are called so.
+async def list_jobs(client: Client, kinds: Iterable[type[DLJob]], *, namespace: str | None, name: str | None = None) -> JobList:
+    """All jobs of these kinds in one namespace, or in all if it is None. With `name`, only jobs of this name.
 
     Raises:
-        KubeError: the server cannot be read, or the user may read none of the kinds.
+        KubeError: the server cannot be read, or the user may list none of the kinds.
     """
     selector = None if name is None else f"metadata.name={name}"
 
-    async def listed(kind: type[DLJob]) -> list[JobHandle]:
+    async def list_kind(kind: type[DLJob]) -> list[JobHandle]:
         pages = client.pages(kind.job_type.resource, namespace=namespace, field_selector=selector)
-        return [JobHandle.read(kind, item) async for page in pages for item in page.items]
+        return [JobHandle.decode(kind, item) async for page in pages for item in page.items]
 
-    return await _search(kinds, listed)
+    return await _read_kinds(kinds, list_kind)
 
 
-async def find_job(client: Client, reference: Reference, *, namespace: str) -> JobHandle:
-    """The one job of a name.
+async def find_job(client: Client, reference: JobReference, *, namespace: str) -> JobHandle:
+    """The job of this name.
 
     Raises:
-        NoSuchJobError: there is none; the message tells which there are.
-        AmbiguousJobError: there are several; the message tells how to name each.
+        JobNotFoundError: there is none; the message lists similar names.
+        AmbiguousJobError: several kinds have one; the message lists them.
         KubeError: the server cannot be read.
     """
     name = reference.name or ""
 
-    async def got(kind: type[DLJob]) -> list[JobHandle]:
+    async def get_from_kind(kind: type[DLJob]) -> list[JobHandle]:
         body = await client.get(kind.job_type.resource, name, namespace=namespace)
-        return [JobHandle.read(kind, msgspec.json.encode(body))]
+        return [JobHandle.decode(kind, msgspec.json.encode(body))]
 
-    found = (await _search(reference.kinds, got)).jobs
-    if len(found) == 1:
-        return found[0]
-    if found:
-        choices = " or ".join(job.reference for job in found)
-        raise AmbiguousJobError(f"{len(found)} jobs in the namespace {namespace} are named {name}: write {choices}.")
-    raise NoSuchJobError(await _explained(client, reference, namespace=namespace))
+    jobs = (await _read_kinds(reference.kinds, get_from_kind)).jobs
+    if len(jobs) == 1:
+        return jobs[0]
+    if jobs:
+        choices = " or ".join(job.reference for job in jobs)
+        raise AmbiguousJobError(f"{len(jobs)} jobs in the namespace {namespace} are named {name}; use {choices}.")
+    raise JobNotFoundError(await _explain_not_found(client, reference, namespace=namespace))
 
 
-async def _search(kinds: Iterable[type[DLJob]], look: Callable[[type[DLJob]], Awaitable[list[JobHandle]]]) -> Search:
-    """Look at each kind at once."""
+async def _read_kinds(kinds: Iterable[type[DLJob]], read: Callable[[type[DLJob]], Awaitable[list[JobHandle]]]) -> JobList:
+    """Read all kinds concurrently."""
 
-    async def looked(kind: type[DLJob]) -> list[JobHandle] | KubeError:
+    async def try_read(kind: type[DLJob]) -> list[JobHandle] | KubeError:
         try:
-            return await look(kind)
+            return await read(kind)
         except KubeError as error:
             return error
 
-    chosen = list(kinds)
-    answers = dict(zip(chosen, await asyncio.gather(*map(looked, chosen)), strict=True))
-    forbidden = {kind: error for kind, error in answers.items() if isinstance(error, ForbiddenError)}
-    _raise_unless_harmless(list(answers.values()), is_any_readable=any(map(_was_read, answers.values())))
-    return Search(
-        jobs=tuple(job for answer in answers.values() if isinstance(answer, list) for job in answer),
-        unreadable=tuple(kind.job_type.resource.qualified_name for kind in forbidden),
-        served=tuple(kind for kind, answer in answers.items() if isinstance(answer, list)),
+    kinds = list(kinds)
+    results = dict(zip(kinds, await asyncio.gather(*map(try_read, kinds)), strict=True))
+    forbidden = {kind: error for kind, error in results.items() if isinstance(error, ForbiddenError)}
+    _raise_unexpected(list(results.values()), is_any_readable=any(map(_is_readable, results.values())))
+    return JobList(
+        jobs=tuple(job for result in results.values() if isinstance(result, list) for job in result),
+        forbidden=tuple(kind.job_type.resource.qualified_name for kind in forbidden),
+        readable=tuple(kind for kind, result in results.items() if isinstance(result, list)),
     )
 
 
-def _was_read(answer: list[JobHandle] | KubeError) -> bool:
-    """Whether a kind could be read, if only to find that it has no such job. A kind that is not served has no name to tell."""
-    return isinstance(answer, list) or (isinstance(answer, NotFoundError) and bool(answer.details.get("name")))
+def _is_readable(result: list[JobHandle] | KubeError) -> bool:
+    """Whether the kind is served and readable. The NotFound error for a missing job names it; for a missing kind it does not."""
+    return isinstance(result, list) or (isinstance(result, NotFoundError) and bool(result.details.get("name")))
 
 
-def _raise_unless_harmless(answers: list[list[JobHandle] | KubeError], *, is_any_readable: bool) -> None:
-    for answer in answers:
-        harmless = (NotFoundError, ForbiddenError) if is_any_readable else NotFoundError
-        if isinstance(answer, KubeError) and not isinstance(answer, harmless):
-            raise answer
+def _raise_unexpected(results: list[list[JobHandle] | KubeError], *, is_any_readable: bool) -> None:
+    for result in results:
+        expected = (NotFoundError, ForbiddenError) if is_any_readable else NotFoundError
+        if isinstance(result, KubeError) and not isinstance(result, expected):
+            raise result
 
 
-def unknown_kinds(kinds: Iterable[type[DLJob]]) -> str:
-    """What is said where the cluster has none of the definitions."""
-    known = ", ".join(kind.job_type.resource.qualified_name for kind in kinds)
-    return f"the cluster does not know {known}; `dlop install` brings the definitions."
+def kinds_not_installed(kinds: Iterable[type[DLJob]]) -> str:
+    """The error message if the cluster serves none of the kinds."""
+    names = ", ".join(kind.job_type.resource.qualified_name for kind in kinds)
+    return f"the cluster does not serve {names}; `dlop install` installs the CRDs."
 
 
-# --- why there is none ---------------------------------------------------------------------------------------------------
+# --- a missing job -------------------------------------------------------------------------------------------------------
 
 
-async def _explained(client: Client, reference: Reference, *, namespace: str) -> str:
-    here = await list_jobs(client, reference.kinds, namespace=namespace)
-    if not here.served and not here.unreadable:
-        return unknown_kinds(reference.kinds)
-    missing = f"there is no job {reference.name} in the namespace {namespace}"
+async def _explain_not_found(client: Client, reference: JobReference, *, namespace: str) -> str:
+    in_namespace = await list_jobs(client, reference.kinds, namespace=namespace)
+    if not in_namespace.readable and not in_namespace.forbidden:
+        return kinds_not_installed(reference.kinds)
+    not_found = f"job {reference.name} not found in the namespace {namespace}"
     elsewhere = await _other_namespaces(client, reference)
     if elsewhere:
-        return f"{missing}, but there is one in {' and '.join(elsewhere)}: add -n {elsewhere[0]}."
-    unreadable = f" You may not read {', '.join(here.unreadable)} there." if here.unreadable else ""
-    return f"{missing}. {_choices([job.name for job in here.jobs], near=reference.name or '')}{unreadable}"
+        return f"{not_found}, but it exists in {' and '.join(elsewhere)}: add -n {elsewhere[0]}."
+    forbidden = f" You are not allowed to list {', '.join(in_namespace.forbidden)} there." if in_namespace.forbidden else ""
+    return f"{not_found}. {_choices([job.name for job in in_namespace.jobs], near=reference.name or '')}{forbidden}"
 
 
-async def _other_namespaces(client: Client, reference: Reference) -> list[str]:
+async def _other_namespaces(client: Client, reference: JobReference) -> list[str]:
     try:
-        found = await list_jobs(client, reference.kinds, namespace=None, name=reference.name)
+        matches = await list_jobs(client, reference.kinds, namespace=None, name=reference.name)
     except ForbiddenError:
         return []
-    return sorted({job.namespace for job in found.jobs})
+    return sorted({job.namespace for job in matches.jobs})
 
 
 def _choices(names: list[str], *, near: str) -> str:
     if not names:
-        return "It has no jobs at all."
+        return "The namespace has no jobs."
     guesses = difflib.get_close_matches(near, names, n=1)
     if guesses:
         return f"Did you mean {guesses[0]}?"
-    shown, more = sorted(names)[:_MOST_CHOICES], len(names) - _MOST_CHOICES
-    return f"It has {', '.join(shown)}{f' and {more} more' if more > 0 else ''}."
+    shown, more = sorted(names)[:_MAX_CHOICES], len(names) - _MAX_CHOICES
+    return f"Existing jobs: {', '.join(shown)}{f' and {more} more' if more > 0 else ''}."
 
 
-_read = reader(CustomObject)
+_decode = object_decoder(CustomObject)
 
 
 @dataclass(frozen=True, slots=True)
 class JobHandle:
-    """A job, and what its kind knows of it."""
+    """A custom resource together with the class of its kind."""
 
     kind: type[DLJob]
-    stored: CustomObject
+    custom_object: CustomObject
 
     @classmethod
-    def read(cls, kind: type[DLJob], data: Buffer) -> JobHandle:
-        """The job that the server has sent."""
-        return cls(kind, _read(data))
+    def decode(cls, kind: type[DLJob], data: Buffer) -> JobHandle:
+        return cls(kind, _decode(data))
 
     @property
     def metadata(self) -> ObjectMeta:
-        """The metadata of the custom resource."""
-        return self.stored.metadata
+        return self.custom_object.metadata
 
     @property
     def name(self) -> str:
-        """Its name."""
-        return self.stored.metadata.name
+        return self.custom_object.metadata.name
 
     @property
     def namespace(self) -> str:
-        """Its namespace."""
-        return self.stored.metadata.namespace
+        return self.custom_object.metadata.namespace
 
     @property
     def uid(self) -> str:
-        """What tells it from other jobs that had its name."""
-        return self.stored.metadata.uid
+        return self.custom_object.metadata.uid
 
     @property
     def resource(self) -> Resource:
-        """Where it lives in the API."""
         return self.kind.job_type.resource
 
     @property
     def reference(self) -> str:
-        """`plural.group/name`: what fits this job and no other one of its namespace."""
+        """`plural.group/name`, unique in the namespace."""
         return f"{self.resource.qualified_name}/{self.name}"
 
-    def job(self) -> DLJob:
-        """The job, as its kind reads it."""
-        return self.kind(self.stored)
+    def dl_job(self) -> DLJob:
+        return self.kind(self.custom_object)
 
     def record(self) -> Record:
-        """What the operator has noted about it; empty before it has."""
-        return record_in(self.job().stored_status) or Record()
+        """The operator's record in the status; empty if there is none."""
+        return parse_record(self.dl_job().stored_status) or Record()
 
     def phase(self) -> Phase | None:
-        """Where it stands; None when no operator has looked at it."""
+        """None if no operator has reconciled the job."""
         record = self.record()
-        return Phase(record.phase) if record.phase in list(Phase) else self.job().phase_in(self.job().stored_status)
+        return Phase(record.phase) if record.phase in list(Phase) else self.dl_job().read_phase(self.dl_job().stored_status)
 
     def __str__(self) -> str:
         return f"{self.kind.job_type.kind} {self.name}"

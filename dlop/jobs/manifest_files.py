@@ -1,9 +1,7 @@
-"""Manifests in files: what they say, and in which line they say it.
+"""Read manifest files, with the line number of every field.
 
-YAML as far as JSON can say the same: what a server can be told. All else is an error at its line.
-
-A date stays the text that it is and keys become texts, as kubectl has it. What contains itself, or grows beyond all measure
-through its aliases, is refused before anybody walks through it.
+The accepted YAML is the subset that maps to JSON. As in kubectl, dates stay strings and keys become strings. Recursive documents
+and documents with excessive aliases are rejected before they are expanded.
 """
 
 from __future__ import annotations
@@ -18,51 +16,51 @@ from typing import Any
 
 import yaml
 
-# An index, a key that stands in brackets because it may have dots, or a field.
+# An index, a key in brackets, which may contain dots, or a field name.
 _STEP = re.compile(r"\[(?P<index>\d+)\]|\[(?P<key>[^\]]+)\]|[^.\[\]]+")
 
 
 class ManifestError(Exception):
-    """A file cannot be read, or is no YAML. The message names the file and the line."""
+    """A file cannot be read or is not valid YAML. The message has the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object of a file."""
+    """One YAML document of a file."""
 
     name: str
-    """Of the file."""
+    """The name of the file."""
     content: Any
     node: yaml.Node
 
-    def place(self, path: str = "") -> str:
-        """`file:line` of a field, or of the nearest thing around it that is written down."""
+    def location(self, path: str = "") -> str:
+        """`file:line` of a field, or of its nearest ancestor in the file."""
         return f"{self.name}:{_line(self.node, path)}"
 
 
-def read_file(name: str) -> list[Document]:
-    """The objects of a file; `-` is the standard input.
+def read_documents(name: str) -> list[Document]:
+    """The documents of a file; `-` is standard input.
 
     Raises:
-        ManifestError: it cannot be read, is no YAML, or has nothing in it.
+        ManifestError: the file cannot be read, is not valid YAML, or is empty.
     """
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text()
     except OSError as error:
         raise ManifestError(f"{name} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
-        raise ManifestError(f"{name} is no text: {error}.") from error
-    found = list(documents(text, name=name))
-    if not found:
-        raise ManifestError(f"{name} is empty; it must have the manifest of a job.")
-    return found
+        raise ManifestError(f"{name} is not a text file: {error}.") from error
+    parsed = list(parse_documents(text, name=name))
+    if not parsed:
+        raise ManifestError(f"{name} is empty; it must contain a manifest.")
+    return parsed
 
 
-def documents(text: str, *, name: str) -> Iterator[Document]:
-    """The objects of a file; empty ones are left out.
+def parse_documents(text: str, *, name: str) -> Iterator[Document]:
+    """The documents of a file without the empty ones.
 
     Raises:
-        ManifestError: it is no YAML.
+        ManifestError: the text is not valid YAML.
     """
     loader = JsonLoader(text)
     try:
@@ -74,12 +72,12 @@ def documents(text: str, *, name: str) -> Iterator[Document]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = 1 if mark is None else mark.line + 1
-        what = "" if isinstance(error, NotJsonError) else "this is no YAML: "
-        raise ManifestError(f"{name}:{line}: {what}{error.problem or error.context}.") from error
+        prefix = "" if isinstance(error, UnsupportedYamlError) else "invalid YAML: "
+        raise ManifestError(f"{name}:{line}: {prefix}{error.problem or error.context}.") from error
     except yaml.YAMLError as error:
-        raise ManifestError(f"{name}: this is no YAML: {error}") from error
+        raise ManifestError(f"{name}: invalid YAML: {error}") from error
     except RecursionError as error:
-        raise ManifestError(f"{name}: this is nested too deeply.") from error
+        raise ManifestError(f"{name}: nested too deeply.") from error
     finally:
         loader.dispose()
 
@@ -95,7 +93,7 @@ def _line(node: yaml.Node, path: str) -> int:
 
 
 def _child(node: yaml.Node, step: re.Match[str]) -> tuple[int, yaml.Node] | None:
-    """The line where a field or an item begins, and its value."""
+    """The line on which a field or item starts, and its value."""
     if step["index"] is not None:
         items = node.value if isinstance(node, yaml.SequenceNode) else []
         index = int(step["index"])
@@ -105,27 +103,25 @@ def _child(node: yaml.Node, step: re.Match[str]) -> tuple[int, yaml.Node] | None
     return next(((key.start_mark.line, value) for key, value in fields if key.value == name), None)
 
 
-_MOST_NODES = 1_000_000
+_MAX_NODES = 1_000_000
 _TAG = "tag:yaml.org,2002:"
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class NotJsonError(yaml.MarkedYAMLError):
-    """It is YAML, and says something that JSON cannot say."""
+class UnsupportedYamlError(yaml.MarkedYAMLError):
+    """Valid YAML that has no JSON equivalent."""
 
 
 class JsonLoader(_SafeLoader):  # type: ignore[misc]
-    """Reads what JSON can say."""
+    """Loads the subset of YAML that maps to JSON."""
 
     def construct_document(self, node: yaml.Node) -> Any:
-        """Called for each document."""
-        _measure(node, {})
+        _count_values(node, {})
         return super().construct_document(node)
 
-    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - as PyYAML has it
-        """Called for each mapping."""
-        found: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
-        return {_key(key, node): value for key, value in found.items()}
+    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - the signature of PyYAML
+        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
+        return {_key_to_string(key, node): value for key, value in mapping.items()}
 
 
 JsonLoader.yaml_implicit_resolvers = {
@@ -134,43 +130,43 @@ JsonLoader.yaml_implicit_resolvers = {
 }
 
 
-def _number(loader: Any, node: yaml.ScalarNode) -> float:
-    found: float = loader.construct_yaml_float(node)
-    if not math.isfinite(found):
-        raise _error(f"{node.value} is no number that JSON can say", node)
-    return found
+def _construct_float(loader: Any, node: yaml.ScalarNode) -> float:
+    number: float = loader.construct_yaml_float(node)
+    if not math.isfinite(number):
+        raise _error(f"{node.value} is not a JSON number", node)
+    return number
 
 
-def _refuse(_: Any, node: yaml.Node) -> None:
-    raise _error(f"{node.tag.replace(_TAG, '!!')} is nothing that JSON can say", node)
+def _reject(_: Any, node: yaml.Node) -> None:
+    raise _error(f"{node.tag.replace(_TAG, '!!')} has no JSON equivalent", node)
 
 
-JsonLoader.add_constructor(f"{_TAG}float", _number)
+JsonLoader.add_constructor(f"{_TAG}float", _construct_float)
 for _name in ("binary", "set", "omap", "pairs", "timestamp"):
-    JsonLoader.add_constructor(f"{_TAG}{_name}", _refuse)
+    JsonLoader.add_constructor(f"{_TAG}{_name}", _reject)
 
 
-def _key(key: Hashable, node: yaml.Node) -> str:
+def _key_to_string(key: Hashable, node: yaml.Node) -> str:
     if isinstance(key, str):
         return key
     if isinstance(key, bool):
         return "true" if key else "false"
     if isinstance(key, int | float):
         return str(key)
-    raise _error(f"a key must be a text, not {key!r:.60}", node)
+    raise _error(f"a key must be a string, got {key!r:.60}", node)
 
 
-def _measure(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """How many values a node becomes when every alias is written out. Each node is looked at once."""
+def _count_values(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """The number of values with all aliases expanded. Visits each node once."""
     known = sizes.get(id(node))
     if known == 0:
-        raise _error("it contains itself", node)
+        raise _error("recursive alias", node)
     if known is not None:
         return known
     sizes[id(node)] = 0
-    size = 1 + sum(_measure(child, sizes) for child in _children(node))
-    if size > _MOST_NODES:
-        raise _error(f"it has more than {_MOST_NODES} values, when its aliases are written out", node)
+    size = 1 + sum(_count_values(child, sizes) for child in _children(node))
+    if size > _MAX_NODES:
+        raise _error(f"more than {_MAX_NODES} values after the expansion of aliases", node)
     sizes[id(node)] = size
     return size
 
@@ -181,5 +177,5 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
-def _error(problem: str, node: yaml.Node) -> NotJsonError:
-    return NotJsonError(problem=problem, problem_mark=node.start_mark)
+def _error(problem: str, node: yaml.Node) -> UnsupportedYamlError:
+    return UnsupportedYamlError(problem=problem, problem_mark=node.start_mark)

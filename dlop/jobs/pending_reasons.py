@@ -1,85 +1,104 @@
-"""What a job waits for, and why. Pure."""
+"""Why a job does not make progress. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dlop.api.phase import Phase
 from dlop.api.progress import ReplicaState
 from dlop.api.record import Blocked
 from dlop.jobs.lookup import JobHandle
-from dlop.jobs.replicas import LEAVING, ReplicaView
+from dlop.jobs.replicas import TERMINATING, ReplicaView
 
-_MOST_NAMES = 4
-_WAITING = (ReplicaState.PENDING, ReplicaState.RUNNING)
+_MAX_NAMES = 4
+_WAITING_STATES = (ReplicaState.PENDING, ReplicaState.RUNNING)
+_CLAUSE_END = re.compile(r"; |\. |\n|\.$")
 
 
 @dataclass(frozen=True, slots=True)
-class _Stuck:
-    """Pods that do not go on, for the same reason."""
+class PendingReason:
+    """One reason why a job does not make progress. `str()` is the full text."""
 
-    pods: list[str]
     reason: str
-    sentence: str
+    """CamelCase."""
+    message: str
+    pods: tuple[str, ...] = ()
+    """The pods with this reason; empty if it concerns the whole job."""
+
+    def __str__(self) -> str:
+        if not self.pods:
+            return self.message or self.reason
+        message = f": {self.message}" if self.message and self.message != self.reason else ""
+        return f"{_format_names(self.pods)}: {self.reason}{message}"
+
+    @property
+    def summary(self) -> str:
+        """The reason and the first clause of the message."""
+        clause = _CLAUSE_END.split(self.message.strip(), maxsplit=1)[0]
+        return f"{self.reason}: {clause}" if self.reason and clause and clause != self.reason else self.reason or clause
 
 
-def waits_of(found: JobHandle, replicas: Iterable[ReplicaView], *, problems: str) -> Iterator[str]:
-    """What is in the way of a job, the most important first; nothing when it goes on as it should, or is over."""
-    phase, record = found.phase(), found.record()
-    if found.metadata.deletion_timestamp is not None:
-        finalizers = ", ".join(found.metadata.finalizers)
-        yield f"it is being deleted{f', and waits for the finalizers {finalizers}' if finalizers else ''}"
+def pending_reasons(job: JobHandle, replicas: Iterable[ReplicaView], *, spec_errors: str) -> Iterator[PendingReason]:
+    """The most important reason first. Empty when the job makes progress or has finished."""
+    phase, record = job.phase(), job.record()
+    if job.metadata.deletion_timestamp is not None:
+        finalizers = ", ".join(job.metadata.finalizers)
+        yield PendingReason("Terminating", f"the job is being deleted{f'; waiting for the finalizers {finalizers}' if finalizers else ''}")
         return
-    if phase is not None and phase.is_end:
+    if phase is not None and phase.is_finished:
         return
-    yield from _operator(found, phase)
-    if problems:
-        yield f"its spec cannot be run until it is mended: {problems}"
+    yield from _operator_reasons(job, phase)
+    if spec_errors:
+        yield PendingReason("InvalidSpec", f"the spec is invalid: {spec_errors}")
         return
-    stuck = list(_pods(replicas))
-    if record.blocked is not None and not _is_told(record.blocked, stuck):
-        yield record.blocked.message or record.blocked.reason
+    pod_reasons = list(_pod_reasons(replicas))
+    if record.blocked is not None and not _is_covered(record.blocked, pod_reasons):
+        yield PendingReason(record.blocked.reason, record.blocked.message)
     if phase is Phase.SUSPENDED:
-        yield f"it is suspended; `dlop resume {found.name}` lets it go on"
-    yield from (group.sentence for group in stuck)
+        yield PendingReason("Suspended", f"the job is suspended; `dlop resume {job.name}` resumes it")
+    yield from pod_reasons
 
 
-def _is_told(blocked: Blocked, stuck: Iterable[_Stuck]) -> bool:
-    """Whether the operator's word on one pod is a part of what all pods tell."""
-    return any(group.reason in blocked.message and blocked.object in (f"pod {pod}" for pod in group.pods) for group in stuck)
+def _is_covered(blocked: Blocked, pod_reasons: Iterable[PendingReason]) -> bool:
+    """Whether the Blocked condition repeats the reason of one of the pods."""
+    return any(each.reason in blocked.message and blocked.object in (f"pod {pod}" for pod in each.pods) for each in pod_reasons)
 
 
-def _operator(found: JobHandle, phase: Phase | None) -> Iterator[str]:
-    job, record = found.job(), found.record()
-    if job.managed_elsewhere:
-        yield "spec.runPolicy.managedBy names another operator, and dlop leaves the job to it"
+def _operator_reasons(job: JobHandle, phase: Phase | None) -> Iterator[PendingReason]:
+    if job.dl_job().managed_by_other:
+        yield PendingReason("ManagedByOther", "spec.runPolicy.managedBy names another controller, so dlop does not reconcile the job")
     elif phase is None:
-        yield "no operator has looked at it yet; is one running (`dlop run`, or `dlop deploy`) that looks after this namespace and kind?"
-    elif 0 < record.observed_generation < found.metadata.generation:
-        yield "the operator has not seen the last change of its spec yet"
+        yield PendingReason(
+            "NotReconciled",
+            "no operator has reconciled the job yet; check that one is running (`dlop run` or `dlop deploy`) "
+            "and watches this namespace and kind",
+        )
+    elif 0 < job.record().observed_generation < job.metadata.generation:
+        yield PendingReason("SpecNotObserved", "the operator has not observed the latest spec yet")
 
 
-def _pods(replicas: Iterable[ReplicaView]) -> Iterator[_Stuck]:
-    """Pods that do not run, together where they have the same reason."""
+def _pod_reasons(replicas: Iterable[ReplicaView]) -> Iterator[PendingReason]:
+    """Pods that do not run, grouped by reason and message."""
     groups: dict[tuple[str, str], list[str]] = {}
-    leaving: list[str] = []
-    for each in replicas:
-        if each.state == LEAVING:
-            leaving.append(each.pod)
-        elif each.state in _WAITING and _is_stuck(each):
-            groups.setdefault((each.reason, each.message), []).append(each.pod)
+    terminating: list[str] = []
+    for replica in replicas:
+        if replica.state == TERMINATING:
+            terminating.append(replica.pod)
+        elif replica.state in _WAITING_STATES and _is_stuck(replica):
+            groups.setdefault((replica.reason, replica.message), []).append(replica.pod)
     for (reason, message), pods in groups.items():
-        yield _Stuck(pods, reason, f"{_named(pods)}: {reason}{f': {message}' if message and message != reason else ''}")
-    if leaving:
-        yield _Stuck(leaving, LEAVING, f"{_named(leaving)}: told to go, and not gone yet")
+        yield PendingReason(reason, message, tuple(pods))
+    if terminating:
+        yield PendingReason(TERMINATING, "deletion has not completed", tuple(terminating))
 
 
 def _is_stuck(replica: ReplicaView) -> bool:
-    """A pod that runs has a reason only while its container waits to be started again."""
+    # A running pod has a reason only while its container is in back-off.
     return bool(replica.reason) and (replica.state == ReplicaState.PENDING or replica.reason.endswith("BackOff"))
 
 
-def _named(pods: list[str]) -> str:
-    shown, more = pods[:_MOST_NAMES], len(pods) - _MOST_NAMES
+def _format_names(pods: Sequence[str]) -> str:
+    shown, more = pods[:_MAX_NAMES], len(pods) - _MAX_NAMES
     return f"pod{'s' if len(pods) > 1 else ''} {', '.join(shown)}{f' and {more} more' if more > 0 else ''}"

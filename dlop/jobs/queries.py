@@ -1,4 +1,4 @@
-"""Looks at jobs on the server: once, or again with every change."""
+"""Read the views of jobs from the API server, once or after every change."""
 
 from __future__ import annotations
 
@@ -10,131 +10,130 @@ from typing import Any
 
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.job import DLJob
-from dlop.jobs.errors import OutOfReachError
+from dlop.jobs.errors import WaitFailedError
 from dlop.jobs.history import KubeEvent
-from dlop.jobs.list_watch import News, WatchScope, follow, merged
+from dlop.jobs.list_watch import ChangeSet, WatchScope, list_and_watch, merge
 from dlop.jobs.lookup import JobHandle
-from dlop.jobs.view import JobView, view_of
+from dlop.jobs.view import JobView, build_view
 from dlop.kube.client import Client
-from dlop.kube.objects import CustomObject, Pod, T, reader
+from dlop.kube.objects import CustomObject, Pod, T, object_decoder
 from dlop.kube.resources import CORE_EVENTS, PODS
 
 
-async def look_at_job(client: Client, found: JobHandle) -> JobView:
-    """One job with its pods and all that was told about it."""
+async def get_job_view(client: Client, job: JobHandle) -> JobView:
+    """The view of one job with its history."""
     pods, events = await asyncio.gather(
-        _all(client, _pods_of(found), Pod),
-        _all(client, _events_around(found), KubeEvent),
+        _list(client, _pod_scope(job), Pod),
+        _list(client, _event_scope(job), KubeEvent),
     )
-    return view_of(found, pods, events)
+    return build_view(job, pods, events)
 
 
-async def look_at_jobs(client: Client, jobs: Iterable[JobHandle], *, namespace: str | None) -> list[JobView]:
-    """Many jobs with their pods; their history is left out."""
-    chosen = list(jobs)
-    pods = await _all(client, WatchScope(resource=PODS, namespace=namespace, label_selector=JOB_UID_LABEL), Pod) if chosen else []
-    return views_of(chosen, pods)
+async def list_job_views(client: Client, jobs: Iterable[JobHandle], *, namespace: str | None) -> list[JobView]:
+    """The views of many jobs, without their history."""
+    job_list = list(jobs)
+    pods = await _list(client, WatchScope(resource=PODS, namespace=namespace, label_selector=JOB_UID_LABEL), Pod) if job_list else []
+    return build_views(job_list, pods)
 
 
-def views_of(jobs: Iterable[JobHandle], pods: Iterable[Pod]) -> list[JobView]:
-    """The views of jobs, given the pods of all of them, in the order of their namespaces and names."""
+def build_views(jobs: Iterable[JobHandle], pods: Iterable[Pod]) -> list[JobView]:
+    """Views sorted by namespace and name. `pods` are the pods of all jobs."""
     by_job: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
         by_job[pod.metadata.labels.get(JOB_UID_LABEL, "")].append(pod)
-    views = [view_of(job, by_job[job.uid]) for job in jobs]
+    views = [build_view(job, by_job[job.uid]) for job in jobs]
     return sorted(views, key=lambda view: (view.namespace, view.name, view.reference))
 
 
 @asynccontextmanager
-async def watch_job(client: Client, found: JobHandle) -> AsyncIterator[AsyncGenerator[JobView, None]]:
-    """A job as it is, and again after every change of it, of its pods and of what is told about them.
+async def watch_job(client: Client, job: JobHandle) -> AsyncIterator[AsyncGenerator[JobView, None]]:
+    """The view of a job, now and after every change of the job, its pods and their events.
 
-    Reading raises OutOfReachError when the job is deleted.
+    Iterating raises WaitFailedError when the job is deleted.
     """
-    sources: tuple[AsyncGenerator[News[Any], None], ...] = (
-        follow(client, scope_of(found), CustomObject),
-        follow(client, _pods_of(found), Pod),
-        follow(client, _events_around(found), KubeEvent),
+    sources: tuple[AsyncGenerator[ChangeSet[Any], None], ...] = (
+        list_and_watch(client, job_scope(job), CustomObject),
+        list_and_watch(client, _pod_scope(job), Pod),
+        list_and_watch(client, _event_scope(job), KubeEvent),
     )
-    async with merged(*sources) as news:
-        yield _views(found, news)
+    async with merge(*sources) as changes:
+        yield _job_views(job, changes)
 
 
-async def _views(found: JobHandle, news: AsyncGenerator[tuple[int, News[Any]], None]) -> AsyncGenerator[JobView, None]:
+async def _job_views(job: JobHandle, changes: AsyncGenerator[tuple[int, ChangeSet[Any]], None]) -> AsyncGenerator[JobView, None]:
     known: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
-    heard: set[int] = set()
-    async for number, change in news:
-        heard.add(number)
-        for each in change.gone:
-            known[number].pop(each.metadata.uid, None)
-        known[number].update({each.metadata.uid: each for each in change.there})
+    listed: set[int] = set()
+    async for source, change_set in changes:
+        listed.add(source)
+        for item in change_set.deleted:
+            known[source].pop(item.metadata.uid, None)
+        known[source].update({item.metadata.uid: item for item in change_set.upserted})
         jobs, pods, events = known
-        if found.uid not in jobs and 0 in heard:
-            raise OutOfReachError(f"{found} was deleted.")
-        # The first look is a whole one: a job whose pods are not known yet would seem to have none.
-        if len(heard) == len(known):
-            yield view_of(JobHandle(found.kind, jobs[found.uid]), pods.values(), events.values())
+        if job.uid not in jobs and 0 in listed:
+            raise WaitFailedError(f"{job} was deleted.")
+        # Before the pods are listed, the job would seem to have none.
+        if len(listed) == len(known):
+            yield build_view(JobHandle(job.kind, jobs[job.uid]), pods.values(), events.values())
 
 
 @asynccontextmanager
 async def watch_jobs(
     client: Client, kinds: Iterable[type[DLJob]], *, namespace: str | None, name: str | None = None
 ) -> AsyncIterator[AsyncGenerator[list[JobView], None]]:
-    """All jobs of some kinds, and all of them again after every change."""
-    chosen = list(kinds)
+    """The views of all jobs of these kinds, now and after every change."""
+    kinds = list(kinds)
     selector = None if name is None else f"metadata.name={name}"
-    jobs = [WatchScope(resource=kind.job_type.resource, namespace=namespace, field_selector=selector) for kind in chosen]
+    jobs = [WatchScope(resource=kind.job_type.resource, namespace=namespace, field_selector=selector) for kind in kinds]
     pods = WatchScope(resource=PODS, namespace=namespace, label_selector=JOB_UID_LABEL)
-    sources: list[AsyncGenerator[News[Any], None]] = [follow(client, scope, CustomObject) for scope in jobs]
-    async with merged(*sources, follow(client, pods, Pod)) as news:
-        yield _lists(chosen, news)
+    sources: list[AsyncGenerator[ChangeSet[Any], None]] = [list_and_watch(client, scope, CustomObject) for scope in jobs]
+    async with merge(*sources, list_and_watch(client, pods, Pod)) as changes:
+        yield _job_view_lists(kinds, changes)
 
 
-async def _lists(kinds: list[type[DLJob]], news: AsyncGenerator[tuple[int, News[Any]], None]) -> AsyncGenerator[list[JobView], None]:
-    known: dict[str, JobHandle] = {}
+async def _job_view_lists(
+    kinds: list[type[DLJob]], changes: AsyncGenerator[tuple[int, ChangeSet[Any]], None]
+) -> AsyncGenerator[list[JobView], None]:
+    jobs: dict[str, JobHandle] = {}
     pods: dict[str, Pod] = {}
-    heard: set[int] = set()
-    async for number, change in news:
-        heard.add(number)
-        for each in change.gone:
-            known.pop(each.metadata.uid, None)
-            pods.pop(each.metadata.uid, None)
-        for each in change.there:
-            if number < len(kinds):
-                known[each.metadata.uid] = JobHandle(kinds[number], each)
+    listed: set[int] = set()
+    async for source, change_set in changes:
+        listed.add(source)
+        for item in change_set.deleted:
+            jobs.pop(item.metadata.uid, None)
+            pods.pop(item.metadata.uid, None)
+        for item in change_set.upserted:
+            if source < len(kinds):
+                jobs[item.metadata.uid] = JobHandle(kinds[source], item)
             else:
-                pods[each.metadata.uid] = each
-        if len(heard) == len(kinds) + 1:
-            yield views_of(known.values(), pods.values())
+                pods[item.metadata.uid] = item
+        if len(listed) == len(kinds) + 1:
+            yield build_views(jobs.values(), pods.values())
 
 
-def scope_of(found: JobHandle) -> WatchScope:
-    """The job itself, for who wants to follow it."""
-    return WatchScope(resource=found.resource, namespace=found.namespace, field_selector=f"metadata.name={found.name}")
+def job_scope(job: JobHandle) -> WatchScope:
+    return WatchScope(resource=job.resource, namespace=job.namespace, field_selector=f"metadata.name={job.name}")
 
 
-def _pods_of(found: JobHandle) -> WatchScope:
-    return WatchScope(resource=PODS, namespace=found.namespace, label_selector=f"{JOB_UID_LABEL}={found.uid}")
+def _pod_scope(job: JobHandle) -> WatchScope:
+    return WatchScope(resource=PODS, namespace=job.namespace, label_selector=f"{JOB_UID_LABEL}={job.uid}")
 
 
-def _events_around(found: JobHandle) -> WatchScope:
-    """All of the namespace: there is no selector for this job's and its pods'."""
-    return WatchScope(resource=CORE_EVENTS, namespace=found.namespace)
+def _event_scope(job: JobHandle) -> WatchScope:
+    # No field selector matches the events of a job together with those of its pods.
+    return WatchScope(resource=CORE_EVENTS, namespace=job.namespace)
 
 
-async def _all(client: Client, scope: WatchScope, kind: type[T]) -> list[T]:
-    read = reader(kind)
+async def _list(client: Client, scope: WatchScope, kind: type[T]) -> list[T]:
+    read = object_decoder(kind)
     pages = client.pages(
         scope.resource, namespace=scope.namespace, label_selector=scope.label_selector, field_selector=scope.field_selector
     )
     return [read(item) async for page in pages for item in page.items]
 
 
-async def pods_of(client: Client, found: JobHandle) -> list[Pod]:
-    """The pods of a job."""
-    return await _all(client, _pods_of(found), Pod)
+async def list_pods(client: Client, job: JobHandle) -> list[Pod]:
+    return await _list(client, _pod_scope(job), Pod)
 
 
-def follow_pods(client: Client, found: JobHandle) -> AsyncGenerator[News[Pod], None]:
-    """The pods of a job, and every change to them."""
-    return follow(client, _pods_of(found), Pod)
+def watch_pods(client: Client, job: JobHandle) -> AsyncGenerator[ChangeSet[Pod], None]:
+    return list_and_watch(client, _pod_scope(job), Pod)

@@ -1,7 +1,6 @@
-"""What a manifest would become: the pods, services and other objects of its jobs, without a cluster.
+"""Render the pods, services and other children of a job from its manifest, without a cluster.
 
-Names may depend on the job's uid, which only a cluster can give. Rendered objects have a uid of zeros in its place. So it is with
-the end of a name that is generated.
+The uid and the suffix of a generated name come from the API server. Rendered objects have placeholders for them.
 """
 
 from __future__ import annotations
@@ -19,35 +18,35 @@ from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
 
-NO_UID = "00000000-0000-0000-0000-000000000000"
-NO_SUFFIX = "xxxxx"
-# What the API server takes as the name of an object.
+PLACEHOLDER_UID = "00000000-0000-0000-0000-000000000000"
+PLACEHOLDER_SUFFIX = "xxxxx"
+# A DNS subdomain name, as the API server requires it.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LONGEST_NAME = 253
+_MAX_NAME_LENGTH = 253
 
 
 class RenderError(Exception):
-    """A manifest cannot be rendered. The message has a line for each problem, with the path of the field."""
+    """A manifest cannot be rendered. The message has one line per error, with the path of the field."""
 
 
 def render(manifest: Any, registry: Registry, *, namespace: str = "default", options: Options | None = None) -> list[JsonObject]:
-    """The objects that a job would get, services before pods, as they are created.
+    """The children of a job in the order of their creation.
 
     Raises:
-        RenderError: the manifest is not one of a job, or its spec makes no sense.
+        RenderError: the manifest is not a job of a known kind, or its spec is invalid.
     """
-    job = job_of(manifest, registry, namespace=namespace, options=options)
+    job = parse_job(manifest, registry, namespace=namespace, options=options)
     try:
-        return list(_objects_of(job))
+        return list(_render_children(job))
     except SpecError as error:
         raise RenderError("\n".join(f"{job.metadata.name}: {problem}" for problem in error.problems)) from error
 
 
-def job_of(manifest: Any, registry: Registry, *, namespace: str = "default", options: Options | None = None) -> DLJob:
-    """The job that a manifest describes, as if it had just been created.
+def parse_job(manifest: Any, registry: Registry, *, namespace: str = "default", options: Options | None = None) -> DLJob:
+    """The job of a manifest, as if it had just been created.
 
     Raises:
-        RenderError: the manifest is not one of a job.
+        RenderError: the manifest is not a job of a known kind.
     """
     if not isinstance(manifest, dict):
         raise RenderError("a manifest must be an object with apiVersion, kind, metadata and spec.")
@@ -56,30 +55,30 @@ def job_of(manifest: Any, registry: Registry, *, namespace: str = "default", opt
     except RegistryError as error:
         raise RenderError(str(error)) from error
     spec = msgspec.Raw(msgspec.json.encode(manifest.get("spec")))
-    found = CustomObject(metadata=_metadata(manifest.get("metadata"), namespace), spec=spec)
-    return kind(found, options=options)
+    custom_object = CustomObject(metadata=_parse_metadata(manifest.get("metadata"), namespace), spec=spec)
+    return kind(custom_object, options=options)
 
 
-def _metadata(given: Any, namespace: str) -> ObjectMeta:
+def _parse_metadata(raw: Any, namespace: str) -> ObjectMeta:
     try:
-        metadata = msgspec.convert(given or {}, ObjectMeta)
+        metadata = msgspec.convert(raw or {}, ObjectMeta)
     except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$")
-        raise RenderError(f"metadata{place.rstrip('`')}: {said[:1].lower()}{said[1:]}.") from error
-    if not metadata.name and isinstance(prefix := (given or {}).get("generateName"), str) and prefix:
-        metadata = msgspec.structs.replace(metadata, name=f"{prefix}{NO_SUFFIX}")
+        message, _, path = str(error).partition(" - at `$")
+        raise RenderError(f"metadata{path.rstrip('`')}: {message[:1].lower()}{message[1:]}.") from error
+    if not metadata.name and isinstance(prefix := (raw or {}).get("generateName"), str) and prefix:
+        metadata = msgspec.structs.replace(metadata, name=f"{prefix}{PLACEHOLDER_SUFFIX}")
     if not metadata.name:
-        raise RenderError("metadata.name: is missing.")
-    if len(metadata.name) > _LONGEST_NAME or not _NAME.fullmatch(metadata.name):
+        raise RenderError("metadata.name: is required.")
+    if len(metadata.name) > _MAX_NAME_LENGTH or not _NAME.fullmatch(metadata.name):
         raise RenderError(
-            f"metadata.name: must be at most {_LONGEST_NAME} lower-case letters, digits, dashes and dots, not {metadata.name!r:.60}."
+            f"metadata.name: must be at most {_MAX_NAME_LENGTH} lower-case letters, digits, dashes and dots, got {metadata.name!r:.60}."
         )
-    return msgspec.structs.replace(metadata, namespace=metadata.namespace or namespace, uid=metadata.uid or NO_UID)
+    return msgspec.structs.replace(metadata, namespace=metadata.namespace or namespace, uid=metadata.uid or PLACEHOLDER_UID)
 
 
-def _objects_of(job: DLJob) -> Iterator[JsonObject]:
+def _render_children(job: DLJob) -> Iterator[JsonObject]:
     replicas = list(job.all_replicas())
-    yield from (creation.body for creation in job.other_objects())
+    yield from (creation.body for creation in job.child_objects())
     for replica in replicas:
         if (service := job.make_service(replica.spec, replica.index)) is not None:
             yield service

@@ -1,7 +1,7 @@
-"""Brings manifests into the cluster: jobs, and whatever else stands in the same files.
+"""Create the jobs and other objects of manifest files.
 
-All mistakes that can be seen without the server are told before anything is created. The server judges strictly: a field
-that the kind does not have is a mistake, and not dropped without a word. Every mistake has its file and line.
+All files are validated before the first object is created. The server validates fields strictly, so that an unknown field is an
+error. Every error has its file and line.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 from dlop.api.spec import SpecError
 from dlop.frameworks.registry import Registry
 from dlop.job import DLJob
-from dlop.jobs.errors import NotCreatedError, SubmitError
+from dlop.jobs.errors import CreateFailedError, InvalidManifestError
 from dlop.jobs.lookup import JobHandle
 from dlop.jobs.manifest_files import Document
-from dlop.jobs.render import RenderError, job_of
+from dlop.jobs.render import RenderError, parse_job
 from dlop.kube.client import Client
 from dlop.kube.errors import AlreadyExistsError, BadRequestError, InvalidError, NotFoundError, StatusError
 from dlop.kube.resources import Resource
@@ -29,14 +29,12 @@ _UNKNOWN_FIELD = re.compile(r'(unknown|duplicate) field "([^"]+)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
-    """One object that was made."""
-
+class CreatedObject:
     title: str
     """`MXJob demo`."""
     namespace: str
     job: JobHandle | None
-    """None for what is no job."""
+    """None if the object is not a job."""
 
 
 async def submit(
@@ -46,133 +44,133 @@ async def submit(
     *,
     namespace: str,
     only_namespace: str | None = None,
-    tell: Callable[[Created], None] = lambda _: None,
-) -> list[Created]:
-    """Create what the documents describe, in their order, and `tell` of each as it is made.
+    on_created: Callable[[CreatedObject], None] = lambda _: None,
+) -> list[CreatedObject]:
+    """Create the objects in order. `on_created` is called after each.
 
-    What names no namespace goes into `namespace`. With `only_namespace`, what names another one is a mistake.
+    `namespace` is the default namespace. With `only_namespace`, a document with another namespace is an error.
 
     Raises:
-        SubmitError: something is wrong with them. What the server finds, it finds one by one: those before are there.
-        NotCreatedError: the cluster will not have one; those before are there.
+        InvalidManifestError: a manifest is invalid. If the server found the error, the objects before it exist.
+        CreateFailedError: the cluster rejected an object; the objects before it exist.
         KubeError: the server cannot be reached.
     """
-    mistakes = [line for document in documents for line in mistakes_in(document, registry, only_namespace=only_namespace)]
-    if mistakes:
-        raise SubmitError("\n  ".join(mistakes))
-    made: list[Created] = []
+    errors = [line for document in documents for line in validate_document(document, registry, only_namespace=only_namespace)]
+    if errors:
+        raise InvalidManifestError("\n  ".join(errors))
+    created: list[CreatedObject] = []
     for document in documents:
-        made.append(await _create(client, document, registry, namespace=namespace))
-        tell(made[-1])
-    return made
+        created.append(await _create(client, document, registry, namespace=namespace))
+        on_created(created[-1])
+    return created
 
 
-def mistakes_in(document: Document, registry: Registry, *, only_namespace: str | None = None) -> Iterator[str]:
-    """What is wrong with a manifest, as far as it can be seen without a server: a line each."""
+def validate_document(document: Document, registry: Registry, *, only_namespace: str | None = None) -> Iterator[str]:
+    """The errors that can be found without a server, one line each."""
     body = document.content
     if not isinstance(body, dict):
-        yield f"{document.place()}: a manifest must be an object with apiVersion, kind and metadata."
+        yield f"{document.location()}: a manifest must be an object with apiVersion, kind and metadata."
         return
     missing = [name for name in ("apiVersion", "kind") if not isinstance(body.get(name), str) or not body[name]]
-    yield from (f"{document.place(name)}: {name}: is missing." for name in missing)
+    yield from (f"{document.location(name)}: {name}: is required." for name in missing)
     metadata = body.get("metadata")
-    given = metadata.get("namespace") if isinstance(metadata, dict) else None
-    if only_namespace is not None and given not in (None, only_namespace):
-        place = document.place("metadata.namespace")
-        yield f"{place}: metadata.namespace: is {given}, but the command names {only_namespace}; leave one of them out."
+    namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+    if only_namespace is not None and namespace not in (None, only_namespace):
+        location = document.location("metadata.namespace")
+        yield f"{location}: metadata.namespace: is {namespace}, but the flag --namespace is {only_namespace}; remove one of them."
     kind = None if missing else registry.find(body["apiVersion"], body["kind"])
     if kind is not None:
-        yield from _mistakes_of_job(document, registry)
+        yield from _validate_job(document, registry)
     elif not missing:
-        yield from _mistakes_of_other(document, registry)
+        yield from _validate_other(document, registry)
 
 
-def _mistakes_of_job(document: Document, registry: Registry) -> Iterator[str]:
+def _validate_job(document: Document, registry: Registry) -> Iterator[str]:
     body = document.content
     metadata = body.get("metadata")
     if isinstance(metadata, dict) and metadata.get("generateName") and not metadata.get("name"):
         body = {**body, "metadata": {**metadata, "name": f"{metadata['generateName']}xxxxx"}}
     try:
-        job_of(body, registry).spec  # noqa: B018 - asked only whether it makes sense
+        parse_job(body, registry).spec  # noqa: B018 - parsed only to validate it
     except RenderError as error:
         path = str(error).partition(":")[0]
-        yield f"{document.place(path)}: {error}"
+        yield f"{document.location(path)}: {error}"
     except SpecError as error:
-        yield from (f"{document.place(problem.path)}: {problem}." for problem in error.problems)
+        yield from (f"{document.location(problem.path)}: {problem}." for problem in error.problems)
 
 
-def _mistakes_of_other(document: Document, registry: Registry) -> Iterator[str]:
-    """A kind that dlop does not know may be any other; one that is called like a job is most likely a slip."""
+def _validate_other(document: Document, registry: Registry) -> Iterator[str]:
+    """Other kinds are allowed. An unknown version of a job kind is most likely a typo."""
     body = document.content
     namesakes = [kind.job_type for kind in registry if kind.job_type.kind.lower() == body["kind"].lower()]
     if namesakes:
         known = " or ".join(map(str, namesakes))
-        yield f"{document.place('apiVersion')}: {body['apiVersion']} {body['kind']} is not a kind that dlop knows; did you mean {known}?"
+        yield f"{document.location('apiVersion')}: {body['apiVersion']} {body['kind']} is not supported; did you mean {known}?"
     elif not isinstance(body.get("metadata"), dict) or not (body["metadata"].get("name") or body["metadata"].get("generateName")):
-        yield f"{document.place('metadata')}: metadata.name: is missing."
+        yield f"{document.location('metadata')}: metadata.name: is required."
 
 
-async def _create(client: Client, document: Document, registry: Registry, *, namespace: str) -> Created:
+async def _create(client: Client, document: Document, registry: Registry, *, namespace: str) -> CreatedObject:
     body: JsonObject = document.content
     kind = registry.find(body["apiVersion"], body["kind"])
-    resource = kind.job_type.resource if kind is not None else await _served(client, document)
-    where = (body["metadata"].get("namespace") or namespace) if resource.namespaced else None
+    resource = kind.job_type.resource if kind is not None else await _find_resource(client, document)
+    object_namespace = (body["metadata"].get("namespace") or namespace) if resource.namespaced else None
     try:
-        made = await client.create(resource, body, namespace=where, field_validation="Strict")
+        created = await client.create(resource, body, namespace=object_namespace, field_validation="Strict")
     except AlreadyExistsError as error:
-        raise NotCreatedError(_exists_already(document, kind, where)) from error
+        raise CreateFailedError(_describe_conflict(document, kind, object_namespace)) from error
     except NotFoundError as error:
-        raise NotCreatedError(_unknown(document, kind, error)) from error
+        raise CreateFailedError(_describe_not_found(document, kind, error)) from error
     except (BadRequestError, InvalidError) as error:
-        raise SubmitError("\n  ".join(refusals(document, error))) from error
+        raise InvalidManifestError("\n  ".join(format_status_error(document, error))) from error
     except StatusError as error:
-        raise NotCreatedError(f"{document.place()}: {error}") from error
-    job = None if kind is None else JobHandle.read(kind, msgspec.json.encode(made))
-    return Created(f"{body['kind']} {made['metadata']['name']}", where or "", job)
+        raise CreateFailedError(f"{document.location()}: {error}") from error
+    job = None if kind is None else JobHandle.decode(kind, msgspec.json.encode(created))
+    return CreatedObject(f"{body['kind']} {created['metadata']['name']}", object_namespace or "", job)
 
 
-async def _served(client: Client, document: Document) -> Resource:
-    """Where objects of some other kind live, as the server tells."""
+async def _find_resource(client: Client, document: Document) -> Resource:
+    """The resource of a kind that is not a job, found by API discovery."""
     body = document.content
     group, slash, version = body["apiVersion"].rpartition("/")
     try:
-        answer = await client.call("GET", f"/apis/{group}/{version}" if slash else f"/api/{version}")
-        served: list[Any] = msgspec.json.decode(answer.body).get("resources") or []
+        response = await client.call("GET", f"/apis/{group}/{version}" if slash else f"/api/{version}")
+        resources: list[Any] = msgspec.json.decode(response.body).get("resources") or []
     except NotFoundError:
-        served = []
-    for each in served:
-        if each.get("kind") == body["kind"] and "/" not in each["name"]:
-            return Resource(group, version, each["name"], body["kind"], namespaced=each["namespaced"])
-    raise SubmitError(f"{document.place('kind')}: the cluster does not know {body['apiVersion']} {body['kind']}.")
+        resources = []
+    for resource in resources:
+        if resource.get("kind") == body["kind"] and "/" not in resource["name"]:
+            return Resource(group, version, resource["name"], body["kind"], namespaced=resource["namespaced"])
+    raise InvalidManifestError(f"{document.location('kind')}: the cluster does not serve {body['apiVersion']} {body['kind']}.")
 
 
-def _exists_already(document: Document, kind: type[DLJob] | None, namespace: str | None) -> str:
+def _describe_conflict(document: Document, kind: type[DLJob] | None, namespace: str | None) -> str:
     body = document.content
     name = body["metadata"].get("name")
-    place = f" in the namespace {namespace}" if namespace else ""
-    way_out = f"`dlop delete {name}` makes room, or give this one another name" if kind is not None else "delete it, or leave it out here"
-    return f"{document.place('metadata.name')}: there is a {body['kind']} {name}{place} already; {way_out}."
+    where = f" in the namespace {namespace}" if namespace else ""
+    hint = f"delete it (`dlop delete {name}`) or choose another name" if kind is not None else "delete it or remove it from the file"
+    return f"{document.location('metadata.name')}: {body['kind']} {name} already exists{where}; {hint}."
 
 
-def _unknown(document: Document, kind: type[DLJob] | None, error: NotFoundError) -> str:
-    """A namespace that is not there is named by the server; else it does not serve the kind."""
+def _describe_not_found(document: Document, kind: type[DLJob] | None, error: NotFoundError) -> str:
+    # The server names a missing namespace. Otherwise it does not serve the kind.
     if error.details.get("kind") == "namespaces" or kind is None:
-        return f"{document.place('metadata')}: {error}."
-    return f"{document.place('kind')}: the cluster does not know {kind.job_type}; `dlop install` brings the definition."
+        return f"{document.location('metadata')}: {error}."
+    return f"{document.location('kind')}: the cluster does not serve {kind.job_type}; `dlop install` installs the CRD."
 
 
-def refusals(document: Document, error: StatusError) -> Iterable[str]:
-    """What the server has against a manifest: a line for each mistake."""
-    found = [f"{document.place(path)}: {path}: {message}" for path, message in complaints(error)]
-    return found or [f"{document.place()}: {error}"]
+def format_status_error(document: Document, error: StatusError) -> Iterable[str]:
+    """The errors of the server about a manifest, one line each."""
+    lines = [f"{document.location(path)}: {path}: {message}" for path, message in field_errors(error)]
+    return lines or [f"{document.location()}: {error}"]
 
 
-def complaints(error: StatusError) -> list[tuple[str, str]]:
-    """The paths that the server complains about, and what it says of each; empty when it names none."""
-    found = [(path, _words(problem)) for problem, path in _UNKNOWN_FIELD.findall(str(error))]
-    found += [(cause.get("field", ""), cause.get("message", "")) for cause in error.causes]
-    return list(dict.fromkeys((path, message) for path, message in found if path and path != "<nil>"))
+def field_errors(error: StatusError) -> list[tuple[str, str]]:
+    """Pairs of field path and message; empty if the server names no field."""
+    errors = [(path, _describe_field_error(problem)) for problem, path in _UNKNOWN_FIELD.findall(str(error))]
+    errors += [(cause.get("field", ""), cause.get("message", "")) for cause in error.causes]
+    return list(dict.fromkeys((path, message) for path, message in errors if path and path != "<nil>"))
 
 
-def _words(problem: str) -> str:
-    return "the kind has no such field; is it misspelt, or in the wrong place?" if problem == "unknown" else "stands there twice"
+def _describe_field_error(problem: str) -> str:
+    return "unknown field; check the spelling and the nesting" if problem == "unknown" else "is duplicated"

@@ -1,6 +1,6 @@
-"""A job as a person wants to see it: one value, made of the job, its pods and what was told about them. Pure.
+"""The state of a job as one value, built from the job, its pods and their events. Pure.
 
-All moments are texts as Kubernetes writes them, empty when they are not known; a view becomes JSON as it stands.
+Times are RFC 3339 strings, empty if unknown. The JSON output of the commands is the encoded view.
 """
 
 from __future__ import annotations
@@ -16,22 +16,20 @@ from dlop.api.progress import ReplicaState
 from dlop.api.record import Blocked, LastFailure, Record
 from dlop.api.spec import JobSpec, RoleSpec, SpecError
 from dlop.job import DLJob
-from dlop.jobs.history import Happening, KubeEvent, history_of
+from dlop.jobs.history import HistoryEntry, KubeEvent, build_history
 from dlop.jobs.lookup import JobHandle
-from dlop.jobs.pending_reasons import waits_of
+from dlop.jobs.pending_reasons import pending_reasons
 from dlop.jobs.replicas import GONE, ReplicaView, replica_views
 from dlop.kube.objects import Pod
 from dlop.kube.timestamps import format_time
 
-NOT_SEEN = "Unseen"
-"""The phase of a job that no operator has looked at."""
+UNSEEN = "Unseen"
+"""The phase of a job that no operator has reconciled."""
 
 
 class RoleView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How far one role has come."""
-
     name: str
-    wanted: int
+    desired: int = msgspec.field(name="wanted")
     pending: int
     running: int
     succeeded: int
@@ -41,20 +39,18 @@ class RoleView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All that there is to be seen of one job."""
-
     kind: str
     api_version: str
     reference: str
-    """`plural.group/name`, which fits no other job of its namespace."""
+    """`plural.group/name`, unique in the namespace."""
     namespace: str
     name: str
     uid: str
     phase: str
-    """A `Phase`, or `Unseen`."""
+    """A `Phase` or `Unseen`."""
     message: str
-    """What the status says of the phase, as a sentence."""
-    is_leaving: bool
+    """From the status conditions."""
+    is_terminating: bool = msgspec.field(name="isLeaving")
     created_at: str
     started_at: str
     finished_at: str
@@ -64,88 +60,91 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     roles: tuple[RoleView, ...]
     replicas: tuple[ReplicaView, ...]
     waits_for: tuple[str, ...]
-    """Why it does not go on, a sentence each; empty when nothing is in the way."""
+    """Why the job does not make progress, most important first; empty if it does."""
+    pending_reason: str
+    """The first of these as a reason and one clause."""
     blocked: Blocked | None
     last_failure: LastFailure | None
-    history: tuple[Happening, ...]
+    history: tuple[HistoryEntry, ...]
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether it has come to a good end."""
         return self.phase == Phase.SUCCEEDED
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing more is run, unless the spec is mended."""
+    def is_finished(self) -> bool:
+        """Whether no more pods are started. An invalid job restarts when its spec changes."""
         return self.phase in (Phase.SUCCEEDED, Phase.FAILED, Phase.INVALID)
 
     @property
     def failed_replica(self) -> ReplicaView | None:
-        """The replica whose failure was noted last, if it is still one of the job's."""
+        """The replica of the last failure; None if the job has none or no longer has the replica."""
         failure = self.last_failure
         if failure is None:
             return None
-        return next((each for each in self.replicas if (each.role, each.index) == (failure.role, failure.index)), None)
+        return next((replica for replica in self.replicas if (replica.role, replica.index) == (failure.role, failure.index)), None)
 
 
-def view_of(found: JobHandle, pods: Iterable[Pod], events: Iterable[KubeEvent] = ()) -> JobView:
-    """The view of a job, given the pods of its namespace and what was told there; those of others are left out."""
-    job, record = found.job(), found.record()
-    own = [pod for pod in pods if _belongs(pod, found.uid)]
-    spec, problems = _spec_of(job)
-    phase = found.phase()
-    replicas = replica_views(job, spec, own, record=record, is_over=phase is not None and phase.is_end)
-    names = {each.pod for each in replicas} | {pod.metadata.name for pod in own}
-    message = problems if phase is Phase.INVALID and problems else _message(job)
+def build_view(job: JobHandle, pods: Iterable[Pod], events: Iterable[KubeEvent] = ()) -> JobView:
+    """The view of a job. Pods and events of other jobs are ignored."""
+    dl_job, record = job.dl_job(), job.record()
+    own_pods = [pod for pod in pods if _is_owned(pod, job.uid)]
+    spec, spec_errors = _parse_spec(dl_job)
+    phase = job.phase()
+    replicas = replica_views(dl_job, spec, own_pods, record=record, is_finished=phase is not None and phase.is_finished)
+    pod_names = {replica.pod for replica in replicas} | {pod.metadata.name for pod in own_pods}
+    message = spec_errors if phase is Phase.INVALID and spec_errors else _condition_message(dl_job)
+    reasons = list(pending_reasons(job, replicas, spec_errors=spec_errors))
     return JobView(
-        kind=found.kind.job_type.kind,
-        api_version=found.kind.job_type.api_version,
-        reference=found.reference,
-        namespace=found.namespace,
-        name=found.name,
-        uid=found.uid,
-        phase=phase or NOT_SEEN,
+        kind=job.kind.job_type.kind,
+        api_version=job.kind.job_type.api_version,
+        reference=job.reference,
+        namespace=job.namespace,
+        name=job.name,
+        uid=job.uid,
+        phase=phase or UNSEEN,
         message=message,
-        is_leaving=found.metadata.deletion_timestamp is not None,
-        created_at=_moment(found),
-        started_at=record.started_at or _text(job.stored_status.get("startTime")),
-        finished_at=record.finished_at or _text(job.stored_status.get("completionTime")),
+        is_terminating=job.metadata.deletion_timestamp is not None,
+        created_at=_creation_time(job),
+        started_at=record.started_at or _string_or_empty(dl_job.stored_status.get("startTime")),
+        finished_at=record.finished_at or _string_or_empty(dl_job.stored_status.get("completionTime")),
         attempt=record.attempt,
         restarts=sum(record.restarts.values()),
         disruptions=sum(record.disruptions.values()),
-        roles=tuple(_roles(spec, replicas, record)),
+        roles=tuple(_role_views(spec, replicas, record)),
         replicas=replicas,
-        waits_for=tuple(waits_of(found, replicas, problems=problems)),
+        waits_for=tuple(map(str, reasons)),
+        pending_reason=reasons[0].summary if reasons else "",
         blocked=record.blocked,
         last_failure=record.last_failure,
-        history=history_of(found, events, pods=frozenset(names)),
+        history=build_history(job, events, pods=frozenset(pod_names)),
     )
 
 
-def _spec_of(job: DLJob) -> tuple[JobSpec, str]:
-    """What the job asks for, or why that makes no sense."""
+def _parse_spec(job: DLJob) -> tuple[JobSpec, str]:
+    """The spec, or an empty one and its errors."""
     try:
         return job.spec, ""
     except SpecError as error:
         return JobSpec(roles=()), str(error)
 
 
-def _belongs(pod: Pod, uid: str) -> bool:
+def _is_owned(pod: Pod, uid: str) -> bool:
     owner = pod.metadata.controller
     return pod.metadata.labels.get(JOB_UID_LABEL) == uid if owner is None else owner.uid == uid
 
 
-def _roles(spec: JobSpec, replicas: tuple[ReplicaView, ...], record: Record) -> Iterator[RoleView]:
-    counts = Counter((each.role, each.state) for each in replicas)
+def _role_views(spec: JobSpec, replicas: tuple[ReplicaView, ...], record: Record) -> Iterator[RoleView]:
+    counts = Counter((replica.role, replica.state) for replica in replicas)
     for role in spec.roles:
-        yield _role(role, {state: count for (name, state), count in counts.items() if name == role.name}, record)
+        yield _role_view(role, {state: count for (name, state), count in counts.items() if name == role.name}, record)
 
 
-def _role(role: RoleSpec, counts: dict[str, int], record: Record) -> RoleView:
+def _role_view(role: RoleSpec, counts: dict[str, int], record: Record) -> RoleView:
     running, succeeded, failed = (counts.get(state, 0) for state in (ReplicaState.RUNNING, ReplicaState.SUCCEEDED, ReplicaState.FAILED))
     return RoleView(
         name=role.name,
-        wanted=role.replicas,
+        desired=role.replicas,
         pending=max(0, role.replicas - running - succeeded - failed - counts.get(GONE, 0)),
         running=running,
         succeeded=succeeded,
@@ -155,19 +154,19 @@ def _role(role: RoleSpec, counts: dict[str, int], record: Record) -> RoleView:
     )
 
 
-def _message(job: DLJob) -> str:
-    """The sentence of the condition that was said last, or of the kinds that have none, their reason."""
+def _condition_message(job: DLJob) -> str:
+    """The message of the latest true condition. Kinds without conditions have a reason instead."""
     status = job.stored_status
     conditions = status.get("conditions")
-    said = [each for each in conditions if isinstance(each, dict)] if isinstance(conditions, list) else []
-    true = [each for each in said if each.get("status") == "True" and each.get("type") != "Blocked"]
-    return _text(true[-1].get("message")) if true else _text(status.get("reason"))
+    entries = [each for each in conditions if isinstance(each, dict)] if isinstance(conditions, list) else []
+    true = [each for each in entries if each.get("status") == "True" and each.get("type") != "Blocked"]
+    return _string_or_empty(true[-1].get("message")) if true else _string_or_empty(status.get("reason"))
 
 
-def _moment(found: JobHandle) -> str:
-    moment = found.metadata.creation_timestamp
-    return "" if moment is None else format_time(moment.timestamp())
+def _creation_time(job: JobHandle) -> str:
+    created = job.metadata.creation_timestamp
+    return "" if created is None else format_time(created.timestamp())
 
 
-def _text(value: object) -> str:
+def _string_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Waits for jobs, by watching them."""
+"""Wait until a job meets a condition."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from contextlib import aclosing
 from enum import StrEnum
 
 from dlop.api.phase import Phase
-from dlop.jobs.errors import OutOfReachError, WaitTimeoutError
-from dlop.jobs.list_watch import follow
+from dlop.jobs.errors import WaitFailedError, WaitTimeoutError
+from dlop.jobs.list_watch import list_and_watch
 from dlop.jobs.lookup import JobHandle
-from dlop.jobs.queries import scope_of
+from dlop.jobs.queries import job_scope
 from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject
 
 
-class Goal(StrEnum):
-    """What can be waited for."""
-
+class WaitCondition(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     FINISHED = "finished"
@@ -25,63 +23,63 @@ class Goal(StrEnum):
     DELETED = "deleted"
 
 
-_REACHED = {
-    Goal.SUCCEEDED: (Phase.SUCCEEDED,),
-    Goal.FAILED: (Phase.FAILED, Phase.INVALID),
-    Goal.FINISHED: (Phase.SUCCEEDED, Phase.FAILED, Phase.INVALID),
-    # Whoever has succeeded has run, be it too briefly to be seen running.
-    Goal.RUNNING: (Phase.RUNNING, Phase.SUCCEEDED),
-    Goal.DELETED: (),
+_PHASES = {
+    WaitCondition.SUCCEEDED: (Phase.SUCCEEDED,),
+    WaitCondition.FAILED: (Phase.FAILED, Phase.INVALID),
+    WaitCondition.FINISHED: (Phase.SUCCEEDED, Phase.FAILED, Phase.INVALID),
+    # A short job may succeed before it is observed as running.
+    WaitCondition.RUNNING: (Phase.RUNNING, Phase.SUCCEEDED),
+    WaitCondition.DELETED: (),
 }
-_NOT_YET = {
-    Goal.SUCCEEDED: "had not succeeded",
-    Goal.FAILED: "had not failed",
-    Goal.FINISHED: "had not finished",
-    Goal.RUNNING: "was not running",
-    Goal.DELETED: "was not gone",
+_UNMET = {
+    WaitCondition.SUCCEEDED: "had not succeeded",
+    WaitCondition.FAILED: "had not failed",
+    WaitCondition.FINISHED: "had not finished",
+    WaitCondition.RUNNING: "was not running",
+    WaitCondition.DELETED: "was not deleted",
 }
 
 
-async def wait_for(client: Client, found: JobHandle, goal: Goal, *, timeout_seconds: float | None = None) -> JobHandle:
-    """Wait until a job is as it should be, and return it so.
+async def wait_for_job(client: Client, job: JobHandle, condition: WaitCondition, *, timeout_seconds: float | None = None) -> JobHandle:
+    """Wait until a job meets the condition, and return its state at that time.
 
     Raises:
-        NotInTimeError: it was not, in time.
-        OutOfReachError: it never will be: the job is over, or deleted.
-        KubeError: it cannot be watched.
+        WaitTimeoutError: the condition was not met within the timeout.
+        WaitFailedError: the condition can no longer be met, because the job has finished or was deleted.
+        KubeError: the job cannot be watched.
     """
-    last = [found]
+    last = [job]
     try:
         async with asyncio.timeout(timeout_seconds):
-            return await _wait(client, found, goal, last)
+            return await _wait(client, job, condition, last)
     except TimeoutError as error:
         phase = last[-1].phase()
-        stands = "no operator has looked at it yet" if phase is None else f"it is {phase}"
+        state = "no operator has reconciled it yet" if phase is None else f"its phase is {phase}"
         raise WaitTimeoutError(
-            f"{found} {_NOT_YET[goal]} after {timeout_seconds:g} s; {stands}. `dlop describe {found.name}` tells why."
+            f"{job} {_UNMET[condition]} after {timeout_seconds:g} s; {state}. `dlop describe {job.name}` shows why."
         ) from error
 
 
-async def _wait(client: Client, found: JobHandle, goal: Goal, last: list[JobHandle]) -> JobHandle:
-    async with aclosing(follow(client, scope_of(found), CustomObject)) as changes:
-        async for news in changes:
-            now = next((JobHandle(found.kind, each) for each in news.there if each.metadata.uid == found.uid), None)
-            if now is not None:
-                last[:] = [now]
-                if _is_reached(now, goal):
-                    return now
-            # News without it: it is gone, or another one has its name.
-            elif goal is Goal.DELETED:
+async def _wait(client: Client, job: JobHandle, condition: WaitCondition, last: list[JobHandle]) -> JobHandle:
+    async with aclosing(list_and_watch(client, job_scope(job), CustomObject)) as changes:
+        async for change_set in changes:
+            current = next((JobHandle(job.kind, item) for item in change_set.upserted if item.metadata.uid == job.uid), None)
+            if current is not None:
+                last[:] = [current]
+                if _is_met(current, condition):
+                    return current
+            # None means that the job was deleted, or replaced by another one of the same name.
+            elif condition is WaitCondition.DELETED:
                 return last[-1]
             else:
-                raise OutOfReachError(f"{found} was deleted before it was {goal}.")
-    raise AssertionError("a following never ends by itself")
+                raise WaitFailedError(f"{job} was deleted; the condition {condition} can no longer be met.")
+    raise AssertionError("list_and_watch never ends by itself")
 
 
-def _is_reached(found: JobHandle, goal: Goal) -> bool:
-    phase = found.phase()
-    if phase in _REACHED[goal]:
+def _is_met(job: JobHandle, condition: WaitCondition) -> bool:
+    phase = job.phase()
+    if phase in _PHASES[condition]:
         return True
-    if phase is not None and phase.is_final and goal is not Goal.DELETED:
-        raise OutOfReachError(f"{found} is {phase}, and will not be {goal} any more. `dlop describe {found.name}` tells why.")
+    if phase is not None and phase.is_final and condition is not WaitCondition.DELETED:
+        raise WaitFailedError(f"{job} is {phase}; the condition {condition} can no longer be met. `dlop describe {job.name}` shows why.")
     return False

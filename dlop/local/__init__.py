@@ -1,1 +1,1 @@
-"""A whole cluster on this machine, for one job or for an afternoon: what `dlop local` is made of."""
+"""`dlop local`: an embedded cluster and the operator in one process, for one session on this machine."""

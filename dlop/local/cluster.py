@@ -1,10 +1,10 @@
-"""The laptop cluster: API server, node and operator in one process and one event loop, put together and taken apart as one.
+"""A local cluster: API server, kubelet and operator in one process and one event loop.
 
-    async with Laptop(registry, folder=folder) as laptop:
-        await laptop.client.create(...)      # and pods run on this machine
+    async with LocalCluster(registry, workdir=workdir) as cluster:
+        await cluster.client.create(...)      # pods run on this machine
 
-Other programs reach it through the kubeconfig in its folder: HTTPS on the loopback, with a token. Leaving the block ends
-all pods and everything else.
+Other programs connect with the kubeconfig in the working directory: HTTPS on the loopback interface, with a token. Leaving the
+context stops all pods.
 """
 
 from __future__ import annotations
@@ -17,54 +17,52 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-from dlop.api.crd import definitions
+from dlop.api.crd import build_crds
 from dlop.embedded.apiserver.transports.http import HttpServer
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.embedded.kubelet.api_access import ApiAccess, ApiAddress
 from dlop.embedded.kubelet.image_map import ImageMap
 from dlop.embedded.kubelet.kubectl_delivery import KUBECTL_DELIVERY
-from dlop.embedded.kubelet.kubelet import Node, Serving
-from dlop.embedded.kubelet.machine import allow_open_files
-from dlop.embedded.kubelet.python_environments import PythonEnvironments, default_cache_folder
-from dlop.embedded.kubelet.runtime.detect import Choice
+from dlop.embedded.kubelet.kubelet import EmbeddedKubelet, KubeletServerConfig
+from dlop.embedded.kubelet.machine import raise_open_file_limit
+from dlop.embedded.kubelet.python_environments import PythonEnvironments, default_cache_dir
+from dlop.embedded.kubelet.runtime.detect import DetectedRuntime
 from dlop.embedded.kubelet.server.api import HOST
 from dlop.frameworks.registry import Registry
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from dlop.local.options import Machine
-from dlop.local.workdir import Folder
+from dlop.local.options import NodeOptions
+from dlop.local.workdir import WorkDir
 from dlop.operator.operator import Operator
 from dlop.operator.settings import NO_ADDRESS, Settings
 
 
 class LocalCluster:
-    """A cluster on this machine, for as long as the context lasts."""
-
     def __init__(
         self,
         registry: Registry,
         *,
-        folder: Folder,
-        machine: Machine | None = None,
-        choosing: Awaitable[Choice] | None = None,
+        workdir: WorkDir,
+        node: NodeOptions | None = None,
+        runtime_detection: Awaitable[DetectedRuntime] | None = None,
         keep_logs: bool = False,
-        tell: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`choosing` is the machine's `choose_runtime`, if it has begun already. `tell` is given lines about what takes a while.
+        """`runtime_detection` is a `NodeOptions.choose_runtime` that has already started.
 
-        With `keep_logs` what pods have written stays when they go.
+        `report` gets messages about slow operations. `keep_logs` keeps the logs of deleted pods.
         """
-        self.folder = folder
+        self.workdir = workdir
         self.isolation = ""
-        """One line: how pods are kept apart here."""
+        """How pods are isolated, in one line."""
         self._registry = registry
-        self._machine = machine or Machine()
-        self._choosing = choosing
+        self._node_options = node or NodeOptions()
+        self._runtime_detection = runtime_detection
         self._keep_logs = keep_logs
-        self._tell = tell
+        self._report = report
         self._cluster = EmbeddedCluster()
         self._stack = AsyncExitStack()
         self.client = self._cluster.client()
-        """In-process: what it asks for takes no way through a socket."""
+        """An in-process client without a socket."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -80,63 +78,63 @@ class LocalCluster:
         return await self._stack.__aexit__(kind, error, traceback)
 
     def find_resource(self, api_version: str, kind: str) -> Resource | None:
-        """Where objects of a kind live; None when this cluster does not know it."""
-        found = self._cluster.registry.by_kind(api_version, kind)
-        return None if found is None else found.resource
+        """The resource of a kind; None if the cluster does not serve it."""
+        resource_type = self._cluster.registry.by_kind(api_version, kind)
+        return None if resource_type is None else resource_type.resource
 
     async def _start(self) -> None:
-        # It starts processes, and they take a while: meanwhile there is enough to do here.
-        choosing = asyncio.ensure_future(self._choosing or self._machine.choose_runtime())
+        # The detection starts processes, which takes a while. Start the API server in the meantime.
+        detection = asyncio.ensure_future(self._runtime_detection or self._node_options.choose_runtime())
         try:
             await self._stack.enter_async_context(self._cluster)
-            front = await self._cluster.serve()
-            self.folder.write_kubeconfig(front.kubeconfig())
-            for definition in definitions(self._registry):
-                await self.client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
-            chosen = await choosing
+            server = await self._cluster.serve()
+            self.workdir.write_kubeconfig(server.kubeconfig())
+            for crd in build_crds(self._registry):
+                await self.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
+            detected = await detection
         finally:
-            choosing.cancel()
-            await asyncio.gather(choosing, return_exceptions=True)
-        self.isolation = chosen.reason
-        await self._start_operator(await self._start_node(chosen, front))
+            detection.cancel()
+            await asyncio.gather(detection, return_exceptions=True)
+        self.isolation = detected.description
+        await self._start_operator(await self._start_kubelet(detected, server))
 
-    async def _start_node(self, chosen: Choice, front: HttpServer) -> Node:
-        machine, token = self._machine, secrets.token_urlsafe(32)
-        node = Node(
+    async def _start_kubelet(self, detected: DetectedRuntime, server: HttpServer) -> EmbeddedKubelet:
+        options, token = self._node_options, secrets.token_urlsafe(32)
+        kubelet = EmbeddedKubelet(
             self._cluster.client(),
-            runtime=chosen.runtime,
-            folder=self.folder.node,
-            cpus=machine.cpus,
-            memory_bytes=machine.memory_bytes,
-            extended=machine.extended,
-            images=ImageMap((*machine.images, KUBECTL_DELIVERY)),
-            environments=PythonEnvironments(default_cache_folder(), tell=self._tell),
-            serving=Serving(token),
-            admit_pods=lambda listening: self._admit_pods(front, listening),
+            runtime=detected.runtime,
+            root_dir=self.workdir.node,
+            cpus=options.cpus,
+            memory_bytes=options.memory_bytes,
+            extended_resources=options.extended_resources,
+            images=ImageMap((*options.images, KUBECTL_DELIVERY)),
+            environments=PythonEnvironments(default_cache_dir(), report=self._report),
+            server_config=KubeletServerConfig(token),
+            open_api_access=lambda pod_socket: self._open_api_access(server, pod_socket),
             keep_logs=self._keep_logs,
-            # There is no other scheduler here, whatever a manifest asks for.
-            schedules_all=True,
+            # There is no other scheduler, whatever schedulerName a manifest has.
+            schedule_all=True,
         )
-        await self._stack.enter_async_context(node)
-        # Not before: pods are to have the usual number.
-        allow_open_files()
-        if node.kubelet is not None:
-            self._cluster.trust_node(HOST, node.kubelet.port, authority_pem=node.kubelet.authority_pem, token=token)
-        return node
+        await self._stack.enter_async_context(kubelet)
+        # After the kubelet has started, because pods inherit the usual limit.
+        raise_open_file_limit()
+        if kubelet.server is not None:
+            self._cluster.trust_kubelet(HOST, kubelet.server.port, ca_pem=kubelet.server.ca_pem, token=token)
+        return kubelet
 
-    async def _admit_pods(self, front: HttpServer, listening: socket.socket | None) -> ApiAccess:
-        inside = front if listening is None else await self._cluster.serve_on(listening)
-        return ApiAccess(from_pods=_address(inside), from_host=_address(front))
+    async def _open_api_access(self, server: HttpServer, pod_socket: socket.socket | None) -> ApiAccess:
+        pod_server = server if pod_socket is None else await self._cluster.serve_on(pod_socket)
+        return ApiAccess(from_pods=_address(pod_server), from_host=_address(server))
 
-    async def _start_operator(self, node: Node) -> None:
+    async def _start_operator(self, kubelet: EmbeddedKubelet) -> None:
         settings = Settings(leader_election=False, bind_address=NO_ADDRESS)
         operator = Operator(settings, self._registry, transport=self._cluster.transport())
-        # What breaks takes the cluster with it: nobody would look after the jobs, or after their pods, any more.
+        # If the operator or the kubelet fails, the cluster stops.
         group = await self._stack.enter_async_context(asyncio.TaskGroup())
-        for name, work in (("operator", operator.run()), ("node", node.until_ended())):
+        for name, work in (("operator", operator.run()), ("kubelet", kubelet.wait())):
             self._stack.callback(group.create_task(work, name=name).cancel)
         await operator.wait_synced()
 
 
-def _address(front: HttpServer) -> ApiAddress:
-    return ApiAddress(front.host, front.port, front.ca_pem or "")
+def _address(server: HttpServer) -> ApiAddress:
+    return ApiAddress(server.host, server.port, server.ca_pem or "")

@@ -1,7 +1,7 @@
-"""A job as it goes on, looked at a few times a second and at once when it is over.
+"""Views of a job, built a few times a second, and immediately when the job has finished.
 
-A large job changes thousands of times, and a look at it costs as much as it has pods: looking after every change would take
-longer than running it.
+A large job has thousands of changes, and the cost of a view grows with the number of pods. A view for every change would take
+longer than the job.
 """
 
 from __future__ import annotations
@@ -11,136 +11,137 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from dlop.jobs.errors import OutOfReachError
-from dlop.jobs.list_watch import News, follow, merged
+from dlop.jobs.errors import WaitFailedError
+from dlop.jobs.list_watch import ChangeSet, list_and_watch, merge
 from dlop.jobs.lookup import JobHandle
-from dlop.jobs.queries import follow_pods, scope_of
-from dlop.jobs.view import JobView, view_of
+from dlop.jobs.queries import job_scope, watch_pods
+from dlop.jobs.view import JobView, build_view
 from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject, Pod
 
-_PAUSE_SECONDS = 0.1
+_INTERVAL_SECONDS = 0.1
 SETTLING_SECONDS = 2.0
-"""How long the pods of a job that is over may take to end, until nobody waits for them any more."""
+"""Time that the pods of a finished job have to terminate."""
 
 
-async def looks_at(client: Client, found: JobHandle) -> AsyncGenerator[JobView, None]:
-    """The job with its pods as it is now, and again while it changes, without its history.
+async def watch_job_updates(client: Client, job: JobHandle) -> AsyncGenerator[JobView, None]:
+    """The view of the job, now and while it changes, without its history.
 
-    The last look but one is at its end, and the last one at how the rest of its pods ended: they have a few seconds for that.
+    The second to last view is the first of the finished job. The last one is built when its pods have terminated, or after
+    `SETTLING_SECONDS`.
 
     Raises:
-        OutOfReachError: it was deleted before it was over.
-        KubeError: it cannot be watched.
+        WaitFailedError: the job was deleted before it finished.
+        KubeError: the job cannot be watched.
     """
-    sight = _Sight(found)
-    sources: tuple[AsyncGenerator[News[Any], None], ...] = (follow(client, scope_of(found), CustomObject), follow_pods(client, found))
-    async with merged(*sources) as news:
-        feeding = asyncio.create_task(sight.feed(news))
+    observer = _JobObserver(job)
+    sources: tuple[AsyncGenerator[ChangeSet[Any], None], ...] = (
+        list_and_watch(client, job_scope(job), CustomObject),
+        watch_pods(client, job),
+    )
+    async with merge(*sources) as changes:
+        watching = asyncio.create_task(observer.watch(changes))
         try:
             while True:
-                await sight.wait_for_news(feeding)
-                yield (view := sight.look())
-                if view.is_over:
-                    await sight.settle(feeding)
-                    yield sight.look()
+                await observer.wait_for_change(watching)
+                yield (view := observer.take_view())
+                if view.is_finished:
+                    await observer.wait_until_settled(watching)
+                    yield observer.take_view()
                     return
-                await sight.pause(feeding)
+                await observer.wait_interval(watching)
         finally:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
 
-class _Sight:
-    """What is known of the job and its pods."""
-
-    def __init__(self, found: JobHandle) -> None:
-        self._found = found
+class _JobObserver:
+    def __init__(self, job: JobHandle) -> None:
+        self._job = job
         self._pods: dict[str, Pod] = {}
-        self._unended: set[str] = set()
-        self._heard: set[int] = set()
+        self._active_pods: set[str] = set()
+        self._seen_sources: set[int] = set()
         self._changed = asyncio.Event()
-        self._over = asyncio.Event()
+        self._finished = asyncio.Event()
         self._settled = asyncio.Event()
 
-    async def feed(self, news: AsyncGenerator[tuple[int, News[Any]], None]) -> None:
-        """Take in what happens, until the job is over or gone."""
-        async for number, change in news:
-            self._heard.add(number)
-            if number == 0:
-                self._take_job(change)
+    async def watch(self, changes: AsyncGenerator[tuple[int, ChangeSet[Any]], None]) -> None:
+        """Process changes. Raises WaitFailedError if the job is deleted."""
+        async for source, change_set in changes:
+            self._seen_sources.add(source)
+            if source == 0:
+                self._update_job(change_set)
             else:
-                self._take_pods(change)
-            # The first look is a whole one: a job whose pods are not known yet would seem to have none.
-            if len(self._heard) > 1:
+                self._update_pods(change_set)
+            # Before the pods are listed, the job would seem to have none.
+            if len(self._seen_sources) > 1:
                 self._changed.set()
-            self._note_whether_settled()
+            self._update_settled()
 
-    def _take_job(self, news: News[CustomObject]) -> None:
-        for each in news.there:
-            if each.metadata.uid == self._found.uid:
-                self._found = JobHandle(self._found.kind, each)
-        phase = self._found.phase()
+    def _update_job(self, change_set: ChangeSet[CustomObject]) -> None:
+        for item in change_set.upserted:
+            if item.metadata.uid == self._job.uid:
+                self._job = JobHandle(self._job.kind, item)
+        phase = self._job.phase()
         if phase is not None and phase.is_final:
-            self._over.set()
-        elif any(each.metadata.uid == self._found.uid for each in news.gone):
-            raise OutOfReachError(f"{self._found} was deleted.")
+            self._finished.set()
+        elif any(item.metadata.uid == self._job.uid for item in change_set.deleted):
+            raise WaitFailedError(f"{self._job} was deleted.")
 
-    def _take_pods(self, news: News[Pod]) -> None:
-        for pod in news.gone:
-            self._unended.discard(pod.metadata.uid)
-            # How the pods of a job that is over have ended is worth keeping.
-            if self._over.is_set() and _has_ended(pod):
+    def _update_pods(self, change_set: ChangeSet[Pod]) -> None:
+        for pod in change_set.deleted:
+            self._active_pods.discard(pod.metadata.uid)
+            # Keep the final states of the pods of a finished job.
+            if self._finished.is_set() and _has_terminated(pod):
                 self._pods[pod.metadata.uid] = pod
             else:
                 self._pods.pop(pod.metadata.uid, None)
-        for pod in news.there:
+        for pod in change_set.upserted:
             self._pods[pod.metadata.uid] = pod
-            if _has_ended(pod):
-                self._unended.discard(pod.metadata.uid)
+            if _has_terminated(pod):
+                self._active_pods.discard(pod.metadata.uid)
             else:
-                self._unended.add(pod.metadata.uid)
+                self._active_pods.add(pod.metadata.uid)
 
-    def _note_whether_settled(self) -> None:
-        if self._over.is_set() and not self._unended:
+    def _update_settled(self) -> None:
+        if self._finished.is_set() and not self._active_pods:
             self._settled.set()
         else:
             self._settled.clear()
 
-    def look(self) -> JobView:
-        """What is to be seen now."""
+    def take_view(self) -> JobView:
         self._changed.clear()
-        return view_of(self._found, self._pods.values())
+        return build_view(self._job, self._pods.values())
 
-    async def wait_for_news(self, feeding: asyncio.Task[None]) -> None:
-        """Wait until something has changed. What has ended the feeding is raised here."""
-        await _first(feeding, self._changed)
+    async def wait_for_change(self, watching: asyncio.Task[None]) -> None:
+        """Raises the error of `watching` if that fails."""
+        await _wait_unless_failed(watching, self._changed)
 
-    async def pause(self, feeding: asyncio.Task[None]) -> None:
-        """Let changes gather, unless the job is over."""
+    async def wait_interval(self, watching: asyncio.Task[None]) -> None:
+        """Let changes accumulate, unless the job has finished."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PAUSE_SECONDS):
-                await _first(feeding, self._over)
+            async with asyncio.timeout(_INTERVAL_SECONDS):
+                await _wait_unless_failed(watching, self._finished)
 
-    async def settle(self, feeding: asyncio.Task[None]) -> None:
-        """Wait until all pods have ended, unless they take too long, or were never told to go."""
+    async def wait_until_settled(self, watching: asyncio.Task[None]) -> None:
+        """Wait until all pods have terminated, up to `SETTLING_SECONDS`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLING_SECONDS):
-                await _first(feeding, self._settled)
+                await _wait_unless_failed(watching, self._settled)
 
 
-def _has_ended(pod: Pod) -> bool:
+def _has_terminated(pod: Pod) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
 
 
-async def _first(feeding: asyncio.Task[None], event: asyncio.Event) -> None:
+async def _wait_unless_failed(watching: asyncio.Task[None], event: asyncio.Event) -> None:
     if event.is_set():
         return
     waiting = asyncio.create_task(event.wait())
     try:
-        await asyncio.wait({feeding, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if feeding.done():
-            feeding.result()
+        await asyncio.wait({watching, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            watching.result()
     finally:
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

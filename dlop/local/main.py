@@ -1,4 +1,4 @@
-"""A session as a process: its event loop, its signals, and where its words go."""
+"""Run a session as a process: event loop, signals and output."""
 
 from __future__ import annotations
 
@@ -14,123 +14,123 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dlop.local.options import RunOptions
-from dlop.local.workdir import Folder
+from dlop.local.workdir import WorkDir
 
 if TYPE_CHECKING:
-    from dlop.console.plain_view import JobScreen
-    from dlop.embedded.kubelet.runtime.detect import Choice
+    from dlop.console.plain_view import ProgressView
+    from dlop.embedded.kubelet.runtime.detect import DetectedRuntime
     from dlop.frameworks.registry import Registry
     from dlop.local.result import SessionResult
 
 _TERMINATED = 128 + signal.SIGTERM
 
 
-def run(order: RunOptions, load_kinds: Callable[[], Registry], *, as_json: bool) -> int:
-    """Run an order and tell how it ended. Returns the exit code of the process.
+def run(options: RunOptions, load_kinds: Callable[[], Registry], *, as_json: bool) -> int:
+    """Run a session and print its result. Returns the exit code of the process.
 
     Raises:
-        FolderError, LaptopError: there can be no cluster like that here.
-        KeyboardInterrupt: by Ctrl-C, after all is cleaned up.
+        WorkDirError, LocalError: the cluster cannot be started.
+        KeyboardInterrupt: on Ctrl-C, after the cleanup.
     """
     try:
-        with asyncio.Runner(loop_factory=_loop) as runner:
-            return runner.run(_until_signalled(order, load_kinds, as_json=as_json))
+        with asyncio.Runner(loop_factory=_new_event_loop) as runner:
+            return runner.run(_until_signalled(options, load_kinds, as_json=as_json))
     except asyncio.CancelledError:
         return _TERMINATED
 
 
-async def _until_signalled(order: RunOptions, load_kinds: Callable[[], Registry], *, as_json: bool) -> int:
-    """Ctrl-C cancels by itself; being told to end is to do the same."""
+async def _until_signalled(options: RunOptions, load_kinds: Callable[[], Registry], *, as_json: bool) -> int:
+    # Ctrl-C cancels the main task. SIGTERM and SIGHUP do the same.
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     if task is not None:
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, task.cancel)
-    choosing = asyncio.create_task(order.machine.choose_runtime())
+    runtime_detection = asyncio.create_task(options.node.choose_runtime())
     try:
-        # Loading takes most of the time until a job runs. The processes of the trial have it while it lasts.
-        registry = await asyncio.to_thread(_loaded, load_kinds)
-        return await _run(order, registry, choosing, as_json=as_json)
+        # Imports take most of the start-up time. The runtime detection runs in the meantime.
+        registry = await asyncio.to_thread(_import_and_load_kinds, load_kinds)
+        return await _run(options, registry, runtime_detection, as_json=as_json)
     except BaseExceptionGroup as errors:
-        raise _only(errors) from None
+        raise _unwrap(errors) from None
     finally:
-        choosing.cancel()
-        await asyncio.gather(choosing, return_exceptions=True)
+        runtime_detection.cancel()
+        await asyncio.gather(runtime_detection, return_exceptions=True)
 
 
-def _loaded(load_kinds: Callable[[], Registry]) -> Registry:
+def _import_and_load_kinds(load_kinds: Callable[[], Registry]) -> Registry:
     importlib.import_module("dlop.local.session")
     return load_kinds()
 
 
-async def _run(order: RunOptions, registry: Registry, choosing: Awaitable[Choice], *, as_json: bool) -> int:
+async def _run(options: RunOptions, registry: Registry, runtime_detection: Awaitable[DetectedRuntime], *, as_json: bool) -> int:
     from dlop.local.session import Session  # noqa: PLC0415
 
-    screen = _screen(as_json=as_json)
-    stands = _tell_machines if as_json else _invite
-    outcome = await Session(order, registry, screen, choosing=choosing, on_standing=stands).run()
+    progress = _progress_view(as_json=as_json)
+    on_ready = _print_connection_json if as_json else _print_connection
+    result = await Session(options, registry, progress, runtime_detection=runtime_detection, on_ready=on_ready).run()
     if as_json:
-        _write_json(outcome)
+        _write_json(result)
     else:
-        _tell(outcome, screen, logs_were_shown=order.logs)
-    return outcome.exit_code
+        _print_result(result, progress, has_printed_logs=options.logs)
+    return result.exit_code
 
 
-def _only(error: BaseException) -> BaseException:
-    """One reason is easier to tell than a group of one."""
+def _unwrap(error: BaseException) -> BaseException:
+    """The only exception of nested groups."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
-def _loop() -> asyncio.AbstractEventLoop:
+def _new_event_loop() -> asyncio.AbstractEventLoop:
     try:
-        import uvloop  # noqa: PLC0415 - not there on every platform
+        import uvloop  # noqa: PLC0415 - not available on every platform
     except ImportError:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
 
 
-def _screen(*, as_json: bool) -> JobScreen:
-    from dlop.console.plain_view import LineScreen, QuietScreen  # noqa: PLC0415
+def _progress_view(*, as_json: bool) -> ProgressView:
+    from dlop.console.plain_view import PlainView, QuietView  # noqa: PLC0415
 
     if as_json:
-        return QuietScreen(sys.stderr)
+        return QuietView(sys.stderr)
     if not sys.stdout.isatty():
-        return LineScreen(sys.stdout)
+        return PlainView(sys.stdout)
 
     from rich.console import Console  # noqa: PLC0415 - only terminals need it
 
-    from dlop.console.live_view import LiveScreen  # noqa: PLC0415
+    from dlop.console.live_view import LiveView  # noqa: PLC0415
 
-    return LiveScreen(Console(highlight=False), clock=time.monotonic)
-
-
-def _tell(outcome: SessionResult, screen: JobScreen, *, logs_were_shown: bool) -> None:
-    from dlop.local.result import mistake_lines, verdict_line  # noqa: PLC0415
-
-    if outcome.mistakes:
-        sys.stderr.write("".join(f"{line}\n" for line in mistake_lines(outcome.mistakes)))
-    elif outcome.jobs:
-        way = _way_to_logs(outcome, logs_were_shown=logs_were_shown)
-        screen.say(verdict_line(outcome, way_to_logs=way), style="bold red" if outcome.exit_code else "bold green")
+    return LiveView(Console(highlight=False), clock=time.monotonic)
 
 
-def _way_to_logs(outcome: SessionResult, *, logs_were_shown: bool) -> str:
-    if outcome.kept_in:
-        return f" (logs: {Folder.at(outcome.kept_in).pod_logs})"
-    return "" if logs_were_shown else " (logs: run it with --logs to see them, with --keep to keep them)"
+def _print_result(result: SessionResult, progress: ProgressView, *, has_printed_logs: bool) -> None:
+    from dlop.local.result import format_errors, format_result_line  # noqa: PLC0415
+
+    if result.errors:
+        sys.stderr.write("".join(f"{line}\n" for line in format_errors(result.errors)))
+    elif result.jobs:
+        hint = _log_hint(result, has_printed_logs=has_printed_logs)
+        progress.print_message(format_result_line(result, log_hint=hint), style="bold red" if result.exit_code else "bold green")
 
 
-def _tell_machines(folder: Folder, isolation: str) -> None:
-    _write_json({"kubeconfig": str(folder.kubeconfig), "isolation": isolation})
+def _log_hint(result: SessionResult, *, has_printed_logs: bool) -> str:
+    if result.kept_in:
+        return f" (logs: {WorkDir.at(result.kept_in).pod_logs})"
+    return "" if has_printed_logs else " (use --logs to print the logs, --keep to keep them)"
 
 
-def _invite(folder: Folder, isolation: str) -> None:
+def _print_connection_json(workdir: WorkDir, isolation: str) -> None:
+    _write_json({"kubeconfig": str(workdir.kubeconfig), "isolation": isolation})
+
+
+def _print_connection(workdir: WorkDir, isolation: str) -> None:
     lines = [
-        f"the cluster is up: {isolation}. Ctrl-C ends it. In another terminal:",
-        f"  export KUBECONFIG={shlex.quote(str(folder.kubeconfig))}",
+        f"the cluster is ready: {isolation}. Press Ctrl-C to stop it. In another terminal:",
+        f"  export KUBECONFIG={shlex.quote(str(workdir.kubeconfig))}",
         "  dlop submit JOB.yaml --wait      # or: kubectl apply -f JOB.yaml",
         "  dlop get                         # or: kubectl get pods --watch",
     ]

@@ -1,6 +1,6 @@
-"""What is asked of a session, and of the machine that it runs on.
+"""Options of a local session and its node.
 
-This module is light: how pods can be kept apart here is found out while all the rest is still being loaded.
+This module imports little, so that the runtime detection starts while the rest is still being imported.
 """
 
 from __future__ import annotations
@@ -11,67 +11,69 @@ from enum import StrEnum
 from pathlib import Path
 
 from dlop.embedded.kubelet.image_map import Image
-from dlop.embedded.kubelet.runtime.detect import Choice, choose
+from dlop.embedded.kubelet.runtime.detect import DetectedRuntime, detect_runtime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.jobs.manifest_files import Document
 
 GPU = "nvidia.com/gpu"
 
 
-class Network(StrEnum):
-    """What network pods have."""
+class NetworkMode(StrEnum):
+    """The network of pods."""
 
     AUTO = "auto"
-    """One of their own where the machine allows it."""
+    """`OWN` if the machine supports it, otherwise `HOST`."""
     OWN = "own"
     HOST = "host"
 
 
 class LocalError(Exception):
-    """The machine does not allow what was asked for."""
+    """The session cannot run with these options on this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What the node is to look like. What is None is as the machine has it."""
+class NodeOptions:
+    """Properties of the node. None means the value of the machine."""
 
     cpus: float | None = None
     memory_bytes: int | None = None
     gpus: int = 0
-    """To pretend."""
+    """Simulated GPUs."""
     images: Sequence[Image] = ()
     namespaces: bool = True
-    network: Network = Network.AUTO
-    visible: Sequence[Path] = ()
-    """What pods are to see though it lies below /tmp."""
+    network: NetworkMode = NetworkMode.AUTO
+    visible_paths: Sequence[Path] = ()
+    """Paths that are visible in pods even if they are below /tmp."""
 
     @property
-    def extended(self) -> Mapping[str, int]:
-        """Resources besides processors and memory."""
+    def extended_resources(self) -> Mapping[str, int]:
         return {GPU: self.gpus} if self.gpus else {}
 
-    async def choose_runtime(self) -> Choice:
-        """How pods are to be run.
+    async def choose_runtime(self) -> DetectedRuntime:
+        """Detect the best runtime of this machine.
 
         Raises:
-            LaptopError: not as was asked for.
+            LocalError: the machine does not support the network mode.
         """
-        chosen = await choose(namespaces=self.namespaces, own_network=self.network is not Network.HOST, visible=self.visible)
-        if self.network is Network.OWN and isinstance(chosen.runtime, PlainRuntime):
-            raise LocalError(f"--network own: {chosen.reason}")
-        return chosen
+        detected = await detect_runtime(
+            namespaces=self.namespaces, own_network=self.network is not NetworkMode.HOST, visible_paths=self.visible_paths
+        )
+        if self.network is NetworkMode.OWN and isinstance(detected.runtime, PlainRuntime):
+            raise LocalError(f"--network own: {detected.description}")
+        return detected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What is asked of a session."""
+    """Options of a session."""
 
     documents: Sequence[Document] = ()
-    """Without any job among them the cluster stays until it is told to end."""
-    machine: Machine = Machine()
-    folder: Path | None = None
+    """If there is no job among them, the cluster runs until it is stopped."""
+    node: NodeOptions = NodeOptions()
+    workdir: Path | None = None
+    """None creates a temporary directory."""
     keep: bool = False
     logs: bool = False
     history: bool = False
-    """Whether the outcome is to tell all that happened."""
+    """Whether the result includes the history of the jobs."""
     timeout_seconds: float | None = None

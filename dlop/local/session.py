@@ -1,4 +1,4 @@
-"""One run of `dlop local`: a cluster comes up, the files are submitted, their jobs are followed to the end, and all is gone again."""
+"""One run of `dlop local`: start a cluster, submit the files, follow the jobs until they finish, and clean up."""
 
 from __future__ import annotations
 
@@ -12,207 +12,202 @@ import msgspec
 
 from dlop.api.phase import Phase
 from dlop.api.progress import ReplicaState
-from dlop.console.plain_view import JobScreen
-from dlop.embedded.kubelet.runtime.detect import Choice
+from dlop.console.plain_view import ProgressView
+from dlop.embedded.kubelet.runtime.detect import DetectedRuntime
 from dlop.frameworks.registry import Registry
-from dlop.jobs.errors import JobsError, OutOfReachError, SubmitError
+from dlop.jobs.errors import InvalidManifestError, JobsError, WaitFailedError
 from dlop.jobs.log_stream import follow_logs
-from dlop.jobs.logs import LogChoice, read_logs
+from dlop.jobs.logs import LogSelector, read_logs
 from dlop.jobs.lookup import JobHandle
-from dlop.jobs.queries import look_at_job
-from dlop.jobs.replicas import LEAVING
+from dlop.jobs.queries import get_job_view
+from dlop.jobs.replicas import TERMINATING
 from dlop.jobs.submit import submit
 from dlop.jobs.view import JobView
 from dlop.kube.errors import AlreadyExistsError, KubeError, StatusError
 from dlop.kube.resources import NAMESPACES
-from dlop.local.apply_order import in_order, namespaces_of
+from dlop.local.apply_order import sort_for_creation, undeclared_namespaces
 from dlop.local.cluster import LocalCluster
-from dlop.local.job_updates import SETTLING_SECONDS, looks_at
+from dlop.local.job_updates import SETTLING_SECONDS, watch_job_updates
 from dlop.local.options import LocalError, RunOptions
-from dlop.local.result import FAILED, MISTAKEN, SessionResult, judged
-from dlop.local.validation import all_mistakes
-from dlop.local.workdir import Folder, using_folder
+from dlop.local.result import FAILED, INVALID, SessionResult, evaluate_jobs
+from dlop.local.validation import validate_documents
+from dlop.local.workdir import WorkDir, open_workdir
 from dlop.operator.gc import tune_garbage_collection
 from dlop.operator.logging import set_up_logging
 from dlop.operator.settings import LogFormat, LogLevel
 
 NAMESPACE = "default"
 _TAIL_LINES = 10
-# Reading them should take no time at all.
-_LAST_LINES_SECONDS = 2.0
-# Long logs on a busy machine take their time.
-_WHOLE_LOG_SECONDS = 60.0
-_GOING_ON = (ReplicaState.PENDING, ReplicaState.RUNNING, LEAVING)
+_TAIL_TIMEOUT_SECONDS = 2.0
+# Long logs on a busy machine take a while.
+_FULL_LOG_TIMEOUT_SECONDS = 60.0
+_ACTIVE_STATES = (ReplicaState.PENDING, ReplicaState.RUNNING, TERMINATING)
 
 
 class Session:
-    """Runs one order."""
-
     def __init__(
         self,
-        order: RunOptions,
+        options: RunOptions,
         registry: Registry,
-        screen: JobScreen,
+        progress: ProgressView,
         *,
-        choosing: Awaitable[Choice] | None = None,
-        on_standing: Callable[[Folder, str], None] = lambda *_: None,
+        runtime_detection: Awaitable[DetectedRuntime] | None = None,
+        on_ready: Callable[[WorkDir, str], None] = lambda *_: None,
     ) -> None:
-        """`choosing` is as in `LocalCluster`.
+        """`runtime_detection` is passed to `LocalCluster`.
 
-        `on_standing` is called when a cluster stands that only others use, with its folder and how pods are kept apart.
+        `on_ready` is called when a cluster without jobs is ready, with its working directory and a description of the isolation.
         """
-        self._order = order
+        self._options = options
         self._registry = registry
-        self._screen = screen
-        self._choosing = choosing
-        self._on_standing = on_standing
+        self._progress = progress
+        self._runtime_detection = runtime_detection
+        self._on_ready = on_ready
         self._views: dict[str, JobView] = {}
         self._submitted_at = 0.0
-        self._took_seconds: dict[str, float] = {}
+        self._finished_after_seconds: dict[str, float] = {}
         self._kept_in = ""
-        self._deleted = ""
+        self._deletion_error = ""
 
     async def run(self) -> SessionResult:
-        """The whole run. When it is cancelled everything is cleaned up all the same.
+        """Run the session. The cleanup also runs when the task is cancelled.
 
         Raises:
-            FolderError, LaptopError: there can be no cluster like that here.
+            WorkDirError, LocalError: the cluster cannot be started.
         """
-        began = _now()
-        with using_folder(self._order.folder, keep=self._order.keep) as folder, folder.open_log() as log:
+        started_at, options = _now(), self._options
+        with open_workdir(options.workdir, keep=options.keep) as workdir, workdir.open_log() as log:
             set_up_logging(LogFormat.JSON, LogLevel.INFO, stream=log)
-            self._kept_in = str(folder.path) if self._order.keep else ""
-            order = self._order
+            self._kept_in = str(workdir.path) if options.keep else ""
             async with LocalCluster(
                 self._registry,
-                folder=folder,
-                machine=order.machine,
-                choosing=self._choosing,
-                keep_logs=order.keep,
-                tell=self._screen.say,
-            ) as laptop:
+                workdir=workdir,
+                node=options.node,
+                runtime_detection=self._runtime_detection,
+                keep_logs=options.keep,
+                report=self._progress.print_message,
+            ) as cluster:
                 tune_garbage_collection()
-                return await self._work(laptop, start_seconds=_now() - began)
+                return await self._run_on(cluster, start_seconds=_now() - started_at)
 
-    async def _work(self, laptop: LocalCluster, *, start_seconds: float) -> SessionResult:
-        documents = in_order(self._order.documents)
-        await _make_namespaces(laptop, namespaces_of(documents))
-        mistakes = await all_mistakes(
-            documents, client=laptop.client, registry=self._registry, find=laptop.find_resource, namespace=NAMESPACE
+    async def _run_on(self, cluster: LocalCluster, *, start_seconds: float) -> SessionResult:
+        documents = sort_for_creation(self._options.documents)
+        await _create_namespaces(cluster, undeclared_namespaces(documents))
+        errors = await validate_documents(
+            documents, client=cluster.client, registry=self._registry, find=cluster.find_resource, namespace=NAMESPACE
         )
-        if mistakes:
-            return self._outcome(MISTAKEN, Phase.INVALID, start_seconds=start_seconds, mistakes=tuple(mistakes))
+        if errors:
+            return self._result(INVALID, Phase.INVALID, start_seconds=start_seconds, errors=tuple(errors))
         try:
-            made = await submit(laptop.client, documents, self._registry, namespace=NAMESPACE)
-        except SubmitError as error:
-            return self._outcome(MISTAKEN, Phase.INVALID, start_seconds=start_seconds, mistakes=tuple(str(error).split("\n  ")))
+            created = await submit(cluster.client, documents, self._registry, namespace=NAMESPACE)
+        except InvalidManifestError as error:
+            return self._result(INVALID, Phase.INVALID, start_seconds=start_seconds, errors=tuple(str(error).split("\n  ")))
         except JobsError as error:
             raise LocalError(str(error)) from error
-        jobs = [each.job for each in made if each.job is not None]
+        jobs = [item.job for item in created if item.job is not None]
         if not jobs:
-            return await self._stand(laptop, start_seconds)
-        self._screen.say(f"the cluster is up after {start_seconds:.1f} s: {laptop.isolation}")
-        self._screen.say(f"export KUBECONFIG={shlex.quote(str(laptop.folder.kubeconfig))}")
-        return await self._see_through(laptop, jobs, start_seconds)
+            return await self._serve_forever(cluster, start_seconds)
+        self._progress.print_message(f"the cluster is ready after {start_seconds:.1f} s: {cluster.isolation}")
+        self._progress.print_message(f"export KUBECONFIG={shlex.quote(str(cluster.workdir.kubeconfig))}")
+        return await self._wait_for_jobs(cluster, jobs, start_seconds)
 
-    async def _stand(self, laptop: LocalCluster, start_seconds: float) -> SessionResult:
-        """Be there until told to end."""
-        self._on_standing(laptop.folder, laptop.isolation)
+    async def _serve_forever(self, cluster: LocalCluster, start_seconds: float) -> SessionResult:
+        """Keep the cluster running until the timeout or until the task is cancelled."""
+        self._on_ready(cluster.workdir, cluster.isolation)
         try:
-            async with asyncio.timeout(self._order.timeout_seconds):
+            async with asyncio.timeout(self._options.timeout_seconds):
                 await asyncio.Event().wait()
         except TimeoutError:
             pass
-        return self._outcome(0, Phase.SUCCEEDED, start_seconds=start_seconds)
+        return self._result(0, Phase.SUCCEEDED, start_seconds=start_seconds)
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
-    async def _see_through(self, laptop: LocalCluster, jobs: Sequence[JobHandle], start_seconds: float) -> SessionResult:
+    async def _wait_for_jobs(self, cluster: LocalCluster, jobs: Sequence[JobHandle], start_seconds: float) -> SessionResult:
         self._submitted_at = _now()
         with contextlib.suppress(TimeoutError):
-            async with self._screen, asyncio.timeout(self._order.timeout_seconds):
-                await self._follow_all(laptop, jobs)
-        are_over = len(self._took_seconds) == len(jobs)
-        code, verdict, reason = self._verdict(are_over=are_over)
-        # What comes after the last job's end is cleaning up.
-        took = max(self._took_seconds.values()) if are_over else _now() - self._submitted_at
-        if code and not self._order.logs:
-            await self._tell_the_end_of_logs(laptop, jobs)
-        if self._order.history:
-            await self._add_history(laptop, jobs)
-        return self._outcome(code, verdict, reason=reason, start_seconds=start_seconds, seconds=took)
+            async with self._progress, asyncio.timeout(self._options.timeout_seconds):
+                await self._follow_all(cluster, jobs)
+        all_finished = len(self._finished_after_seconds) == len(jobs)
+        code, verdict, reason = self._evaluate(all_finished=all_finished)
+        # Without the cleanup after the last job has finished.
+        elapsed = max(self._finished_after_seconds.values()) if all_finished else _now() - self._submitted_at
+        if code and not self._options.logs:
+            await self._show_log_tails(cluster, jobs)
+        if self._options.history:
+            await self._add_history(cluster, jobs)
+        return self._result(code, verdict, reason=reason, start_seconds=start_seconds, seconds=elapsed)
 
-    def _verdict(self, *, are_over: bool) -> tuple[int, str, str]:
+    def _evaluate(self, *, all_finished: bool) -> tuple[int, str, str]:
         """Exit code, verdict and reason."""
-        if self._deleted:
-            return FAILED, "Deleted", self._deleted
-        return judged(list(self._views.values())) if are_over else (FAILED, "TimedOut", self._why_not_in_time())
+        if self._deletion_error:
+            return FAILED, "Deleted", self._deletion_error
+        return evaluate_jobs(list(self._views.values())) if all_finished else (FAILED, "TimedOut", self._timeout_reason())
 
-    async def _follow_all(self, laptop: LocalCluster, jobs: Sequence[JobHandle]) -> None:
+    async def _follow_all(self, cluster: LocalCluster, jobs: Sequence[JobHandle]) -> None:
         async with asyncio.TaskGroup() as group:
-            following = [group.create_task(self._follow(laptop, job)) for job in jobs]
-            listening = [group.create_task(self._listen(laptop, job)) for job in jobs if self._order.logs]
-            await asyncio.wait(following)
-            if listening:
-                # Pods that do not heed the signal to end would keep everybody waiting for as long as they may.
-                _, still = await asyncio.wait(listening, timeout=self._seconds_left())
-                for task in still:
+            job_tasks = [group.create_task(self._follow(cluster, job)) for job in jobs]
+            log_tasks = [group.create_task(self._show_logs(cluster, job)) for job in jobs if self._options.logs]
+            await asyncio.wait(job_tasks)
+            if log_tasks:
+                # Pods that ignore SIGTERM would delay the session for their whole grace period.
+                _, pending = await asyncio.wait(log_tasks, timeout=self._remaining_log_seconds())
+                for task in pending:
                     task.cancel()
 
-    async def _follow(self, laptop: LocalCluster, job: JobHandle) -> None:
+    async def _follow(self, cluster: LocalCluster, job: JobHandle) -> None:
         try:
-            async with aclosing(looks_at(laptop.client, job)) as views:
+            async with aclosing(watch_job_updates(cluster.client, job)) as views:
                 async for view in views:
                     self._views[view.uid] = view
-                    self._screen.show(view, elapsed_seconds=self._elapsed_seconds(view))
-        except OutOfReachError as error:
-            self._deleted = str(error)
+                    self._progress.show_job(view, elapsed_seconds=self._elapsed_seconds(view))
+        except WaitFailedError as error:
+            self._deletion_error = str(error)
 
     def _elapsed_seconds(self, view: JobView) -> float:
-        """Since the submission, until the verdict."""
+        """From the submission to now, or to the end of a finished job."""
         elapsed = _now() - self._submitted_at
-        return self._took_seconds.setdefault(view.uid, elapsed) if view.is_over else elapsed
+        return self._finished_after_seconds.setdefault(view.uid, elapsed) if view.is_finished else elapsed
 
-    def _seconds_left(self) -> float:
-        """How long the last lines of pods may still take. What has ended is read to its end, however long that is."""
-        if not any(replica.state in _GOING_ON for view in self._views.values() for replica in view.replicas):
-            return _WHOLE_LOG_SECONDS
-        over_at = self._submitted_at + max(self._took_seconds.values(), default=0.0)
-        return max(0.0, over_at + SETTLING_SECONDS - _now())
+    def _remaining_log_seconds(self) -> float:
+        """Time to wait for the rest of the logs. The logs of terminated pods are read completely."""
+        if not any(replica.state in _ACTIVE_STATES for view in self._views.values() for replica in view.replicas):
+            return _FULL_LOG_TIMEOUT_SECONDS
+        finished_at = self._submitted_at + max(self._finished_after_seconds.values(), default=0.0)
+        return max(0.0, finished_at + SETTLING_SECONDS - _now())
 
-    async def _listen(self, laptop: LocalCluster, job: JobHandle) -> None:
-        """Hear the replicas of a job until it is over and they have nothing more to say."""
-        async with follow_logs(laptop.client, job, LogChoice()) as lines, aclosing(lines):
+    async def _show_logs(self, cluster: LocalCluster, job: JobHandle) -> None:
+        """Print the logs of a job until it has finished and its logs are complete."""
+        async with follow_logs(cluster.client, job, LogSelector()) as lines, aclosing(lines):
             async for line in lines:
-                self._screen.hear(line)
+                self._progress.show_log_line(line)
 
-    async def _tell_the_end_of_logs(self, laptop: LocalCluster, jobs: Iterable[JobHandle]) -> None:
-        """What the replica that failed wrote last: mostly it says why."""
+    async def _show_log_tails(self, cluster: LocalCluster, jobs: Iterable[JobHandle]) -> None:
+        """Print the end of the failed replica's log, which usually has the cause."""
         for job in jobs:
             view = self._views.get(job.uid)
             failed = view.failed_replica if view is not None else None
             if failed is None or not failed.pod_uid:
                 continue
-            choice = LogChoice(role=failed.role, index=failed.index, tail_lines=_TAIL_LINES)
+            selector = LogSelector(role=failed.role, index=failed.index, tail_lines=_TAIL_LINES)
             try:
-                async with asyncio.timeout(_LAST_LINES_SECONDS), aclosing(read_logs(laptop.client, job, choice)) as lines:
+                async with asyncio.timeout(_TAIL_TIMEOUT_SECONDS), aclosing(read_logs(cluster.client, job, selector)) as lines:
                     async for line in lines:
-                        self._screen.hear(line)
+                        self._progress.show_log_line(line)
             except (KubeError, TimeoutError):
                 continue
 
-    async def _add_history(self, laptop: LocalCluster, jobs: Iterable[JobHandle]) -> None:
-        """What happened, in order, beside how it ended."""
+    async def _add_history(self, cluster: LocalCluster, jobs: Iterable[JobHandle]) -> None:
         for job in jobs:
             if view := self._views.get(job.uid):
-                seen = await look_at_job(laptop.client, job)
-                self._views[job.uid] = msgspec.structs.replace(view, history=seen.history)
+                current = await get_job_view(cluster.client, job)
+                self._views[job.uid] = msgspec.structs.replace(view, history=current.history)
 
-    def _why_not_in_time(self) -> str:
-        waits = [sentence for view in self._views.values() if not view.is_over for sentence in view.waits_for]
-        return f"it was not over in time{f'; it waits: {waits[0]}' if waits else ''}"
+    def _timeout_reason(self) -> str:
+        reasons = [reason for view in self._views.values() if not view.is_finished for reason in view.waits_for]
+        return f"not finished within the timeout{f'; waiting: {reasons[0]}' if reasons else ''}"
 
-    def _outcome(
+    def _result(
         self,
         code: int,
         verdict: str,
@@ -220,7 +215,7 @@ class Session:
         start_seconds: float,
         reason: str = "",
         seconds: float = 0.0,
-        mistakes: tuple[str, ...] = (),
+        errors: tuple[str, ...] = (),
     ) -> SessionResult:
         return SessionResult(
             exit_code=code,
@@ -229,17 +224,17 @@ class Session:
             start_seconds=round(start_seconds, 3),
             seconds=round(seconds, 3),
             kept_in=self._kept_in,
-            mistakes=mistakes,
+            errors=errors,
             jobs=tuple(self._views.values()),
         )
 
 
-async def _make_namespaces(laptop: LocalCluster, names: Iterable[str]) -> None:
-    """Those that the files take for granted. What is wrong with a name is told of the object that gives it."""
+async def _create_namespaces(cluster: LocalCluster, names: Iterable[str]) -> None:
+    """Create the namespaces that the files use but do not create. Invalid names are reported with the objects that use them."""
     for name in names:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         try:
-            await laptop.client.create(NAMESPACES, body)
+            await cluster.client.create(NAMESPACES, body)
         except (AlreadyExistsError, StatusError):
             continue
 

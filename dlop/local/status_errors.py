@@ -1,6 +1,6 @@
-"""Reads a server's refusal: which field it is about, as exactly as it can be told, and what to write instead. Pure.
+"""Translate errors of the API server into field errors: the path of the field and how to fix it. Pure.
 
-Where a server only says that it could not read an object, the field is looked for in what was sent.
+A decoding error of the server has an incomplete path. The field is then searched in the object that was sent.
 """
 
 from __future__ import annotations
@@ -9,41 +9,43 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dlop.jobs.submit import complaints
+from dlop.jobs.submit import field_errors
 from dlop.kube.errors import NotFoundError, StatusError
 from dlop.kube.types import JsonObject
 
-# How a server says that it cannot read a field. It names the path without indexes.
-_UNREAD = re.compile(r"cannot unmarshal (?P<given>\w+) into Go struct field (?P<struct>\w*)\.(?P<path>[\w.]+) of type (?P<type>\S+)")
-_NOUNS = {"string": "a text", "number": "a number", "bool": "true or false", "array": "a list", "object": "an object"}
+# The decoding error of a Go server. Its path has no indexes.
+_DECODING_ERROR = re.compile(
+    r"cannot unmarshal (?P<actual>\w+) into Go struct field (?P<struct>\w*)\.(?P<path>[\w.]+) of type (?P<type>\S+)"
+)
+_NOUNS = {"string": "a string", "number": "a number", "bool": "true or false", "array": "a list", "object": "an object"}
 _JSON_TYPES: dict[type, str] = {str: "string", int: "number", float: "number", bool: "bool", list: "array", dict: "object"}
 _QUANTITY = re.compile(r"[+-]?[0-9.]+([eE][-+]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?")
 
-Complaint = tuple[str, str]
-"""The path of a field, and what is wrong with it. Without a path it is about the whole object."""
+PathError = tuple[str, str]
+"""The path of a field and a message. An empty path means the whole object."""
 
 
-def read_refusal(error: StatusError, body: JsonObject) -> list[Complaint]:
-    """What a server has against an object."""
-    return complaints(error) or list(_guessed(error, body)) or [("", str(error))]
+def parse_status_error(error: StatusError, body: JsonObject) -> list[PathError]:
+    """The field errors of an object that the server rejected."""
+    return field_errors(error) or list(_infer_field_errors(error, body)) or [("", str(error))]
 
 
-def _guessed(error: StatusError, body: JsonObject) -> Iterator[Complaint]:
-    said = str(error)
+def _infer_field_errors(error: StatusError, body: JsonObject) -> Iterator[PathError]:
+    message = str(error)
     if isinstance(error, NotFoundError) and error.details.get("kind") == "namespaces":
-        yield "metadata.namespace", said
-    elif unread := _UNREAD.search(said):
-        path = f"metadata.{unread['path']}" if unread["struct"] == "ObjectMeta" else unread["path"]
-        place = _located(body, path.split("."), unread["given"], "") or path
-        yield place.removeprefix("."), f"must be {_noun(unread['type'])}, not {_NOUNS.get(unread['given'], unread['given'])}"
-    elif "quantities must match" in said:
-        yield from ((path, f"must be a number with a unit such as 500m or 4Gi, not {value!r}") for path, value in _no_quantities(body, ""))
-    elif "illegal base64" in said:
-        yield "data", "must be base64; under `stringData` it can be written as it is"
+        yield "metadata.namespace", message
+    elif match := _DECODING_ERROR.search(message):
+        go_path = f"metadata.{match['path']}" if match["struct"] == "ObjectMeta" else match["path"]
+        path = _find_value(body, go_path.split("."), match["actual"], "") or go_path
+        yield path.removeprefix("."), f"must be {_describe_go_type(match['type'])}, got {_NOUNS.get(match['actual'], match['actual'])}"
+    elif "quantities must match" in message:
+        for path, value in _invalid_quantities(body, ""):
+            yield path, f"must be a quantity such as 500m or 4Gi, got {value!r}"
+    elif "illegal base64" in message:
+        yield "data", "must be base64; use `stringData` for plain text"
 
 
-def _noun(type: str) -> str:
-    """A type of the server's own language in words."""
+def _describe_go_type(type: str) -> str:
     if type.startswith("["):
         return "a list"
     if type.startswith(("int", "uint", "float")):
@@ -51,25 +53,25 @@ def _noun(type: str) -> str:
     return _NOUNS.get(type, "an object")
 
 
-def _located(value: Any, steps: Sequence[str], given: str, path: str) -> str | None:
-    """The first place on a way, whatever the indexes, where something of the given type stands."""
-    if not steps and _JSON_TYPES.get(type(value)) == given:
+def _find_value(value: Any, steps: Sequence[str], json_type: str, path: str) -> str | None:
+    """The path of the first value of this type below the steps, with any list indexes."""
+    if not steps and _JSON_TYPES.get(type(value)) == json_type:
         return path
     if isinstance(value, list):
-        places = (_located(item, steps, given, f"{path}[{index}]") for index, item in enumerate(value))
-        return next((place for place in places if place is not None), None)
+        paths = (_find_value(item, steps, json_type, f"{path}[{index}]") for index, item in enumerate(value))
+        return next((found_path for found_path in paths if found_path is not None), None)
     if isinstance(value, dict) and not steps:
-        places = (_located(item, (), given, f"{path}.{name}") for name, item in value.items())
-        return next((place for place in places if place is not None), None)
-    return _located(value.get(steps[0]), steps[1:], given, f"{path}.{steps[0]}") if isinstance(value, dict) else None
+        paths = (_find_value(item, (), json_type, f"{path}.{name}") for name, item in value.items())
+        return next((found_path for found_path in paths if found_path is not None), None)
+    return _find_value(value.get(steps[0]), steps[1:], json_type, f"{path}.{steps[0]}") if isinstance(value, dict) else None
 
 
-def _no_quantities(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """What stands among requests and limits and is no quantity."""
+def _invalid_quantities(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Values of requests and limits that are not quantities."""
     children = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, dict) else ()
     for key, child in children:
-        place = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}".removeprefix(".")
+        child_path = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}".removeprefix(".")
         if key in ("requests", "limits") and isinstance(child, dict):
-            yield from ((f"{place}[{name}]", each) for name, each in child.items() if not _QUANTITY.fullmatch(str(each)))
+            yield from ((f"{child_path}[{name}]", quantity) for name, quantity in child.items() if not _QUANTITY.fullmatch(str(quantity)))
         else:
-            yield from _no_quantities(child, place)
+            yield from _invalid_quantities(child, child_path)

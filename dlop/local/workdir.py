@@ -1,6 +1,6 @@
-"""The folder of one laptop cluster: its kubeconfig, its log, and the files and logs of its pods.
+"""The working directory of a local cluster: its kubeconfig, its log, and the files and logs of its pods.
 
-It is private, belongs to one cluster at a time, and goes with it unless it is to be kept.
+It is locked by one cluster at a time and removed with it, unless it is kept.
 """
 
 from __future__ import annotations
@@ -19,116 +19,111 @@ import msgspec
 
 from dlop.kube.types import JsonObject
 
-_LOCK = "lock"
-_OURS = ("kubeconfig", "dlop.log", "node")
+_LOCK_FILE = "lock"
+_CONTENTS = ("kubeconfig", "dlop.log", "node")
 
 
-class FolderError(Exception):
-    """The folder cannot be used. The message says why."""
+class WorkDirError(Exception):
+    """The working directory cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
-    """Where everything of a cluster is."""
-
+class WorkDir:
     path: Path
 
     @classmethod
     def at(cls, path: str) -> Self:
-        """The folder of that path."""
         return cls(Path(path))
 
     @property
     def kubeconfig(self) -> Path:
-        """The way in, for kubectl and others."""
         return self.path / "kubeconfig"
 
     @property
     def log(self) -> Path:
-        """What the operator and the node have to say."""
+        """The log of the operator and the kubelet."""
         return self.path / "dlop.log"
 
     @property
     def node(self) -> Path:
-        """What belongs to pods."""
+        """The files of the kubelet and its pods."""
         return self.path / "node"
 
     @property
     def pod_logs(self) -> Path:
-        """What pods have written."""
         return self.node / "logs"
 
     def write_kubeconfig(self, content: JsonObject) -> None:
-        """Write the kubeconfig, for nobody else to read."""
-        _made_private(self.kubeconfig).write_bytes(msgspec.json.format(msgspec.json.encode(content)))
+        """Write the kubeconfig, readable by the owner only."""
+        _create_private_file(self.kubeconfig).write_bytes(msgspec.json.format(msgspec.json.encode(content)))
 
     def open_log(self) -> TextIO:
-        """The log, empty and to be written, for nobody else to read."""
-        return _made_private(self.log).open("w")
+        """Truncate the log and open it for writing, readable by the owner only."""
+        return _create_private_file(self.log).open("w")
 
 
 @contextmanager
-def using_folder(place: Path | None, *, keep: bool) -> Iterator[Folder]:
-    """A folder for the time of a block: this one, or a new one. Unless it is to be kept, nothing of ours stays behind.
+def open_workdir(directory: Path | None, *, keep: bool) -> Iterator[WorkDir]:
+    """Lock a working directory, or a temporary one if it is None. Unless `keep`, its contents are removed at the end.
 
     Raises:
-        FolderError: it cannot be made, or another cluster uses it.
+        WorkDirError: the directory cannot be created, or another cluster uses it.
     """
-    made = place is None or not place.exists()
-    path = _made(place)
-    lock = _locked(path)
+    is_new = directory is None or not directory.exists()
+    path = _create_directory(directory)
+    lock = _lock(path)
     try:
-        _remove_ours(path)
-        folder = Folder(path)
-        folder.node.mkdir()
-        yield folder
+        _remove_contents(path)
+        workdir = WorkDir(path)
+        workdir.node.mkdir()
+        yield workdir
     finally:
         if not keep:
-            _remove_ours(path)
-        (path / _LOCK).unlink(missing_ok=True)
+            _remove_contents(path)
+        (path / _LOCK_FILE).unlink(missing_ok=True)
         os.close(lock)
-        if made and not keep:
-            # Somebody else's file keeps it.
+        if is_new and not keep:
+            # Files of others keep the directory.
             _remove_if_empty(path)
 
 
-def _made_private(path: Path) -> Path:
-    """A new file, whoever may enter its folder."""
+def _create_private_file(path: Path) -> Path:
+    # A new file, because an existing one may have other permissions.
     path.unlink(missing_ok=True)
     path.touch(mode=0o600, exist_ok=False)
     return path
 
 
-def _made(place: Path | None) -> Path:
-    if place is None:
+def _create_directory(directory: Path | None) -> Path:
+    if directory is None:
         return Path(tempfile.mkdtemp(prefix="dlop-local-"))
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise FolderError(f"the folder {place} cannot be made: {error.strerror}.") from error
-    return place.resolve()
+        raise WorkDirError(f"the directory {directory} cannot be created: {error.strerror}.") from error
+    return directory.resolve()
 
 
-def _locked(path: Path) -> int:
+def _lock(path: Path) -> int:
     try:
-        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise FolderError(f"the folder {path} cannot be used: {error.strerror}.") from error
+        raise WorkDirError(f"the directory {path} cannot be used: {error.strerror}.") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
-        raise FolderError(f"the folder {path} is in use by another `dlop local`; choose another one.") from error
+        raise WorkDirError(f"the directory {path} is in use by another `dlop local`; choose another one.") from error
     return lock
 
 
-def _remove_ours(path: Path) -> None:
-    for name in _OURS:
-        found = path / name
-        if found.is_dir() and not found.is_symlink():
-            shutil.rmtree(found, ignore_errors=True)
+def _remove_contents(path: Path) -> None:
+    for name in _CONTENTS:
+        entry = path / name
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
         else:
-            found.unlink(missing_ok=True)
+            entry.unlink(missing_ok=True)
 
 
 def _remove_if_empty(path: Path) -> None:

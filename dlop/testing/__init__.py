@@ -1,1 +1,1 @@
-"""The public testing kit: operator, embedded cluster, scripted kubelet and virtual time."""
+"""Public test kit: the operator on an embedded cluster, with a scripted kubelet, virtual time and fault injection."""

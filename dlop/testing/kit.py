@@ -1,4 +1,4 @@
-"""A whole cluster with an operator in it, for tests of a framework.
+"""The operator on an embedded cluster, for tests of a framework.
 
     @virtual_time
     async def test_a_ring_finishes() -> None:
@@ -8,8 +8,8 @@
             await kit.until(job, phase="Succeeded")
             assert list(job.pods) == ["ring-worker-0", "ring-worker-1"]
 
-On virtual time (`@virtual_time`, or `run(...)` for a coroutine) hours cost milliseconds. On an ordinary event loop, as in
-a plain `async def` test under pytest-asyncio, the same test takes the time that it tells of.
+With `@virtual_time`, or `run(...)` for a coroutine, hours take milliseconds. On an ordinary event loop, such as that of
+pytest-asyncio, the same test runs in real time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from uuid import UUID
 
 import yaml
 
-from dlop.api.crd import definitions
+from dlop.api.crd import build_crds
 from dlop.api.types import Options
 from dlop.deploy.apply import apply
 from dlop.embedded.apiserver.faults import Faults
@@ -39,20 +39,20 @@ from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
 from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
-from dlop.testing.faulty_transport import Write
-from dlop.testing.kubelet import Kubelet
+from dlop.testing.faulty_transport import RecordedWrite
+from dlop.testing.kubelet import ScriptedKubelet
 from dlop.testing.observed_job import ObservedJob
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.script import Script
 from dlop.testing.virtual_time import DEFAULT_START, LoopClock
 
 A_DAY = 86_400.0
-OUTSIDE = Settings.model_validate({"leader_election": False, "bind_address": "off"})
-"""How an operator runs that nobody competes with."""
+STANDALONE = Settings.model_validate({"leader_election": False, "bind_address": "off"})
+"""Settings of an operator without leader election and without endpoints."""
 
 
 class OperatorKit:
-    """Operator, embedded cluster and scripted kubelet, for as long as the context lasts."""
+    """Runs an operator, an embedded cluster and a scripted kubelet while the context is open."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class OperatorKit:
         operator: bool = True,
         options: Options | None = None,
     ) -> None:
-        """`start_seconds` is when the test begins, since the epoch. One second of the script lasts `time_scale` seconds.
+        """`start_seconds` is the initial time of the clock, since the epoch. One scripted second takes `time_scale` seconds.
 
-        Without `operator`, start one with `start_operator`. `options` are those of all operators.
+        Without `operator`, start one with `start_operator`. `options` apply to all operators.
         """
         self._time_scale = time_scale
         self.frameworks: tuple[type[DLJob], ...] = tuple(frameworks)
@@ -85,12 +85,12 @@ class OperatorKit:
     async def __aenter__(self) -> Self:
         self.clock = LoopClock(start=self._start_seconds)
         self.cluster = await self._stack.enter_async_context(
-            EmbeddedCluster(clock=self.clock, new_uid=_counted_uids(), randomness=self._random(), token="test")  # noqa: S106 - no secret
+            EmbeddedCluster(clock=self.clock, new_uid=_sequential_uids(), rng=self._random(), token="test")  # noqa: S106 - no secret
         )
-        self.cluster.store.listeners.append(self._note_change)
+        self.cluster.store.listeners.append(self._on_change)
         self.client: Client = self.cluster.client()
-        await apply(self.client, _definitions(self.frameworks), say=lambda _: None)
-        kubelet = Kubelet(self.client, self.script, clock=self.clock, rng=self._random(), time_scale=self._time_scale)
+        await apply(self.client, _cached_crds(self.frameworks), report=lambda _: None)
+        kubelet = ScriptedKubelet(self.client, self.script, clock=self.clock, rng=self._random(), time_scale=self._time_scale)
         self.kubelet = await self._stack.enter_async_context(kubelet)
         if self._starts_operator:
             await self.start_operator()
@@ -107,11 +107,11 @@ class OperatorKit:
     # --- the operator ------------------------------------------------------------------------------------------------
 
     async def start_operator(
-        self, server: ApiServer | None = None, *, settings: Settings = OUTSIDE, options: Options | None = None
+        self, server: ApiServer | None = None, *, settings: Settings = STANDALONE, options: Options | None = None
     ) -> RunningOperator:
-        """Start one more operator on this cluster, by default without a lease, and over an API server of its own.
+        """Start another operator with its own API server, by default without leader election.
 
-        What the test does to that server (`server.faults`) nobody but the operator notices. `options` are those of the kit by default.
+        Faults of that server (`server.faults`) affect only this operator. `options` default to those of the kit.
         """
         operator = RunningOperator(
             InProcessTransport(server or self.new_server()),
@@ -127,14 +127,14 @@ class OperatorKit:
         return operator
 
     def new_server(self) -> ApiServer:
-        """One more API server over the same store."""
-        return ApiServer(self.cluster.verbs, Faults(self.cluster.store), token=self.cluster.server.token)
+        """Another API server on the same store."""
+        return ApiServer(self.cluster.storage, Faults(self.cluster.store), token=self.cluster.server.token)
 
-    def later(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Do something beside the test, as soon as the test waits. It ends with the kit."""
+    def start_soon(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run a coroutine in the background. It is cancelled when the kit is closed."""
         task = asyncio.get_running_loop().create_task(work())
         self._tasks.add(task)
-        task.add_done_callback(self._changed_by)
+        task.add_done_callback(self._on_task_done)
 
     @property
     def operator(self) -> RunningOperator:
@@ -142,38 +142,38 @@ class OperatorKit:
         return self.operators[-1]
 
     @property
-    def writes(self) -> list[Write]:
-        """Every write that any operator has sent, in order."""
-        return sorted((write for operator in self.operators for write in operator.wire.writes), key=lambda write: write.at)
+    def writes(self) -> list[RecordedWrite]:
+        """The writes of all operators, in order."""
+        return sorted((write for operator in self.operators for write in operator.transport.writes), key=lambda write: write.at)
 
-    async def writes_at_rest(self, *, settle_seconds: float = 60.0, seconds: float = 3600.0) -> list[Write]:
-        """What the operators write in so many seconds after the world has settled: nothing, if all is as it should be."""
+    async def writes_when_idle(self, *, settle_seconds: float = 60.0, seconds: float = 3600.0) -> list[RecordedWrite]:
+        """Wait until the cluster has settled, and return the writes of the following `seconds`. There should be none."""
         await asyncio.sleep(settle_seconds)
         before = len(self.writes)
         await asyncio.sleep(seconds)
-        self._demand_operators()
+        self._raise_if_stopped()
         return self.writes[before:]
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
     async def submit(self, manifest: JsonObject | str | Path) -> ObservedJob:
-        """Create a job from plain data, YAML text or a file."""
-        body = _read(manifest)
+        """Create a job from a dict, YAML text or a file."""
+        body = _parse_manifest(manifest)
         framework = self._framework_of(body)
         namespace = body["metadata"].get("namespace", "default")
         await self.client.create(framework.job_type.resource, body, namespace=namespace)
-        view = ObservedJob(self.cluster.store, framework, namespace=namespace, name=body["metadata"]["name"])
-        self._jobs[str(view)] = view
-        return view
+        job = ObservedJob(self.cluster.store, framework, namespace=namespace, name=body["metadata"]["name"])
+        self._jobs[str(job)] = job
+        return job
 
     async def edit(self, job: ObservedJob | str, patch: JsonObject) -> None:
-        """Change a job as `kubectl patch --type=merge` does."""
+        """Update a job like `kubectl patch --type=merge`."""
         view = self.job(job)
         resource = view.framework.job_type.resource
         await self.client.patch(resource, view.name, patch, namespace=view.namespace, patch_type=PatchType.MERGE)
 
     def job(self, job: ObservedJob | str) -> ObservedJob:
-        """A job that was submitted, by `namespace/name`."""
+        """A submitted job by `namespace/name`."""
         return job if isinstance(job, ObservedJob) else self._jobs[job]
 
     async def until(
@@ -184,10 +184,10 @@ class OperatorKit:
         reached: Callable[[ObservedJob], bool] = lambda _: True,
         within_seconds: float = A_DAY,
     ) -> ObservedJob:
-        """Wait until the job is in a phase, and until `reached` says so.
+        """Wait until the job has the phase and `reached` returns true.
 
         Raises:
-            AssertionError: when that has not come true in time, with everything that is known of the job.
+            AssertionError: the condition was not met in time; the message describes the job.
         """
         view = self.job(job)
         try:
@@ -197,40 +197,40 @@ class OperatorKit:
             raise AssertionError(f"not reached within {within_seconds:g} s: phase {phase or 'any'}; {view.describe()}") from None
         return view
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    # --- internals ---------------------------------------------------------------------------------------------------
 
     async def _until(self, reached: Callable[[], bool]) -> None:
         while not reached():
-            self._demand_operators()
+            self._raise_if_stopped()
             self._changed.clear()
             await self._changed.wait()
 
-    def _note_change(self, change: StoreEvent) -> None:
+    def _on_change(self, change: StoreEvent) -> None:
         self._changed.set()
 
-    def _changed_by(self, task: asyncio.Task[object]) -> None:
+    def _on_task_done(self, task: asyncio.Task[object]) -> None:
         self._changed.set()
 
-    def _demand_operators(self) -> None:
+    def _raise_if_stopped(self) -> None:
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()
         for operator in self.operators:
-            operator.demand()
+            operator.raise_if_stopped()
 
     def _framework_of(self, body: JsonObject) -> type[DLJob]:
-        wanted = (body.get("apiVersion"), body.get("kind"))
+        version_and_kind = (body.get("apiVersion"), body.get("kind"))
         for framework in self.frameworks:
-            if (framework.job_type.api_version, framework.job_type.kind) == wanted:
+            if (framework.job_type.api_version, framework.job_type.kind) == version_and_kind:
                 return framework
         known = ", ".join(str(framework.job_type) for framework in self.frameworks)
-        raise LookupError(f"the kit has no framework for {wanted[0]} {wanted[1]}; it has {known}")
+        raise LookupError(f"the kit has no framework for {version_and_kind[0]} {version_and_kind[1]}; it has {known}")
 
     def _random(self) -> Random:
-        return Random(self._seed)  # noqa: S311 - the same every time, on purpose
+        return Random(self._seed)  # noqa: S311 - reproducible
 
 
-def _read(manifest: JsonObject | str | Path) -> JsonObject:
+def _parse_manifest(manifest: JsonObject | str | Path) -> JsonObject:
     if isinstance(manifest, dict):
         return manifest
     text = manifest.read_text() if isinstance(manifest, Path) else manifest
@@ -239,11 +239,11 @@ def _read(manifest: JsonObject | str | Path) -> JsonObject:
 
 
 @functools.lru_cache(maxsize=64)
-def _definitions(frameworks: tuple[type[DLJob], ...]) -> tuple[JsonObject, ...]:
-    """Made once for all tests of a kind: it is a good part of what a short test costs."""
-    return tuple(definitions(frameworks))
+def _cached_crds(frameworks: tuple[type[DLJob], ...]) -> tuple[JsonObject, ...]:
+    # Cached, because building the CRDs takes a large part of a short test.
+    return tuple(build_crds(frameworks))
 
 
-def _counted_uids() -> Callable[[], str]:
+def _sequential_uids() -> Callable[[], str]:
     numbers = itertools.count(1)
     return lambda: str(UUID(int=next(numbers)))

@@ -1,10 +1,10 @@
-"""A kubelet that runs nothing: it gives pods the statuses of a script, and confirms their deletion.
+"""A kubelet that runs no containers. It writes the pod statuses of a script and completes deletions.
 
-    async with Kubelet(client, script) as kubelet:
-        kubelet.tell("default/ring-worker-0")
+    async with ScriptedKubelet(client, script) as kubelet:
+        kubelet.release("default/ring-worker-0")
 
-It is an ordinary client of an API server, embedded or real, and stands in for the scheduler and the nodes too. One
-scripted second is `time_scale` seconds of the event loop.
+It is a client of an embedded or real API server, and replaces the scheduler and the nodes too. One scripted second takes
+`time_scale` seconds of the event loop.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
-from dlop.kube.cache import CacheChange, Key, key_of
+from dlop.kube.cache import CacheChange, Key, object_key
 from dlop.kube.client import Client
 from dlop.kube.errors import AlreadyExistsError
 from dlop.kube.informer import Informer
 from dlop.kube.objects import Pod
 from dlop.kube.resources import NODES, PODS
 from dlop.kube.types import JsonObject
-from dlop.testing.pod_lifecycle import PodEnvironment, PodLife
+from dlop.testing.pod_lifecycle import PodEnvironment, PodLifecycle
 from dlop.testing.pod_steps import Step
 from dlop.testing.script import Script
 
 NODE_NAME = "scripted-node"
 
 
-class Kubelet:
-    """Looks after the pods of one namespace, or of all."""
+class ScriptedKubelet:
+    """Manages the pods of one namespace, or of all if it is None."""
 
     def __init__(
         self,
@@ -46,19 +46,17 @@ class Kubelet:
         time_scale: float = 1.0,
         stop_seconds: float = 1.0,
     ) -> None:
-        """`stop_seconds` is how long a pod takes to end when it is deleted, in scripted seconds."""
+        """`stop_seconds` is the time from the deletion of a pod to its termination, in scripted seconds."""
         self.script = Script() if script is None else script
-        self._surroundings = PodEnvironment(client, clock=clock, time_scale=time_scale, stop_seconds=stop_seconds, node=NODE_NAME)
+        self._environment = PodEnvironment(client, clock=clock, time_scale=time_scale, stop_seconds=stop_seconds, node=NODE_NAME)
         self._client = client
-        randomness = Random(0) if rng is None else rng  # noqa: S311 - only for the pauses between attempts
-        self._informer = Informer(client, PODS, Pod, rng=randomness, namespace=namespace, handlers=[self._noticed])
-        self._lives: dict[Key, PodLife] = {}
-        self._told: defaultdict[Key, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
+        randomness = Random(0) if rng is None else rng  # noqa: S311 - only for back-off delays
+        self._informer = Informer(client, PODS, Pod, rng=randomness, namespace=namespace, handlers=[self._on_pod_change])
+        self._lifecycles: dict[Key, PodLifecycle] = {}
+        self._released: defaultdict[Key, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(0))
         self._arrivals = asyncio.Event()
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
-
-    # --- a life ------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         await self._register_node()
@@ -72,52 +70,52 @@ class Kubelet:
         if isinstance(error, asyncio.CancelledError):
             await self._group.__aexit__(kind, error, traceback)
         else:
-            # What the test raises is its own: the group would wrap it.
+            # Do not pass the error of the test to the group, which would wrap it.
             await self._group.__aexit__(None, None, None)
 
-    # --- what a test may say -----------------------------------------------------------------------------------------
+    # --- control -----------------------------------------------------------------------------------------------------
 
-    def tell(self, pod: str) -> None:
-        """Let the pod (`namespace/name`) get past its next `until_told`."""
-        self._told[_key(pod)].release()
+    def release(self, pod: str) -> None:
+        """Release a pod (`namespace/name`) from its next `until_released` step."""
+        self._released[_key(pod)].release()
 
     async def perform(self, pod: str, step: Step) -> None:
-        """Let this happen to a pod now, as soon as it is known, in place of the rest of its script."""
+        """Perform a step on a pod, as soon as it exists, in place of the rest of its script."""
         key = _key(pod)
-        while key not in self._lives:
+        while key not in self._lifecycles:
             self._arrivals.clear()
             await self._arrivals.wait()
-        life = self._lives[key]
-        life.interrupt()
-        await step.perform(life)
+        lifecycle = self._lifecycles[key]
+        lifecycle.interrupt()
+        await step.perform(lifecycle)
 
     # --- watching ----------------------------------------------------------------------------------------------------
 
-    def _noticed(self, change: CacheChange[Pod]) -> None:
+    def _on_pod_change(self, change: CacheChange[Pod]) -> None:
         if change.new is None:
-            self._forget(change.object)
+            self._remove(change.object)
             return
-        life = self._lives.get(key_of(change.new))
-        if life is None or life.pod.metadata.uid != change.new.metadata.uid:
-            self._begin(change.new)
+        lifecycle = self._lifecycles.get(object_key(change.new))
+        if lifecycle is None or lifecycle.pod.metadata.uid != change.new.metadata.uid:
+            self._add(change.new)
         else:
-            life.notice(change.new)
+            lifecycle.update(change.new)
 
-    def _begin(self, pod: Pod) -> None:
-        key = key_of(pod)
-        if key in self._lives:
-            self._lives[key].interrupt()
-        life = self._lives[key] = PodLife(pod, self._surroundings, self._told[key], start=self._start)
+    def _add(self, pod: Pod) -> None:
+        key = object_key(pod)
+        if key in self._lifecycles:
+            self._lifecycles[key].interrupt()
+        lifecycle = self._lifecycles[key] = PodLifecycle(pod, self._environment, self._released[key], start=self._start)
         self._arrivals.set()
         if pod.status.phase not in ("Succeeded", "Failed"):
-            life.begin(self.script.steps_of(*key))
-        life.notice(pod)
+            lifecycle.run_script(self.script.steps_of(*key))
+        lifecycle.update(pod)
 
-    def _forget(self, pod: Pod) -> None:
-        life = self._lives.get(key_of(pod))
-        if life is not None and life.pod.metadata.uid == pod.metadata.uid:
-            life.interrupt()
-            del self._lives[key_of(pod)]
+    def _remove(self, pod: Pod) -> None:
+        lifecycle = self._lifecycles.get(object_key(pod))
+        if lifecycle is not None and lifecycle.pod.metadata.uid == pod.metadata.uid:
+            lifecycle.interrupt()
+            del self._lifecycles[object_key(pod)]
 
     def _start(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
         task = self._group.create_task(work, name=name)
@@ -126,7 +124,7 @@ class Kubelet:
         return task
 
     async def _register_node(self) -> None:
-        # Without it a real cluster would collect the pods as orphans of a node that is gone.
+        # Without a node object, a real cluster garbage-collects the pods.
         node: JsonObject = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME}}
         with suppress(AlreadyExistsError):
             await self._client.create(NODES, node)
@@ -135,5 +133,5 @@ class Kubelet:
 def _key(pod: str) -> Key:
     namespace, _, name = pod.partition("/")
     if not name:
-        raise ValueError(f"a pod is named as namespace/name here, not {pod!r}")
+        raise ValueError(f"a pod must be named namespace/name, got {pod!r}")
     return namespace, name

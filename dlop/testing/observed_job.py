@@ -1,4 +1,4 @@
-"""One job of a test and everything that belongs to it, read from the store at the moment of asking."""
+"""A job of a test and its children. Every property reads the current state of the store."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import msgspec
 
 from dlop.api.phase import Phase
 from dlop.api.types import Options
-from dlop.embedded.apiserver.store import Key, Store
+from dlop.embedded.apiserver.store import ObjectKey, Store
 from dlop.job import DLJob
-from dlop.kube.objects import CustomObject, reader
+from dlop.kube.objects import CustomObject, object_decoder
 from dlop.kube.types import JsonObject
 
-_read_job = reader(CustomObject)
+_read_job = object_decoder(CustomObject)
 
 
 class ObservedJob:
-    """A job by name. It need not exist: then it has no status and no pods."""
+    """A job by name. It need not exist; then it has no status and no children."""
 
     def __init__(self, store: Store, framework: type[DLJob], *, namespace: str, name: str) -> None:
         self._store = store
@@ -27,73 +27,68 @@ class ObservedJob:
 
     @property
     def exists(self) -> bool:
-        """Whether the job is there."""
         return self._stored() is not None
 
     @property
     def body(self) -> JsonObject:
-        """The whole custom resource.
+        """The custom resource.
 
         Raises:
-            LookupError: when it is not there.
+            LookupError: the job does not exist.
         """
-        found = self._stored()
-        if found is None:
-            raise LookupError(f"there is no {self.framework.job_type.kind} {self}")
-        return found
+        body = self._stored()
+        if body is None:
+            raise LookupError(f"{self.framework.job_type.kind} {self} does not exist")
+        return body
 
     @property
     def status(self) -> JsonObject:
-        """Its status; empty before there is one."""
         status: JsonObject = (self._stored() or {}).get("status") or {}
         return status
 
     @property
     def phase(self) -> Phase | None:
-        """Where it stands, read from its status in the words of its kind."""
-        found = self._stored()
-        if found is None:
+        """The phase, read from the status by the kind; None if the job does not exist."""
+        body = self._stored()
+        if body is None:
             return None
-        job = self.framework(_read_job(msgspec.json.encode(found)), options=Options())
-        return job.phase_in(self.status)
+        job = self.framework(_read_job(msgspec.json.encode(body)), options=Options())
+        return job.read_phase(self.status)
 
     @property
     def pods(self) -> dict[str, JsonObject]:
-        """Its pods by name."""
-        return {found["metadata"]["name"]: found for found in self._children("pods")}
+        return {pod["metadata"]["name"]: pod for pod in self._children("pods")}
 
     @property
     def services(self) -> dict[str, JsonObject]:
-        """Its services by name."""
-        return {found["metadata"]["name"]: found for found in self._children("services")}
+        return {service["metadata"]["name"]: service for service in self._children("services")}
 
     @property
     def events(self) -> list[tuple[str, str]]:
-        """What was told about it, oldest first: reason and note."""
-        found = sorted(self._events(), key=lambda event: event.get("eventTime") or event.get("firstTimestamp") or "")
-        return [(event.get("reason", ""), event.get("note") or event.get("message", "")) for event in found]
+        """Reason and note of its events, oldest first."""
+        events = sorted(self._events(), key=lambda event: event.get("eventTime") or event.get("firstTimestamp") or "")
+        return [(event.get("reason", ""), event.get("note") or event.get("message", "")) for event in events]
 
     @property
     def pod_phases(self) -> dict[str, str]:
-        """The phases of its pods by name."""
         return {name: pod["status"]["phase"] for name, pod in self.pods.items()}
 
     def condition(self, kind: str) -> JsonObject | None:
-        """The condition of this type, for kinds that have conditions."""
-        return next((found for found in self.status.get("conditions", ()) if found["type"] == kind), None)
+        """The condition of a type; None if there is none."""
+        return next((condition for condition in self.status.get("conditions", ()) if condition["type"] == kind), None)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
 
     def describe(self) -> str:
-        """All that matters, for the message of a test that fails."""
+        """Phase, pods, status and events, for error messages of tests."""
         status = msgspec.json.encode(self.status).decode()
         return f"{self}: phase {self.phase}, pods {self.pod_phases}, status {status}, events {self.events}"
 
     def _stored(self) -> JsonObject | None:
         storage = self.framework.job_type.resource.qualified_name
-        found = self._store.get(Key(storage, self.namespace, self.name))
-        return None if found is None else found.body
+        stored = self._store.get(ObjectKey(storage, self.namespace, self.name))
+        return None if stored is None else stored.body
 
     def _children(self, storage: str) -> Iterator[JsonObject]:
         job = self._stored()
@@ -106,6 +101,6 @@ class ObservedJob:
 
     def _events(self) -> Iterator[JsonObject]:
         for _, stored in self._store.list("events", namespace=self.namespace):
-            about = stored.body.get("regarding") or stored.body.get("involvedObject") or {}
-            if (about.get("kind"), about.get("name")) == (self.framework.job_type.kind, self.name):
+            regarding = stored.body.get("regarding") or stored.body.get("involvedObject") or {}
+            if (regarding.get("kind"), regarding.get("name")) == (self.framework.job_type.kind, self.name):
                 yield stored.body

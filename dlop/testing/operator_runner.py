@@ -1,4 +1,4 @@
-"""An operator that runs beside a test, over a line that the test can listen to, disturb and cut."""
+"""An operator that runs as a task of a test, with a faulty transport."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dlop.testing.faulty_transport import FaultyTransport
 
 
 class RunningOperator:
-    """One operator and its task. Its writes are in `wire.writes`."""
+    """One operator and its task. Its writes are in `transport.writes`."""
 
     def __init__(
         self,
@@ -29,50 +29,50 @@ class RunningOperator:
         identity: str = "operator",
         options: Options | None = None,
     ) -> None:
-        self.wire = FaultyTransport(transport)
-        self.operator = Operator(settings, frameworks, transport=self.wire, clock=clock, rng=rng, identity=identity, options=options)
-        self._is_dead = False
+        self.transport = FaultyTransport(transport)
+        self.operator = Operator(settings, frameworks, transport=self.transport, clock=clock, rng=rng, identity=identity, options=options)
+        self._expects_end = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self, *, on_end: Callable[[], None] = lambda: None) -> None:
-        """Begin to work. `on_end` is called when the operator ends, for whatever reason."""
+        """Start the operator. `on_end` is called when it ends, for any reason."""
         self._task = asyncio.get_running_loop().create_task(self.operator.run(), name="operator")
         self._task.add_done_callback(lambda _: on_end())
 
     async def crash(self) -> None:
-        """End it as kill -9 does: nothing that it still wants to say gets through."""
-        self._is_dead = True
-        self.wire.cut()
-        await self._end()
+        """Stop the operator like SIGKILL. Its pending requests fail."""
+        self._expects_end = True
+        self.transport.disconnect()
+        await self._cancel()
 
     async def stop(self) -> None:
-        """End it as SIGTERM does: it finishes what is under way."""
-        self._is_dead = True
+        """Stop the operator like SIGTERM. It finishes the current reconciles."""
+        self._expects_end = True
         self.operator.stop()
         if self._task is not None:
             await self._task
 
-    async def until_leadership_is_lost(self) -> None:
-        """Wait until it has ended because another one leads now, or may lead.
+    async def wait_until_leadership_lost(self) -> None:
+        """Wait until the operator has ended because it lost its leadership.
 
         Raises:
-            AssertionError: it has ended without such a reason.
+            AssertionError: it ended for another reason.
         """
-        self._is_dead = True
+        self._expects_end = True
         if self._task is None:
             return
         await asyncio.wait((self._task,))
         if not isinstance(self._task.exception(), LeadershipLostError):
-            raise AssertionError(f"the operator has ended, but not for want of leadership: {self._task}")
+            raise AssertionError(f"the operator ended for another reason than lost leadership: {self._task}")
 
-    def demand(self) -> None:
-        """Raise what has ended the operator, if something has and the test did not ask for it."""
-        if self._is_dead or self.wire.was_cut.is_set() or self._task is None or not self._task.done():
+    def raise_if_stopped(self) -> None:
+        """Raise an error if the operator ended and the test did not stop it."""
+        if self._expects_end or self.transport.disconnected.is_set() or self._task is None or not self._task.done():
             return
         self._task.result()
-        raise AssertionError("the operator has ended by itself")
+        raise AssertionError("the operator ended unexpectedly")
 
-    async def _end(self) -> None:
+    async def _cancel(self) -> None:
         if self._task is None or self._task.done():
             return
         self._task.cancel()

@@ -1,4 +1,4 @@
-"""The statuses that a kubelet reports, as plain data. Nothing here talks to anybody."""
+"""Pod statuses as a kubelet reports them. Pure."""
 
 from __future__ import annotations
 
@@ -9,38 +9,37 @@ POD_ADDRESS = "10.244.0.2"
 
 
 def condition(kind: str, *, now: str, status: str = "True", reason: str = "", message: str = "") -> JsonObject:
-    """One condition of a pod."""
-    made: JsonObject = {"type": kind, "status": status, "lastTransitionTime": now}
-    return made | {name: value for name, value in (("reason", reason), ("message", message)) if value}
+    result: JsonObject = {"type": kind, "status": status, "lastTransitionTime": now}
+    return result | {name: value for name, value in (("reason", reason), ("message", message)) if value}
 
 
 def running_status(pod: Pod, *, now: str) -> JsonObject:
-    """Every container runs and is ready."""
+    """All containers are running and ready."""
     containers = [_container(pod, name, {"running": {"startedAt": now}}) for name in _names(pod)]
     return _status(pod, "Running", containers, now=now, ready="True")
 
 
 def waiting_status(pod: Pod, *, reason: str, message: str, now: str) -> JsonObject:
-    """No container can be started."""
+    """All containers are waiting."""
     state = {"waiting": {"reason": reason, "message": message}}
     return _status(pod, "Pending", [_container(pod, name, state) for name in _names(pod)], now=now, ready="False")
 
 
 def finished_status(pod: Pod, *, exit_code: int, reason: str, message: str, container: str, now: str) -> JsonObject:
-    """Every container has ended: the one that is named with this exit code, the others with none."""
+    """All containers have terminated: the main one with this exit code, the others with 0."""
     main = container or _names(pod)[0]
-    ended = _terminated(exit_code, reason=reason, message=message, now=now)
-    fine = _terminated(0, reason="Completed", message="", now=now)
-    containers = [_container(pod, name, ended if name == main else fine) for name in _names(pod)]
+    terminated = _terminated(exit_code, reason=reason, message=message, now=now)
+    completed = _terminated(0, reason="Completed", message="", now=now)
+    containers = [_container(pod, name, terminated if name == main else completed) for name in _names(pod)]
     return _status(pod, "Failed" if exit_code else "Succeeded", containers, now=now, ready="False")
 
 
 def restarted_status(pod: Pod, *, exit_code: int, reason: str, message: str, container: str, now: str) -> JsonObject:
-    """One container has ended and runs again, in the same pod."""
+    """One container has terminated and runs again in the same pod."""
     main = container or _names(pod)[0]
-    ended = _terminated(exit_code, reason=reason, message=message, now=now)
+    terminated = _terminated(exit_code, reason=reason, message=message, now=now)
     running = {"running": {"startedAt": now}}
-    containers = [_container(pod, name, running, restarted_after=ended if name == main else None) for name in _names(pod)]
+    containers = [_container(pod, name, running, restarted_after=terminated if name == main else None) for name in _names(pod)]
     return _status(pod, "Running", containers, now=now, ready="True")
 
 
@@ -53,13 +52,13 @@ def _terminated(exit_code: int, *, reason: str, message: str, now: str) -> JsonO
 
 
 def _container(pod: Pod, name: str, state: JsonObject, *, restarted_after: JsonObject | None = None) -> JsonObject:
-    before = next((found for found in pod.status.container_statuses if found.name == name), ContainerStatus())
+    previous = next((status for status in pod.status.container_statuses if status.name == name), ContainerStatus())
     status: JsonObject = {
         "name": name,
         "image": "scripted",
         "imageID": "",
         "ready": "running" in state,
-        "restartCount": before.restart_count + (1 if restarted_after else 0),
+        "restartCount": previous.restart_count + (1 if restarted_after else 0),
         "state": state,
     }
     return status | ({"lastState": restarted_after} if restarted_after else {})

@@ -1,13 +1,11 @@
-"""An event loop whose clock jumps: a day of waiting costs no time at all.
+"""An event loop with virtual time, and a wall clock that follows it.
 
-When every task waits, the clock moves at once to the next timer. When every task waits and there is no timer, nothing
-can ever happen again: that is a `Deadlock`, raised at once. Sockets and threads have no place on this loop.
+When all tasks wait, the clock jumps to the next timer. If there is no timer either, `Deadlock` is raised. The loop does not support
+sockets and threads.
 
     @virtual_time
     async def test_a_day_passes() -> None:
         await asyncio.sleep(86_400)
-
-The wall clock of a test: it goes with the event loop, so that virtual time moves it too.
 """
 
 from __future__ import annotations
@@ -25,41 +23,40 @@ Ts = TypeVarTuple("Ts")
 
 
 class Deadlock(RuntimeError):  # noqa: N818
-    """Every task waits for something that can never happen."""
+    """All tasks wait, and there is no timer."""
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An asyncio loop on virtual time, which begins at zero."""
+    """An asyncio event loop with virtual time, starting at zero."""
 
     def __init__(self) -> None:
         self._now = 0.0
         super().__init__(_JumpingSelector(self._jump))
-        # asyncio's own slack for timers, in seconds: it has to exceed the rounding of a clock that shows years.
+        # The tolerance of asyncio for timers in seconds. It must exceed the rounding error of a clock that shows years.
         self._clock_resolution = 1e-7
 
     def time(self) -> float:
-        """The virtual moment, in seconds."""
         return self._now
 
     def call_at(self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.TimerHandle:
-        """Schedule a call. A wait within the slack is over at once, so the clock has to show its end: else nobody gets on."""
+        # A timer within the tolerance fires immediately. Advance the clock to it, otherwise the caller would wait again and again.
         if when - self._now < self._clock_resolution:
             self._now = max(self._now, when)
         return super().call_at(when, callback, *args, context=context)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass while nothing runs, as for a process that was paused."""
+        """Advance the clock without running timers, like a process that was stopped."""
         self._now += seconds
 
     def _jump(self, seconds: float | None) -> None:
         if seconds is None:
             waiting = ", ".join(sorted(task.get_name() for task in asyncio.all_tasks(self)))
-            raise Deadlock(f"nothing is ready and nothing is scheduled at {self._now} s; waiting for ever: {waiting}")
+            raise Deadlock(f"nothing is ready and nothing is scheduled at {self._now} s; waiting tasks: {waiting}")
         self._now += seconds
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """A selector that never waits: the time it was asked to wait is handed to `jump`."""
+    """A selector that passes its timeout to `jump` instead of waiting."""
 
     def __init__(self, jump: Callable[[float | None], None]) -> None:
         super().__init__()
@@ -73,13 +70,13 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on a fresh loop with virtual time."""
+    """Run a coroutine on a new event loop with virtual time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
 
 
 def virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Make a plain function of a coroutine function: it runs on virtual time. Goes below `@given`."""
+    """Make a test function of a coroutine function that runs on virtual time. Apply it below `@given`."""
 
     @functools.wraps(test)
     def run_to_the_end(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -89,16 +86,15 @@ def virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
 
 DEFAULT_START = 1_750_000_000.0
-"""When tests begin, in seconds since the epoch."""
+"""The initial time of tests, in seconds since the epoch."""
 
 
 class LoopClock:
-    """Seconds since the epoch, counted by the running event loop."""
+    """Seconds since the epoch, advanced by the running event loop."""
 
     def __init__(self, *, start: float = DEFAULT_START) -> None:
-        """`start` is the moment that the clock shows first."""
+        """`start` is the initial time."""
         self._offset = start - asyncio.get_running_loop().time()
 
     def __call__(self) -> float:
-        """The moment now."""
         return self._offset + asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""Small jobs for `dlop local`, as files."""
+"""Manifests of small jobs for `dlop local`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dlop.kube.types import JsonObject
 
 
 def job(name: str = "small", *, scheduler: str = "true", worker: str | None = None, workers: int = 1, **metadata: Any) -> JsonObject:
-    """An MXJob whose replicas run these shell scripts. The scheduler decides."""
+    """An MXJob whose replicas run these shell scripts. The scheduler decides about success."""
     roles = [_role("SCHEDULER", 1, scheduler)]
     if worker is not None:
         roles.append(_role("WORKER", workers, worker))
@@ -27,8 +27,8 @@ def _role(name: str, replicas: int, script: str) -> JsonObject:
     return {"replicas": replicas, "mxReplicaType": name, "template": {"spec": {"containers": [container], "restartPolicy": "OnFailure"}}}
 
 
-def written(folder: Path, *objects: JsonObject, name: str = "job.yaml") -> str:
-    """The path of a file with these objects."""
+def write_manifests(folder: Path, *objects: JsonObject, name: str = "job.yaml") -> str:
+    """Write the objects to a file and return its path."""
     path = folder / name
-    path.write_text("\n---\n".join(json.dumps(each, indent=2) for each in objects))
+    path.write_text("\n---\n".join(json.dumps(item, indent=2) for item in objects))
     return str(path)

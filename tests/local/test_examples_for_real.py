@@ -1,6 +1,6 @@
-"""Every example is run for real, by the command on its page, and comes out as its page says.
+"""Every example is run with the command of its README, and prints the output of the README.
 
-Pages are compared by what replicas say and by the verdict; times, addresses and who gets which rank differ from run to run.
+The log lines of replicas and the result are compared. Times, addresses and the assignment of ranks differ from run to run.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from pathlib import Path
 import pytest
 
 from dlop.embedded.kubelet.image_map import read_images
-from tests.frameworks.manifests import EXAMPLES
+from tests.frameworks.example_manifests import EXAMPLES
 from tests.local.example_needs import parameter, patience_seconds, require_mpi, require_mxnet
-from tests.local.example_numbers import NUMBERS
+from tests.local.example_numbers import EXPECTED_RESULTS
 
-# The first one that needs a framework installs it.
+# The first test that needs a framework installs it.
 pytestmark = pytest.mark.timeout(420)
 
-# Two shells at once that tell what they do: kubexec.sh.
+# The trace of two concurrent shells: kubexec.sh.
 _TRACED = re.compile(r"\| (\+ ?|POD_NAME=[\w-]+|shift|/opt/kube/kubectl exec.*)+$")
 _RUN = re.compile(r"^```\n\$ dlop (local .*)\n((?:.*\n)*?)```$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A command on a page, and what the page says comes of it."""
+class DocumentedRun:
+    """A command and its output in a README."""
 
     page: Path
     command: str
@@ -45,24 +45,24 @@ class Shown:
 
     @property
     def folder(self) -> Path:
-        """Pages name files from the top of the repository, or from their own directory."""
+        """Paths are relative to the repository or to the directory of the README."""
         return EXAMPLES.parent if "examples/" in self.command else self.page.parent
 
 
-def shown() -> Iterator[Shown]:
+def documented_runs() -> Iterator[DocumentedRun]:
     for page in sorted(EXAMPLES.glob("*/README.md")):
         for command, output in _RUN.findall(page.read_text()):
-            yield Shown(page, command, output)
+            yield DocumentedRun(page, command, output)
 
 
-SHOWN = {each.name: each for each in shown()}
+RUNS = {run.name: run for run in documented_runs()}
 
 
-def run(case: Shown, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run the command of a page as a person would."""
+def run(case: DocumentedRun, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run the command of a README."""
     require_mxnet(case.name)
     require_mpi(case.name)
-    # A job that hangs is to say what it waits for.
+    # With a timeout, a job that hangs reports its pending reason.
     limit = [] if "--timeout" in case.command else ["--timeout", f"{patience_seconds(case.name) - 40:.0f}s"]
     words = [sys.executable, "-m", "dlop", *case.command.split(), *limit, *more]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLES.parent), str(case.folder)])}
@@ -77,63 +77,62 @@ def run(case: Shown, *more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def said(output: str) -> Counter[str]:
-    """What replicas said and the verdict, without what differs from run to run."""
+def comparable_lines(output: str) -> Counter[str]:
+    """The log lines of replicas and the result, without parts that differ from run to run."""
     last = output.splitlines()[-1]
-    # What the shell says of a program that was killed is the shell's own choice.
+    # The message about a killed program depends on the shell.
     lines = [line for line in output.splitlines() if re.match(r"[a-z]+-\d+ +\| ", line) and "Killed" not in line]
     lines = [line for line in lines if not _TRACED.search(line)]
-    return Counter(_without_chance(line) for line in [*lines, last])
+    return Counter(_normalize(line) for line in [*lines, last])
 
 
-def _without_chance(line: str) -> str:
+def _normalize(line: str) -> str:
     line = re.sub(r"(\d+ min )?[\d.]+ ?(ms|s|m)\b|\d\d:\d\d:\d\d", "TIME", line)
     line = re.sub(r"-[a-z0-9]{4}-(\d)", r"-ID-\1", line)
     line = re.sub(r"loss [\d.]+", "loss L", line)
     line = re.sub(r" +\| ", " | ", line)
-    # Of several things that a job waits for, one is told.
-    line = re.sub(r"(it was not over in time).*", r"\1", line)
-    # Ranks are given in the order of arrival: which worker has which is chance, and so is who is killed under which.
+    # Only one of several pending reasons is printed.
+    line = re.sub(r"(not finished within the timeout).*", r"\1", line)
+    # Ranks are assigned in the order of arrival.
     return re.sub(r"^worker-\d \| rank \d", "worker | rank N", line)
 
 
-def succeeds(case: Shown) -> bool:
-    """Whether the page says so."""
+def expects_success(case: DocumentedRun) -> bool:
     return " Succeeded after " in case.output.splitlines()[-1]
 
 
-@pytest.mark.parametrize("name", [parameter(name) for name in SHOWN])
-def test_an_example_comes_out_as_its_page_says(name: str) -> None:
-    case = SHOWN[name]
-    answer = run(case)
-    assert said(answer.stdout) == said(case.output), answer.stdout + answer.stderr
-    assert answer.returncode == (0 if succeeds(case) else 1)
-    if succeeds(case):
-        assert_its_number_is_right(name, answer.stdout)
+@pytest.mark.parametrize("name", [parameter(name) for name in RUNS])
+def test_an_example_prints_the_output_of_its_readme(name: str) -> None:
+    case = RUNS[name]
+    process = run(case)
+    assert comparable_lines(process.stdout) == comparable_lines(case.output), process.stdout + process.stderr
+    assert process.returncode == (0 if expects_success(case) else 1)
+    if expects_success(case):
+        assert_result_is_right(name, process.stdout)
 
 
-def assert_its_number_is_right(name: str, output: str) -> None:
-    number = NUMBERS[name]
-    assert number.found_in(output) == [pytest.approx(number.values, abs=0.02)] * number.times
+def assert_result_is_right(name: str, output: str) -> None:
+    expected = EXPECTED_RESULTS[name]
+    assert expected.parse_output(output) == [pytest.approx(expected.values, abs=0.02)] * expected.times
 
 
-def test_every_example_that_succeeds_comes_to_a_number() -> None:
-    assert set(NUMBERS) == {name for name, case in SHOWN.items() if succeeds(case)}
+def test_every_example_that_succeeds_has_an_expected_result() -> None:
+    assert set(EXPECTED_RESULTS) == {name for name, case in RUNS.items() if expects_success(case)}
 
 
-def test_every_example_is_run_by_its_page() -> None:
+def test_every_example_is_run_in_its_readme() -> None:
     manifests = {f"{path.parent.name}/{path.name}" for path in EXAMPLES.glob("*/*.yaml")}
-    assert set(SHOWN) == manifests
+    assert set(RUNS) == manifests
 
 
 @pytest.mark.parametrize("name", ["01-mxnet-linear/job.yaml", "04-custom-framework/job.yaml", "07-jax/job.yaml", "08-xgboost/job.yaml"])
-def test_without_namespaces_replicas_find_each_other_too(name: str) -> None:
-    answer = run(SHOWN[name], "--no-namespaces")
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert_its_number_is_right(name, answer.stdout)
+def test_replicas_find_each_other_without_namespaces(name: str) -> None:
+    process = run(RUNS[name], "--no-namespaces")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert_result_is_right(name, process.stdout)
 
 
-def test_the_image_map_names_files_that_are_there() -> None:
+def test_the_files_of_the_image_map_exist() -> None:
     images = read_images(EXAMPLES / "images.yaml")
     assert images
     assert all(source.is_file() for image in images for source in image.files.values())

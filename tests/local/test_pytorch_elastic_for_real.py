@@ -1,4 +1,4 @@
-"""A real `torchrun` under an elastic policy: workers come and go while it runs, and it goes on with those that are there."""
+"""A real `torchrun` with an elastic policy continues when workers are added and removed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import pytest
 from dlop.embedded.kubelet.image_map import Image, read_images
 from dlop.jobs.actions import scale
 from dlop.jobs.log_stream import follow_logs
-from dlop.jobs.logs import LogChoice
+from dlop.jobs.logs import LogSelector
 from dlop.jobs.lookup import JobHandle
-from dlop.jobs.wait import Goal, wait_for
+from dlop.jobs.wait import WaitCondition, wait_for_job
 from dlop.kube.types import JsonObject
-from tests.frameworks.manifests import EXAMPLES
+from tests.frameworks.example_manifests import EXAMPLES
 from tests.local.example_needs import HUGE_SECONDS
-from tests.local.local_world import LaptopWorld, laptop_world
+from tests.local.local_cluster_env import LocalClusterEnv, local_cluster_env
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(3 * HUGE_SECONDS)]
-PATIENCE_SECONDS = HUGE_SECONDS
+TIMEOUT_SECONDS = HUGE_SECONDS
 
-# Processes forget everything when they are started again; worker 0 stays, and its file remembers that there were three.
+# Processes lose their state on a restart. The pod of worker 0 is kept, and its file records that there were three workers.
 PROGRAM = """
 import os, pathlib, time
 import torch
@@ -38,7 +38,7 @@ while True:
     size, were_three = counts.tolist()
     if size == 3:
         three.touch()
-    print(f"{size:.0f} together", flush=True)
+    print(f"{size:.0f} workers", flush=True)
     if size == 2 and were_three:
         break
     time.sleep(0.2)
@@ -66,7 +66,7 @@ def job() -> JsonObject:
                 "maxReplicas": 3,
                 "maxRestarts": 10,
                 "rdzvBackend": "c10d",
-                # How long those who are enough wait for one more.
+                # Seconds to wait for further workers once the minimum is reached.
                 "rdzvConf": [{"key": "last_call_timeout", "value": "3"}],
             },
             "pytorchReplicaSpecs": {"Worker": {"replicas": 2, "restartPolicy": "OnFailure", "template": template}},
@@ -75,33 +75,33 @@ def job() -> JsonObject:
 
 
 def image(program: Path) -> Image:
-    """The example's packages, with another program."""
-    (found,) = (each for each in read_images(EXAMPLES / "images.yaml") if each.matches("pytorch-by-axis:1"))
-    return replace(found, name="elastic:*", files={"/program.py": program})
+    """The packages of the example with another program."""
+    (example,) = (image for image in read_images(EXAMPLES / "images.yaml") if image.matches("pytorch-by-axis:1"))
+    return replace(example, name="elastic:*", files={"/program.py": program})
 
 
-async def test_workers_come_and_go_and_the_rest_goes_on(tmp_path: Path) -> None:
+async def test_the_job_continues_when_workers_are_added_and_removed(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    async with laptop_world(tmp_path / "cluster", images=[image(program)], visible=[tmp_path]) as world:
-        found = await world.submit(job())
-        await hears(world, found, "2 together")
-        await scaled(world, found, 3)
-        await hears(world, found, "3 together")
-        await scaled(world, found, 2)
-        # Some of the ways in which processes of PyTorch find together again lead to a time-out of a minute first.
-        await wait_for(world.client, found, Goal.SUCCEEDED, timeout_seconds=PATIENCE_SECONDS)
+    async with local_cluster_env(tmp_path / "cluster", images=[image(program)], visible_paths=[tmp_path]) as env:
+        elastic = await env.submit(job())
+        await wait_for_output(env, elastic, "2 workers")
+        await set_workers(env, elastic, 3)
+        await wait_for_output(env, elastic, "3 workers")
+        await set_workers(env, elastic, 2)
+        # A new rendezvous of PyTorch may run into a timeout of one minute first.
+        await wait_for_job(env.client, elastic, WaitCondition.SUCCEEDED, timeout_seconds=TIMEOUT_SECONDS)
 
 
-async def scaled(world: LaptopWorld, job: JobHandle, workers: int) -> None:
-    body = await world.client.get(job.resource, job.name, namespace=job.namespace)
-    assert await scale(world.client, JobHandle.read(job.kind, msgspec.json.encode(body)), {"worker": workers})
+async def set_workers(env: LocalClusterEnv, job: JobHandle, workers: int) -> None:
+    body = await env.client.get(job.resource, job.name, namespace=job.namespace)
+    assert await scale(env.client, JobHandle.decode(job.kind, msgspec.json.encode(body)), {"worker": workers})
 
 
-async def hears(world: LaptopWorld, job: JobHandle, sentence: str) -> None:
-    """Wait until a worker says it."""
-    async with asyncio.timeout(PATIENCE_SECONDS), follow_logs(world.client, job, LogChoice()) as lines, aclosing(lines):
+async def wait_for_output(env: LocalClusterEnv, job: JobHandle, text: str) -> None:
+    """Wait until a worker prints a line."""
+    async with asyncio.timeout(TIMEOUT_SECONDS), follow_logs(env.client, job, LogSelector()) as lines, aclosing(lines):
         async for line in lines:
-            if line.text == sentence:
+            if line.text == text:
                 return
-    raise AssertionError(f"nobody has said: {sentence}")
+    raise AssertionError(f"no worker has printed: {text}")

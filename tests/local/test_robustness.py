@@ -1,4 +1,4 @@
-"""Many pods, a fork bomb, a flood of log lines: dlop stays up, stays small, and gives everything back."""
+"""Many pods, a fork bomb and a very large log: dlop keeps running, uses little memory and releases all resources."""
 
 from __future__ import annotations
 
@@ -12,30 +12,29 @@ from pathlib import Path
 
 import pytest
 
-from dlop.embedded.kubelet.logs import MOST_BYTES_A_FILE, MOST_FILES
+from dlop.embedded.kubelet.logs import MAX_FILE_BYTES, MAX_FILES
 from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.kube.types import JsonObject
 from tests.embedded.kubelet_cases import PYTHON, pod, sh
-from tests.embedded.node_world import embedded_world
-from tests.local.local_jobs import job, written
-from tests.local.local_program import processes_with, until_gone
-from tests.local.local_world import comes_true, held, laptop_world
+from tests.embedded.node_env import embedded_node_env
+from tests.local.local_cluster_env import eventually, local_cluster_env, resource_usage
+from tests.local.local_jobs import job, write_manifests
+from tests.local.local_process import find_processes, wait_until_exited
 
-PODS_IN_ALL = 200
-MOST_PROCESSES = 400
+TOTAL_PODS = 200
+MAX_PROCESSES = 400
 GIGABYTE = 1024**3
 
-# Every process starts others, and so do these, in sessions of their own and deaf to SIGTERM. For the sake of a machine whose
-# limits do not hold, it stops by itself some time.
+# Every process forks others in their own sessions, which ignore SIGTERM. The total is bounded, in case the limits do not work.
 _BOMB = """
 import os, signal, time
-tokens, given = os.pipe()
+tokens, token_writer = os.pipe()
 os.set_blocking(tokens, False)
-os.write(given, b"x" * {most})
+os.write(token_writer, b"x" * {total})
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("lit", flush=True)
+print("started", flush=True)
 while True:
     try:
         if os.read(tokens, 1) and os.fork() == 0:
@@ -43,7 +42,7 @@ while True:
     except OSError:
         time.sleep(0.2)
 """
-_FLOOD = f"""
+_LARGE_LOG = f"""
 import sys
 line = b"x" * 1023 + b"\\n"
 for _ in range({GIGABYTE} // (1024 * len(line))):
@@ -53,86 +52,86 @@ for _ in range({GIGABYTE} // (1024 * len(line))):
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("namespaces", [True, False], ids=["namespaces", "plain"])
-async def test_a_job_of_200_pods_completes_and_gives_everything_back(tmp_path: Path, *, namespaces: bool) -> None:
+async def test_a_job_with_200_pods_succeeds_and_releases_all_resources(tmp_path: Path, *, namespaces: bool) -> None:
     folder, mark = tmp_path / "cluster", uuid.uuid4().hex
-    before = held(folder)
-    async with laptop_world(folder, namespaces=namespaces) as world:
-        # The first job leaves what every cluster has from then on: connections and threads that are kept.
-        first = await world.submit(job("first", scheduler="true"))
-        await world.succeeds(first)
-        await world.delete(first)
-        await comes_true(lambda: held(folder).stored == 0, what=lambda: held(folder))
-        at_rest = held(folder)
+    before = resource_usage(folder)
+    async with local_cluster_env(folder, namespaces=namespaces) as env:
+        # The first job creates connections and threads that the cluster keeps.
+        first = await env.submit(job("first", scheduler="true"))
+        await env.wait_until_succeeded(first)
+        await env.delete(first)
+        await eventually(lambda: resource_usage(folder).pod_files == 0, details=lambda: resource_usage(folder))
+        idle = resource_usage(folder)
 
-        large = await world.submit(crew(mark))
-        done = await world.succeeds(large)
-        assert done.record().completed["WORKER"] == f"0-{PODS_IN_ALL - 2}"
-        await world.delete(large)
-        await comes_true(lambda: held(folder) == at_rest, what=lambda: (held(folder), at_rest))
-        assert processes_with(mark) == []
-    assert held(folder) == before
+        large = await env.submit(large_job(mark))
+        finished = await env.wait_until_succeeded(large)
+        assert finished.record().completed_indexes["WORKER"] == f"0-{TOTAL_PODS - 2}"
+        await env.delete(large)
+        await eventually(lambda: resource_usage(folder) == idle, details=lambda: (resource_usage(folder), idle))
+        assert find_processes(mark) == []
+    assert resource_usage(folder) == before
 
 
-def crew(mark: str) -> JsonObject:
-    """A job of short processes, all of which have to be done."""
+def large_job(mark: str) -> JsonObject:
+    """A job of short processes that must all succeed."""
     container = {"name": "main", "image": "none", "command": ["sh", "-c", "true"], "env": [{"name": "MARK", "value": mark}]}
     template = {"spec": {"containers": [container], "restartPolicy": "OnFailure"}}
     spec = [
-        {"replicaType": role, "replicas": number, "template": template} for role, number in (("SCHEDULER", 1), ("WORKER", PODS_IN_ALL - 1))
+        {"replicaType": role, "replicas": number, "template": template} for role, number in (("SCHEDULER", 1), ("WORKER", TOTAL_PODS - 1))
     ]
-    return {"apiVersion": "mpba.fbk.eu/v1", "kind": "MXJob", "metadata": {"name": "crew"}, "spec": spec}
+    return {"apiVersion": "mpba.fbk.eu/v1", "kind": "MXJob", "metadata": {"name": "large"}, "spec": spec}
 
 
 @dataclass(frozen=True)
 class Bomb:
-    """A fork bomb, and what becomes of it."""
-
     runtime: Callable[[], Runtime]
-    wanted: int
-    most: int
+    forks: int
+    """Processes that it tries to start."""
+    limit: int
+    """Processes that may run at the same time."""
 
 
 BOMBS = {
-    "namespaces": Bomb(lambda: NamespacesRuntime(most_processes=MOST_PROCESSES), wanted=2000, most=MOST_PROCESSES),
-    "plain": Bomb(PlainRuntime, wanted=300, most=301),
+    "namespaces": Bomb(lambda: NamespacesRuntime(max_processes=MAX_PROCESSES), forks=2000, limit=MAX_PROCESSES),
+    "plain": Bomb(PlainRuntime, forks=300, limit=301),
 }
 
 
 @pytest.mark.parametrize("name", BOMBS)
-async def test_a_fork_bomb_hinders_no_other_pod_and_is_gone_with_its_own(tmp_path: Path, name: str) -> None:
+async def test_a_fork_bomb_does_not_affect_other_pods_and_is_deleted_with_its_pod(tmp_path: Path, name: str) -> None:
     bomb, mark = BOMBS[name], uuid.uuid4().hex
-    async with embedded_world(bomb.runtime(), tmp_path) as world:
-        script = _BOMB.replace("{most}", str(bomb.wanted))
-        bearing = {"command": [PYTHON, "-c", script], "env": [{"name": "MARK", "value": mark}]}
-        await world.run_pod("bomb", pod(sh("", **bearing)))
-        # As many as it can be, give or take what the kernel counts besides.
-        await comes_true(lambda: len(processes_with(mark)) >= bomb.most - 20, what=lambda: len(processes_with(mark)))
+    async with embedded_node_env(bomb.runtime(), tmp_path) as env:
+        script = _BOMB.replace("{total}", str(bomb.forks))
+        fields = {"command": [PYTHON, "-c", script], "env": [{"name": "MARK", "value": mark}]}
+        await env.run_pod("bomb", pod(sh("", **fields)))
+        # Close to the limit. The kernel counts threads and zombies too.
+        await eventually(lambda: len(find_processes(mark)) >= bomb.limit - 20, details=lambda: len(find_processes(mark)))
 
-        await world.run_pod("other", pod(sh("echo here I am")))
-        assert (await world.sees_the_end("other"))["phase"] == "Succeeded"
-        assert world.output("other") == "here I am\n"
-        assert len(processes_with(mark)) <= bomb.most
+        await env.run_pod("other", pod(sh("echo running")))
+        assert (await env.wait_finished("other"))["phase"] == "Succeeded"
+        assert env.output("other") == "running\n"
+        assert len(find_processes(mark)) <= bomb.limit
 
-        await world.delete("bomb", grace_seconds=1)
-        await world.sees_it_gone("bomb")
-        await until_gone(mark)
+        await env.delete("bomb", grace_seconds=1)
+        await env.wait_deleted("bomb")
+        await wait_until_exited(mark)
 
 
-def test_a_log_of_a_gigabyte_is_rotated_and_memory_stays_flat(tmp_path: Path) -> None:
-    quiet, _ = peak_megabytes(tmp_path, "quiet", "print('hello')")
-    loud, logs = peak_megabytes(tmp_path, "loud", _FLOOD)
-    assert loud < quiet + 40
+def test_a_log_of_a_gigabyte_is_rotated_and_memory_stays_constant(tmp_path: Path) -> None:
+    baseline, _ = peak_megabytes(tmp_path, "small-log", "print('hello')")
+    peak, logs = peak_megabytes(tmp_path, "large-log", _LARGE_LOG)
+    assert peak < baseline + 40
     sizes = [file.stat().st_size for file in logs.rglob("*.log*")]
-    assert len(sizes) == MOST_FILES
-    assert max(sizes) <= MOST_BYTES_A_FILE
+    assert len(sizes) == MAX_FILES
+    assert max(sizes) <= MAX_FILE_BYTES
 
 
 def peak_megabytes(folder: Path, name: str, program: str) -> tuple[float, Path]:
-    """The most memory that `dlop local` ever had while its one pod ran a program, and where the logs are."""
+    """The peak memory of `dlop local` while a pod runs a program, and the path of the logs."""
     container = {"name": "mxnet", "image": "none", "command": [PYTHON, "-c", program]}
     body = job(name)
     body["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"] = [container]
-    words = [sys.executable, "-m", "dlop", "local", written(folder, body), "--folder", str(folder / name), "--keep"]
+    words = [sys.executable, "-m", "dlop", "local", write_manifests(folder, body), "--folder", str(folder / name), "--keep"]
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)

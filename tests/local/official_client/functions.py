@@ -1,6 +1,6 @@
-"""Jobs that the official client makes from a function or from an image. What was seen is printed as JSON.
+"""Jobs that the official client creates from a function or an image. Prints the observations as JSON.
 
-`python -m tests.local.official_client.functions NAMESPACE PACKAGE_INDEX` plays it.
+Run with `python -m tests.local.official_client.functions NAMESPACE PACKAGE_INDEX`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 from kubeflow.training import TrainingClient, models
 
-from tests.local.official_client.acting import until, waits_for
+from tests.local.official_client.helpers import wait_for_conditions, wait_until
 
 IMAGE = "example.org/training:1"
-TALKING_IMAGE = "example.org/talking:1"
+ECHO_IMAGE = "example.org/echo:1"
 
 
 def add_up(parameters: dict[str, int]) -> None:
-    """Every process brings a number, the first one adds them up and tells all: the source of this is what pods run."""
+    """Every process sends a number to rank 0, which returns the sum. Pods run the source of this function."""
     import os
     import socket
     import sys
@@ -42,17 +42,17 @@ def add_up(parameters: dict[str, int]) -> None:
                 first = socket.create_connection(address).makefile("rw")
                 break
             except OSError:
-                # Nobody says when a name is known and somebody listens there.
+                # The name may not exist yet, or the server may not listen yet.
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
         print(own, file=first, flush=True)
         total = int(first.readline())
-    # In one piece, for the processes of a pod write to the same log.
+    # In one write, because the processes of a pod share a log.
     sys.stdout.write(f"{greeting.WORD} {os.environ['COLOUR']} {rank} of {size}: {total}\n")
 
 
-def tell_task() -> None:
-    """What TensorFlow would read."""
+def print_task() -> None:
+    """Print the task of TF_CONFIG."""
     import json
     import os
 
@@ -60,8 +60,8 @@ def tell_task() -> None:
     print(config["task"]["type"], config["task"]["index"], "of", sorted(config["cluster"]))
 
 
-def with_torchrun(training: TrainingClient, index: str) -> dict[str, Any]:
-    """Two pods with two processes each, with everything that can be said about them."""
+def run_torchrun(training: TrainingClient, index: str) -> dict[str, Any]:
+    """Two pods with two processes each, with all options of the client."""
     packages = models.V1Volume(name="packages", empty_dir=models.V1EmptyDirVolumeSource())
     training.create_job(
         name="added",
@@ -80,43 +80,42 @@ def with_torchrun(training: TrainingClient, index: str) -> dict[str, Any]:
         annotations={"note": "first"},
         queue_name="nightly",
     )
-    seen = waits_for(training, "added", "Succeeded")
-    return {"labels": seen.metadata.labels, "annotations": seen.metadata.annotations, "said": _said(training, "added", count=2)}
+    job = wait_for_conditions(training, "added", "Succeeded")
+    return {"labels": job.metadata.labels, "annotations": job.metadata.annotations, "logs": _collect_logs(training, "added", count=2)}
 
 
-def of_tensorflow(namespace: str) -> dict[str, Any]:
-    """A function that only Python runs, in three roles."""
+def run_tensorflow(namespace: str) -> dict[str, Any]:
+    """A function without torchrun, in three roles."""
     training = TrainingClient(namespace=namespace, job_kind="TFJob")
     roles = {"num_workers": 2, "num_chief_replicas": 1, "num_ps_replicas": 1}
-    training.create_job(name="told", base_image=IMAGE, train_func=tell_task, **roles)
-    waits_for(training, "told", "Succeeded")
-    return {"said": _said(training, "told", count=4)}
+    training.create_job(name="tasks", base_image=IMAGE, train_func=print_task, **roles)
+    wait_for_conditions(training, "tasks", "Succeeded")
+    return {"logs": _collect_logs(training, "tasks", count=4)}
 
 
-def of_image(training: TrainingClient) -> dict[str, Any]:
-    """An image that knows by itself what to run."""
-    training.create_job(name="talking", base_image=TALKING_IMAGE, num_workers=1)
-    waits_for(training, "talking", "Succeeded")
-    return {"said": _said(training, "talking", count=1)}
+def run_image(training: TrainingClient) -> dict[str, Any]:
+    """An image with a default command."""
+    training.create_job(name="echo", base_image=ECHO_IMAGE, num_workers=1)
+    wait_for_conditions(training, "echo", "Succeeded")
+    return {"logs": _collect_logs(training, "echo", count=1)}
 
 
-def _said(training: TrainingClient, name: str, *, count: int) -> dict[str, list[str]]:
-    """What the pods of a job have said when all have ended."""
+def _collect_logs(training: TrainingClient, name: str, *, count: int) -> dict[str, list[str]]:
+    """The sorted log lines of all pods of a job that have succeeded. Deletes the job."""
 
-    def all_ended() -> bool:
+    def all_succeeded() -> bool:
         return [pod.status.phase for pod in training.get_job_pods(name)] == ["Succeeded"] * count
 
-    until(all_ended)
+    wait_until(all_succeeded)
     logs, _ = training.get_job_logs(name, is_master=False)
     training.delete_job(name)
     return {pod: sorted(text.splitlines()) for pod, text in logs.items()}
 
 
 def main(namespace: str, index: str) -> None:
-    """Play it."""
     training = TrainingClient(namespace=namespace)
-    seen = {"torchrun": with_torchrun(training, index), "tensorflow": of_tensorflow(namespace), "image": of_image(training)}
-    print(json.dumps(seen))
+    observations = {"torchrun": run_torchrun(training, index), "tensorflow": run_tensorflow(namespace), "image": run_image(training)}
+    print(json.dumps(observations))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Jobs as a user of the official client writes them: with its own models. It is there only in the client's environment."""
+"""Jobs built with the models of the official client, which is installed only in its own environment."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kubeflow.training.constants import constants
 
 API_VERSION = "kubeflow.org/v1"
 
-WAITING = "trap 'exit 143' TERM; echo begun in $HOSTNAME; until test -e /hold/code; do sleep 0.05; done"
-"""A program that goes on until it is told how to end, by a file that `exec` makes."""
+WAITING = "trap 'exit 143' TERM; echo started in $HOSTNAME; until test -e /hold/code; do sleep 0.05; done"
+"""Waits for a file with the exit code, which `release` creates."""
 ENDING = "echo done; exit $(cat /hold/code)"
 HELD = f"{WAITING}; {ENDING}"
 FAILING = "echo the disk is full; exit 3"
@@ -35,14 +35,14 @@ _FIELDS = {
 
 
 def job(kind: str, name: str, script: str, *, others: str = "", init: str = "", restart_policy: str = "Never") -> Any:
-    """A job of which every replica runs a script. `others` is for those that do not lead, `init` runs first in each."""
+    """A job whose replicas run a script. `others` is the script of all roles except the first, `init` an init script."""
     roles = {
         role: models.KubeflowOrgV1ReplicaSpec(
             replicas=count,
             restart_policy=restart_policy,
-            template=pod_template(container_of(kind), others if others and place else script, init=init),
+            template=pod_template(container_of(kind), others if others and position else script, init=init),
         )
-        for place, (role, count) in enumerate(ROLES[kind].items())
+        for position, (role, count) in enumerate(ROLES[kind].items())
     }
     run_policy = models.KubeflowOrgV1RunPolicy(clean_pod_policy="None")
     spec = getattr(models, f"KubeflowOrgV1{kind}Spec")(run_policy=run_policy, **{_FIELDS[kind]: roles})
@@ -51,21 +51,20 @@ def job(kind: str, name: str, script: str, *, others: str = "", init: str = "", 
 
 
 def container_of(kind: str) -> str:
-    """The container whose logs the client reads."""
+    """The name of the main container."""
     return str(constants.JOB_PARAMETERS[kind]["container"])
 
 
 def replica_specs(job: Any) -> dict[str, Any]:
-    """The roles of a job."""
     return dict(getattr(job.spec, _FIELDS[job.kind]))
 
 
 def pod_template(container: str, script: str, *, init: str = "") -> Any:
-    """Pods that end quickly when they are deleted, with a place where they look for the sign to go on."""
+    """Pods with a short grace period and a volume for the release file."""
     mounts = [models.V1VolumeMount(name="hold", mount_path="/hold")]
-    first = [_container("first", init, mounts)] if init else None
+    init_containers = [_container("first", init, mounts)] if init else None
     spec = models.V1PodSpec(
-        init_containers=first,
+        init_containers=init_containers,
         containers=[_container(container, script, mounts)],
         volumes=[models.V1Volume(name="hold", empty_dir=models.V1EmptyDirVolumeSource())],
         termination_grace_period_seconds=1,

@@ -1,6 +1,6 @@
-"""The life of an MXJob, through the plain Kubernetes client: the official client of these days has forgotten the kind.
+"""The lifecycle of an MXJob with the Kubernetes client. The official client no longer supports the kind.
 
-`python -m tests.local.official_client.mxjob NAMESPACE` plays it.
+Run with `python -m tests.local.official_client.mxjob NAMESPACE`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from kubernetes import client, config, watch
 
-from tests.local.official_client.acting import PATIENCE_SECONDS, release, until
+from tests.local.official_client.helpers import TIMEOUT_SECONDS, release, wait_until
 from tests.local.official_client.jobs import API_VERSION, HELD, pod_template
 
 NAME = "mxjob-held"
@@ -21,51 +21,45 @@ _GROUP, _VERSION, _PLURAL = "kubeflow.org", "v1", "mxjobs"
 
 
 class MXJobs:
-    """The MXJobs of a namespace."""
-
     def __init__(self, namespace: str) -> None:
         config.load_kube_config()
         self.namespace = namespace
         self.pods = client.CoreV1Api()
         self._api = client.CustomObjectsApi()
-        self._place = (_GROUP, _VERSION, namespace, _PLURAL)
+        self._resource = (_GROUP, _VERSION, namespace, _PLURAL)
 
     def create(self) -> dict[str, Any]:
-        """Make one and look at it."""
-        self._api.create_namespaced_custom_object(*self._place, _mxjob())
-        listed = self._api.list_namespaced_custom_object(*self._place)
-        return {"listed": [each["metadata"]["name"] for each in listed["items"]], "kind": self.get()["kind"]}
+        self._api.create_namespaced_custom_object(*self._resource, _mxjob())
+        listed = self._api.list_namespaced_custom_object(*self._resource)
+        return {"listed": [item["metadata"]["name"] for item in listed["items"]], "kind": self.get()["kind"]}
 
     def get(self) -> Any:
-        """The job as it is."""
-        return self._api.get_namespaced_custom_object(*self._place, NAME)
+        return self._api.get_namespaced_custom_object(*self._resource, NAME)
 
     def patch(self, **run_policy: Any) -> None:
-        """Change its run policy."""
-        self._api.patch_namespaced_custom_object(*self._place, NAME, {"spec": {"runPolicy": run_policy}})
+        self._api.patch_namespaced_custom_object(*self._resource, NAME, {"spec": {"runPolicy": run_policy}})
 
-    def waits_for(self, condition: str) -> list[str]:
-        """Watch until a condition holds, and say which ones do then."""
+    def wait_for_condition(self, condition: str) -> list[str]:
+        """Watch until a condition is true, and return all true conditions."""
         watching = watch.Watch()
-        within = {"timeout_seconds": int(PATIENCE_SECONDS), "field_selector": f"metadata.name={NAME}"}
-        for news in watching.stream(self._api.list_namespaced_custom_object, *self._place, **within):
-            conditions = news["object"].get("status", {}).get("conditions", [])
-            holding = [each["type"] for each in conditions if each["status"] == "True"]
-            if condition in holding:
+        options = {"timeout_seconds": int(TIMEOUT_SECONDS), "field_selector": f"metadata.name={NAME}"}
+        for event in watching.stream(self._api.list_namespaced_custom_object, *self._resource, **options):
+            conditions = event["object"].get("status", {}).get("conditions", [])
+            true_conditions = [each["type"] for each in conditions if each["status"] == "True"]
+            if condition in true_conditions:
                 watching.stop()
-                return holding
-        raise TimeoutError(f"the job was never {condition}")
+                return true_conditions
+        raise TimeoutError(f"the condition {condition} was never true")
 
     def pod_phases(self) -> dict[str, str]:
-        """Its pods."""
-        found = self.pods.list_namespaced_pod(self.namespace, label_selector=f"training.kubeflow.org/job-name={NAME}")
-        return {pod.metadata.name: pod.status.phase for pod in found.items}
+        pods = self.pods.list_namespaced_pod(self.namespace, label_selector=f"training.kubeflow.org/job-name={NAME}")
+        return {pod.metadata.name: pod.status.phase for pod in pods.items}
 
     def delete(self) -> list[str]:
-        """It and its pods are gone."""
-        self._api.delete_namespaced_custom_object(*self._place, NAME)
-        until(lambda: not self.pod_phases())
-        return [each["metadata"]["name"] for each in self._api.list_namespaced_custom_object(*self._place)["items"]]
+        """Delete the job, wait until its pods are deleted, and list the remaining jobs."""
+        self._api.delete_namespaced_custom_object(*self._resource, NAME)
+        wait_until(lambda: not self.pod_phases())
+        return [item["metadata"]["name"] for item in self._api.list_namespaced_custom_object(*self._resource)["items"]]
 
 
 def _mxjob() -> Any:
@@ -76,23 +70,22 @@ def _mxjob() -> Any:
 
 
 def main(namespace: str) -> None:
-    """Play it."""
     jobs = MXJobs(namespace)
-    seen: dict[str, Any] = {"create": jobs.create(), "running": jobs.waits_for("Running")}
-    until(lambda: set(jobs.pod_phases().values()) == {"Running"})
-    seen["pods"] = sorted(jobs.pod_phases())
+    observations: dict[str, Any] = {"create": jobs.create(), "running": jobs.wait_for_condition("Running")}
+    wait_until(lambda: set(jobs.pod_phases().values()) == {"Running"})
+    observations["pods"] = sorted(jobs.pod_phases())
     jobs.patch(suspend=True)
-    seen["suspended"] = jobs.waits_for("Suspended")
-    until(lambda: not jobs.pod_phases())
+    observations["suspended"] = jobs.wait_for_condition("Suspended")
+    wait_until(lambda: not jobs.pod_phases())
     jobs.patch(suspend=False)
-    seen["again"] = jobs.waits_for("Running")
-    until(lambda: len(jobs.pod_phases()) == len(seen["pods"]) and set(jobs.pod_phases().values()) == {"Running"})
-    for pod in seen["pods"]:
+    observations["resumed"] = jobs.wait_for_condition("Running")
+    wait_until(lambda: len(jobs.pod_phases()) == len(observations["pods"]) and set(jobs.pod_phases().values()) == {"Running"})
+    for pod in observations["pods"]:
         release(namespace, pod, "mxnet")
-    seen["succeeded"] = jobs.waits_for("Succeeded")
-    seen["log"] = jobs.pods.read_namespaced_pod_log(LEADER, namespace, container="mxnet")
-    seen["left"] = jobs.delete()
-    print(json.dumps(seen))
+    observations["succeeded"] = jobs.wait_for_condition("Succeeded")
+    observations["log"] = jobs.pods.read_namespaced_pod_log(LEADER, namespace, container="mxnet")
+    observations["left"] = jobs.delete()
+    print(json.dumps(observations))
 
 
 if __name__ == "__main__":

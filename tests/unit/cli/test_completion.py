@@ -1,4 +1,4 @@
-"""Shell completion: every command and flag is there, and bash really completes them."""
+"""Shell completion scripts contain all commands and flags, and bash can use them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from dlop.cli.completion import entry, script
+from dlop.cli.completion import completion_entry, script
 from dlop.cli.main import COMMANDS, main
 
 SHELLS = ("bash", "zsh", "fish")
@@ -24,18 +24,20 @@ def test_every_command_and_every_flag_is_in_every_script(shell: str) -> None:
     text = script(shell)
     for name in COMMANDS:
         assert name in text
-        for flag in entry(name).flags:
-            for spelled in flag.names:
-                dashes = "--" if spelled.startswith("--") else "-"
-                fish = f"-{'l' if dashes == '--' else 's'} {spelled.removeprefix(dashes)}"
-                assert (fish if shell == "fish" else spelled) in text
+        for flag in completion_entry(name).flags:
+            for option in flag.names:
+                dashes = "--" if option.startswith("--") else "-"
+                fish = f"-{'l' if dashes == '--' else 's'} {option.removeprefix(dashes)}"
+                assert (fish if shell == "fish" else option) in text
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("shell", [shell for shell in SHELLS if shutil.which(shell)])
-def test_each_shell_that_is_here_takes_its_script(shell: str) -> None:
+def test_installed_shells_accept_their_script(shell: str) -> None:
     subprocess.run([shell, "-n"], input=script(shell), text=True, check=True, timeout=60)
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -51,7 +53,7 @@ def test_each_shell_that_is_here_takes_its_script(shell: str) -> None:
         ("run --log-f", {"--log-format"}),
     ],
 )
-def test_bash_completes_what_is_being_typed(words: str, expected: set[str]) -> None:
+def test_bash_completes_commands_flags_and_values(words: str, expected: set[str]) -> None:
     typed = ["dlop", *words.split(" ")]
     quoted = " ".join(f"'{word}'" for word in typed)
     program = f"{script('bash')}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(typed) - 1}; _dlop; printf '%s\\n' \"${{COMPREPLY[@]}}\""
@@ -60,6 +62,6 @@ def test_bash_completes_what_is_being_typed(words: str, expected: set[str]) -> N
     assert printed.stderr == ""
 
 
-def test_every_flag_that_takes_a_few_words_is_known_with_them() -> None:
-    values = {flag.names[-1]: flag.values for flag in entry("wait").flags if flag.values}
+def test_flags_with_fixed_values_are_completed_with_them() -> None:
+    values = {flag.names[-1]: flag.values for flag in completion_entry("wait").flags if flag.values}
     assert values == {"--for": ("succeeded", "failed", "finished", "running", "deleted"), "--output": ("text", "json")}

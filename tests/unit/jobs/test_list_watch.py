@@ -1,4 +1,4 @@
-"""Whatever the network and the server do, who follows objects ends up with what there is; only what waiting cannot mend is raised."""
+"""A list and watch recovers from network and server faults, and raises errors that a retry cannot fix."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlop.jobs.list_watch import News, WatchScope, follow, merged
+from dlop.jobs.list_watch import ChangeSet, WatchScope, list_and_watch, merge
 from dlop.kube.client import Client
 from dlop.kube.errors import ForbiddenError, TransportError
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
 from dlop.testing.virtual_time import virtual_time
-from tests.toy_server import Cut, Fault, ToyServer
+from tests.fake_api_server import Cut, FakeApiServer, Fault
+from tests.thorough import examples
 
 NAMES = [f"pod-{number}" for number in range(5)]
 STEPS = st.one_of(
@@ -31,27 +32,27 @@ STEPS = st.one_of(
 )
 
 
-def followed(server: ToyServer) -> AsyncGenerator[News[Pod], None]:
-    return follow(Client(server), WatchScope(resource=PODS), Pod, rng=Random(0))
+def watch_fake_pods(server: FakeApiServer) -> AsyncGenerator[ChangeSet[Pod], None]:
+    return list_and_watch(Client(server), WatchScope(resource=PODS), Pod, rng=Random(0))
 
 
 class Mirror:
-    """What a listener knows."""
+    """The state that a consumer has built from the changes."""
 
     def __init__(self) -> None:
         self.versions: dict[str, str] = {}
-        self.strange: list[str] = []
+        self.unexpected_deletions: list[str] = []
 
-    async def listen(self, news: AsyncGenerator[News[Pod], None]) -> None:
-        async with aclosing(news):
-            async for each in news:
-                for pod in each.gone:
+    async def consume(self, changes: AsyncGenerator[ChangeSet[Pod], None]) -> None:
+        async with aclosing(changes):
+            async for change_set in changes:
+                for pod in change_set.deleted:
                     if self.versions.pop(pod.metadata.name, None) is None:
-                        self.strange.append(pod.metadata.name)
-                self.versions |= {pod.metadata.name: pod.metadata.resource_version for pod in each.there}
+                        self.unexpected_deletions.append(pod.metadata.name)
+                self.versions |= {pod.metadata.name: pod.metadata.resource_version for pod in change_set.upserted}
 
 
-async def play(server: ToyServer, step: tuple[Any, ...]) -> None:
+async def play(server: FakeApiServer, step: tuple[Any, ...]) -> None:
     match step:
         case ("put", name):
             server.put(name)
@@ -63,59 +64,59 @@ async def play(server: ToyServer, step: tuple[Any, ...]) -> None:
             server.faults.append(fault)
         case ("wait", seconds):
             await asyncio.sleep(seconds)
-        case (deed,):
-            getattr(server, deed)()
+        case (action,):
+            getattr(server, action)()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps=st.lists(STEPS, max_size=25))
-def test_a_listener_ends_up_with_what_there_is(steps: list[tuple[Any, ...]]) -> None:
+def test_the_consumer_converges_to_the_state_of_the_server(steps: list[tuple[Any, ...]]) -> None:
     @virtual_time
-    async def story() -> None:
-        server, mirror = ToyServer(), Mirror()
+    async def scenario() -> None:
+        server, mirror = FakeApiServer(), Mirror()
         server.put("first")
-        listening = asyncio.create_task(mirror.listen(followed(server)))
+        consumer = asyncio.create_task(mirror.consume(watch_fake_pods(server)))
         await asyncio.sleep(1)
         for step in steps:
             await play(server, step)
         server.recover()
         await asyncio.sleep(600)
-        listening.cancel()
-        await asyncio.gather(listening, return_exceptions=True)
+        consumer.cancel()
+        await asyncio.gather(consumer, return_exceptions=True)
         assert mirror.versions == {name: body["metadata"]["resourceVersion"] for name, body in server.objects.items()}
-        assert mirror.strange == []
+        assert mirror.unexpected_deletions == []
 
-    story()
+    scenario()
 
 
 @virtual_time
-async def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_hot_loop() -> None:
-    server = ToyServer()
-    listening = asyncio.create_task(Mirror().listen(followed(server)))
+async def test_watches_that_are_closed_immediately_are_reopened_with_backoff() -> None:
+    server = FakeApiServer()
+    consumer = asyncio.create_task(Mirror().consume(watch_fake_pods(server)))
     server.faults.extend([Fault.NONE, *([Fault.ENDED, Fault.NONE] * 200)])
     await asyncio.sleep(60)
-    listening.cancel()
-    await asyncio.gather(listening, return_exceptions=True)
+    consumer.cancel()
+    await asyncio.gather(consumer, return_exceptions=True)
     assert len(server.requests) < 30
 
 
 @virtual_time
-async def test_what_may_not_be_read_is_raised_and_so_is_a_server_that_was_never_there() -> None:
+async def test_forbidden_and_an_unreachable_server_at_the_start_are_raised() -> None:
     for fault, kind in ((Fault.FORBIDDEN, ForbiddenError), (Fault.REFUSED, TransportError)):
-        server = ToyServer()
+        server = FakeApiServer()
         server.faults.append(fault)
-        async with aclosing(followed(server)) as news:
+        async with aclosing(watch_fake_pods(server)) as changes:
             with pytest.raises(kind):
-                await anext(news)
+                await anext(changes)
 
 
 @virtual_time
-async def test_the_first_news_are_all_that_there_is_be_it_nothing() -> None:
-    async with aclosing(followed(ToyServer())) as news:
-        assert await anext(news) == News()
+async def test_the_first_change_set_is_the_list_even_if_it_is_empty() -> None:
+    async with aclosing(watch_fake_pods(FakeApiServer())) as changes:
+        assert await anext(changes) == ChangeSet()
 
 
-# --- several sources -----------------------------------------------------------------------------------------------------
+# --- merged sources ------------------------------------------------------------------------------------------------------
 
 
 async def counting(*numbers: int, fails: bool = False) -> AsyncGenerator[int, None]:
@@ -125,19 +126,19 @@ async def counting(*numbers: int, fails: bool = False) -> AsyncGenerator[int, No
         raise TransportError("it broke")
 
 
-async def test_several_sources_are_heard_until_all_have_ended() -> None:
-    async with merged(counting(1, 2), counting(3)) as items:
+async def test_merged_sources_are_read_until_all_have_ended() -> None:
+    async with merge(counting(1, 2), counting(3)) as items:
         assert sorted([item async for item in items]) == [(0, 1), (0, 2), (1, 3)]
 
 
-async def test_the_failure_of_a_source_reaches_the_listener() -> None:
-    async with merged(counting(1), counting(fails=True)) as items:
+async def test_the_error_of_a_source_is_raised_to_the_reader() -> None:
+    async with merge(counting(1), counting(fails=True)) as items:
         with pytest.raises(TransportError, match="it broke"):
             async for _ in items:
                 pass
 
 
-async def test_sources_are_closed_when_nobody_listens_any_more() -> None:
+async def test_sources_are_closed_when_the_reader_stops() -> None:
     closed = asyncio.Event()
 
     async def endless() -> AsyncGenerator[int, None]:
@@ -148,6 +149,6 @@ async def test_sources_are_closed_when_nobody_listens_any_more() -> None:
         finally:
             closed.set()
 
-    async with merged(endless()) as items:
+    async with merge(endless()) as items:
         await anext(items)
     assert closed.is_set()

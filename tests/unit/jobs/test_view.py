@@ -1,4 +1,4 @@
-"""A job as people see it: each replica as it stands, what is in the way, and what happened in order."""
+"""The view of a job: the state of its replicas, its pending reasons and its history."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 
 from dlop.jobs.history import KubeEvent
 from dlop.jobs.lookup import JobHandle
-from dlop.jobs.view import JobView, view_of
-from dlop.kube.objects import Pod, reader
+from dlop.jobs.view import JobView, build_view
+from dlop.kube.objects import Pod, object_decoder
 from dlop.kube.types import JsonObject
-from tests.sim.job_world import CrewJob, crew
+from tests.sim.crew_job import CrewJob, crew
 
-_read_pod = reader(Pod)
+_decode_pod = object_decoder(Pod)
 
 
-def found(*, status: JsonObject | None = None, metadata: JsonObject | None = None, **spec: Any) -> JobHandle:
+def handle(*, status: JsonObject | None = None, metadata: JsonObject | None = None, **spec: Any) -> JobHandle:
     body = crew("job")
     body["metadata"] |= {"namespace": "ns", "uid": "u", "generation": 2, "creationTimestamp": "2026-01-01T00:00:00Z", **(metadata or {})}
     body["spec"] |= spec
-    return JobHandle.read(CrewJob, msgspec.json.encode({**body, "status": status or {}}))
+    return JobHandle.decode(CrewJob, msgspec.json.encode({**body, "status": status or {}}))
 
 
 def pod(name: str, phase: str = "Running", state: JsonObject | None = None, *, status: JsonObject | None = None, **metadata: Any) -> Pod:
@@ -32,7 +32,7 @@ def pod(name: str, phase: str = "Running", state: JsonObject | None = None, *, s
         "spec": {"restartPolicy": "Never", "containers": [{"name": "main"}], "nodeName": "node-1"},
         "status": {"phase": phase, "podIP": "10.0.0.1", "containerStatuses": [main], **(status or {})},
     }
-    return _read_pod(msgspec.json.encode(body))
+    return _decode_pod(msgspec.json.encode(body))
 
 
 def record(phase: str = "Running", **fields: Any) -> JsonObject:
@@ -40,34 +40,34 @@ def record(phase: str = "Running", **fields: Any) -> JsonObject:
 
 
 def states(view: JobView) -> dict[str, str]:
-    return {f"{each.role} {each.index}": each.state for each in view.replicas}
+    return {f"{replica.role} {replica.index}": replica.state for replica in view.replicas}
 
 
 # --- replicas ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_replica_that_is_asked_for_has_a_row_also_without_a_pod() -> None:
-    view = view_of(found(status=record()), [pod("job-chief-0"), pod("job-worker-1", "Pending")])
+def test_every_desired_replica_has_a_state_even_without_a_pod() -> None:
+    view = build_view(handle(status=record()), [pod("job-chief-0"), pod("job-worker-1", "Pending")])
     assert states(view) == {"Chief 0": "Running", "Worker 0": "Missing", "Worker 1": "Pending"}
     worker = view.roles[1]
-    assert (worker.name, worker.wanted, worker.running, worker.pending) == ("Worker", 2, 0, 2)
+    assert (worker.name, worker.desired, worker.running, worker.pending) == ("Worker", 2, 0, 2)
 
 
-def test_a_pod_that_somebody_else_has_named_is_the_replica_that_its_labels_tell() -> None:
+def test_a_pod_with_another_name_is_matched_by_its_labels() -> None:
     labels = {"dlop.dev/job-name": "job", "dlop.dev/replica-type": "worker", "dlop.dev/replica-index": "1"}
-    view = view_of(found(status=record()), [pod("job-chief-0"), pod("another-name", labels=labels), pod("one-more", labels=labels)])
+    view = build_view(handle(status=record()), [pod("job-chief-0"), pod("another-name", labels=labels), pod("one-more", labels=labels)])
     assert states(view) == {"Chief 0": "Running", "Worker 0": "Missing", "Worker 1": "Running", " -1": "Running"}
-    assert [each.pod for each in view.replicas] == ["job-chief-0", "job-worker-0", "another-name", "one-more"]
+    assert [replica.pod for replica in view.replicas] == ["job-chief-0", "job-worker-0", "another-name", "one-more"]
 
 
-def test_what_the_record_knows_to_be_done_is_done_whatever_became_of_its_pod() -> None:
-    status = record(completed={"Worker": "0"}, failed={"Worker": "1"})
-    view = view_of(found(status=status), [pod("job-worker-0", "Running")])
+def test_recorded_results_override_the_state_of_the_pod() -> None:
+    status = record(completedIndexes={"Worker": "0"}, failedIndexes={"Worker": "1"})
+    view = build_view(handle(status=status), [pod("job-worker-0", "Running")])
     assert states(view) == {"Chief 0": "Missing", "Worker 0": "Succeeded", "Worker 1": "Failed"}
 
 
-def test_replicas_of_a_job_that_is_over_are_gone_and_not_missing() -> None:
-    view = view_of(found(status=record("Succeeded", completed={"Chief": "0"})), [])
+def test_replicas_of_a_finished_job_without_a_pod_are_gone() -> None:
+    view = build_view(handle(status=record("Succeeded", completedIndexes={"Chief": "0"})), [])
     assert states(view) == {"Chief 0": "Succeeded", "Worker 0": "Gone", "Worker 1": "Gone"}
     assert [role.pending for role in view.roles] == [0, 0]
 
@@ -76,19 +76,19 @@ def test_replicas_of_a_job_that_is_over_are_gone_and_not_missing() -> None:
     ("exit_code", "state"),
     [(0, "Succeeded"), (143, "Gone")],
 )
-def test_a_pod_that_has_ended_while_it_was_told_to_go_with_its_job_is_told_by_its_end(exit_code: int, state: str) -> None:
-    moments = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:01:00Z"}
-    ended = {"terminated": {"exitCode": exit_code, **moments}}
+def test_the_exit_code_decides_the_state_of_a_terminating_pod_of_a_finished_job(exit_code: int, state: str) -> None:
+    times = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:01:00Z"}
+    ended = {"terminated": {"exitCode": exit_code, **times}}
     phase = "Failed" if exit_code else "Succeeded"
-    leaving = pod("job-worker-0", phase, ended, deletionTimestamp="2026-01-01T00:00:40Z", deletionGracePeriodSeconds=30)
-    assert states(view_of(found(status=record("Succeeded")), [leaving]))["Worker 0"] == state
-    assert states(view_of(found(status=record("Running")), [leaving]))["Worker 0"] == "Terminating"
-    still_there = pod("job-worker-0", deletionTimestamp="2026-01-01T00:00:40Z")
-    assert states(view_of(found(status=record("Succeeded")), [still_there]))["Worker 0"] == "Terminating"
+    terminating = pod("job-worker-0", phase, ended, deletionTimestamp="2026-01-01T00:00:40Z", deletionGracePeriodSeconds=30)
+    assert states(build_view(handle(status=record("Succeeded")), [terminating]))["Worker 0"] == state
+    assert states(build_view(handle(status=record("Running")), [terminating]))["Worker 0"] == "Terminating"
+    still_running = pod("job-worker-0", deletionTimestamp="2026-01-01T00:00:40Z")
+    assert states(build_view(handle(status=record("Succeeded")), [still_running]))["Worker 0"] == "Terminating"
 
 
 @pytest.mark.parametrize(
-    ("found_pod", "expected"),
+    ("worker_pod", "expected"),
     [
         (
             pod("job-worker-0", "Failed", {"terminated": {"exitCode": 3, "reason": "Error", "message": "no disk\n"}}),
@@ -110,82 +110,95 @@ def test_a_pod_that_has_ended_while_it_was_told_to_go_with_its_job_is_told_by_it
         ),
     ],
 )
-def test_a_pod_is_told_with_its_exit_code_and_its_reason(found_pod: Pod, expected: tuple[object, ...]) -> None:
-    replica = view_of(found(status=record()), [found_pod]).replicas[1]
+def test_a_replica_has_the_exit_code_and_the_reason_of_its_pod(worker_pod: Pod, expected: tuple[object, ...]) -> None:
+    replica = build_view(handle(status=record()), [worker_pod]).replicas[1]
     assert (replica.state, replica.exit_code, replica.reason, replica.message) == expected
 
 
-def test_pods_that_are_not_asked_for_any_more_come_last_with_their_place() -> None:
-    view = view_of(found(status=record()), [pod("job-worker-7"), pod("stranger"), pod("job-worker-99999999999999999999")])
-    assert [(each.role, each.index, each.pod) for each in view.replicas[3:]] == [
+def test_surplus_pods_come_last_with_their_role_and_index() -> None:
+    view = build_view(handle(status=record()), [pod("job-worker-7"), pod("stranger"), pod("job-worker-99999999999999999999")])
+    assert [(replica.role, replica.index, replica.pod) for replica in view.replicas[3:]] == [
         ("Worker", 7, "job-worker-7"),
         ("", -1, "stranger"),
         ("", -1, "job-worker-99999999999999999999"),
     ]
 
 
-def test_pods_of_others_are_left_out() -> None:
+def test_pods_of_another_owner_are_ignored() -> None:
     other = pod("job-worker-0", ownerReferences=[{"kind": "CrewJob", "name": "job", "uid": "another", "controller": True}])
-    assert states(view_of(found(status=record()), [other]))["Worker 0"] == "Missing"
+    assert states(build_view(handle(status=record()), [other]))["Worker 0"] == "Missing"
 
 
-def test_a_replica_that_waits_for_its_next_pod_still_tells_how_it_ended() -> None:
+def test_a_replica_that_waits_for_its_next_pod_has_the_last_failure() -> None:
     failure = {"pod": "job-worker-1", "role": "Worker", "index": 1, "exitCode": 137, "reason": "OOMKilled"}
-    view = view_of(found(status=record(lastFailure=failure, retries={"Worker/1": [3, "2026-01-01T00:00:00Z"]})), [])
+    view = build_view(handle(status=record(lastFailure=failure, backoffs={"Worker/1": [3, "2026-01-01T00:00:00Z"]})), [])
     worker = view.replicas[2]
     assert (worker.state, worker.exit_code, worker.reason, worker.restarts) == ("Missing", 137, "OOMKilled", 3)
     assert view.failed_replica == worker
 
 
-# --- what it waits for ---------------------------------------------------------------------------------------------------
+# --- pending reasons -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("job", "sentence"),
+    ("job", "reason", "message"),
     [
-        (found(), "no operator has looked at it yet"),
-        (found(status=record(), runPolicy={"managedBy": "kueue.x-k8s.io/multikueue"}), "names another operator"),
-        (found(status=record("Suspended")), "it is suspended; `dlop resume job` lets it go on"),
-        (found(status={"dlop": {"phase": "Running", "observedGeneration": 1}}), "has not seen the last change of its spec"),
-        (found(status=record(blocked={"message": "quota exceeded"})), "quota exceeded"),
+        (handle(), "NotReconciled: no operator has reconciled the job yet", "check that one is running"),
+        (handle(status=record(), runPolicy={"managedBy": "kueue.x-k8s.io/multikueue"}), "ManagedByOther: ", "names another controller"),
+        (handle(status=record("Suspended")), "Suspended: the job is suspended", "the job is suspended; `dlop resume job` resumes it"),
+        (handle(status={"dlop": {"phase": "Running", "observedGeneration": 1}}), "SpecNotObserved: ", "has not observed the latest spec"),
         (
-            found(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}),
-            "it is being deleted, and waits for the finalizers a/b",
+            handle(status=record(blocked={"reason": "Forbidden", "message": "quota exceeded. Ask"})),
+            "Forbidden: quota exceeded",
+            "exceeded. Ask",
         ),
-        (found(status=record("Invalid"), replicaSpecs={"Worker": {"replicas": -1}}), "spec.replicaSpecs.Worker.replicas: must be from 0"),
+        (
+            handle(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}),
+            "Terminating: the job is being deleted",
+            "the job is being deleted; waiting for the finalizers a/b",
+        ),
+        (
+            handle(status=record("Invalid"), replicaSpecs={"Worker": {"replicas": -1}}),
+            "InvalidSpec: the spec is invalid: spec.replicaSpecs.Worker.",
+            "spec.replicaSpecs.Worker.replicas: ",
+        ),
     ],
 )
-def test_what_is_in_the_way_is_told(job: JobHandle, sentence: str) -> None:
-    assert sentence in view_of(job, []).waits_for[0]
+def test_the_reason_why_a_job_does_not_make_progress(job: JobHandle, reason: str, message: str) -> None:
+    view = build_view(job, [])
+    assert message in view.waits_for[0]
+    assert view.pending_reason.startswith(reason)
 
 
-def test_pods_with_the_same_trouble_are_told_together_and_once() -> None:
+def test_pods_with_the_same_reason_are_grouped() -> None:
     stuck = [
         pod(f"job-worker-{number}", "Pending", {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}) for number in (0, 1)
     ]
     running = [pod("job-chief-0", "Running", {"running": {}})]
-    view = view_of(found(status=record()), [*stuck, *running])
+    view = build_view(handle(status=record()), [*stuck, *running])
     assert view.waits_for == ("pods job-worker-0, job-worker-1: ErrImagePull: no such image",)
+    assert view.pending_reason == "ErrImagePull: no such image"
 
 
-def test_what_the_operator_says_of_one_pod_is_not_repeated_beside_what_all_of_them_say() -> None:
+def test_a_blocked_condition_about_a_pod_is_not_repeated_with_the_reason_of_the_pods() -> None:
     stuck = [pod(f"job-worker-{number}", "Pending", {"waiting": {"reason": "ErrImagePull", "message": "no"}}) for number in (0, 1)]
-    said = {"object": "pod job-worker-0", "reason": "CannotStart", "message": "pod job-worker-0: it cannot start: ErrImagePull: no"}
-    assert view_of(found(status=record(blocked=said)), stuck).waits_for == ("pods job-worker-0, job-worker-1: ErrImagePull: no",)
-    other = {"object": "pod job-chief-0", "reason": "BackOff", "message": "pod job-chief-0: it is started again later"}
-    assert len(view_of(found(status=record(blocked=other)), stuck).waits_for) == 2
+    blocked = {"object": "pod job-worker-0", "reason": "ErrImagePull", "message": "pod job-worker-0: cannot start: ErrImagePull: no"}
+    assert build_view(handle(status=record(blocked=blocked)), stuck).waits_for == ("pods job-worker-0, job-worker-1: ErrImagePull: no",)
+    other = {"object": "pod job-chief-0", "reason": "BackOff", "message": "pod job-chief-0: back-off before the next restart"}
+    assert len(build_view(handle(status=record(blocked=other)), stuck).waits_for) == 2
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_job_that_is_over_waits_for_nothing(phase: str) -> None:
-    assert view_of(found(status=record(phase)), [pod("job-worker-0", "Pending", {"waiting": {"reason": "ErrImagePull"}})]).waits_for == ()
+def test_a_finished_job_has_no_pending_reasons(phase: str) -> None:
+    view = build_view(handle(status=record(phase)), [pod("job-worker-0", "Pending", {"waiting": {"reason": "ErrImagePull"}})])
+    assert (view.waits_for, view.pending_reason) == ((), "")
 
 
-def test_a_job_that_goes_on_as_it_should_waits_for_nothing() -> None:
-    assert view_of(found(status=record()), [pod("job-chief-0", "Running", {"running": {}})]).waits_for == ()
+def test_a_job_that_makes_progress_has_no_pending_reasons() -> None:
+    assert build_view(handle(status=record()), [pod("job-chief-0", "Running", {"running": {}})]).waits_for == ()
 
 
-# --- what happened -------------------------------------------------------------------------------------------------------
+# --- history -------------------------------------------------------------------------------------------------------------
 
 
 def event(reason: str, at: str, *, kind: str = "CrewJob", name: str = "job", uid: str = "u", message: str = "", **fields: Any) -> KubeEvent:
@@ -193,25 +206,25 @@ def event(reason: str, at: str, *, kind: str = "CrewJob", name: str = "job", uid
     return msgspec.convert(body, KubeEvent)
 
 
-def test_conditions_and_events_of_job_and_pods_are_one_story_oldest_first() -> None:
+def test_conditions_and_events_are_merged_into_one_history_oldest_first() -> None:
     condition = {
         "type": "Running",
         "status": "True",
         "reason": "CrewJobRunning",
-        "message": "it runs",
+        "message": "the job is running",
         "lastTransitionTime": "2026-01-01T00:00:05Z",
     }
-    same = {"type": "Failed", "status": "True", "reason": "X", "message": "said twice", "lastTransitionTime": "2026-01-01T00:00:09Z"}
+    same = {"type": "Failed", "status": "True", "reason": "X", "message": "same message", "lastTransitionTime": "2026-01-01T00:00:09Z"}
     events = [
-        event("Failed", "2026-01-01T00:00:09.500000Z", message="said twice", type="Warning"),
+        event("Failed", "2026-01-01T00:00:09.500000Z", message="same message", type="Warning"),
         event("Pulled", "2026-01-01T00:00:03.000000Z", kind="Pod", name="job-worker-0", uid="p"),
         event("CreatedPods", "2026-01-01T00:00:01.000000Z", series={"count": 4, "lastObservedTime": "2026-01-01T00:00:02.000000Z"}),
         event("Other", "2026-01-01T00:00:01.000000Z", kind="Pod", name="stranger", uid="s"),
         event("Earlier", "2026-01-01T00:00:01.000000Z", uid="a job of the same name"),
         event("Killed", "2025-12-31T00:00:00.000000Z", kind="Pod", name="job-worker-0", uid="of that job"),
     ]
-    view = view_of(found(status={**record(), "conditions": [condition, same]}), [pod("job-worker-0")], events)
-    assert [(each.reason, each.subject, each.times, each.is_warning) for each in view.history] == [
+    view = build_view(handle(status={**record(), "conditions": [condition, same]}), [pod("job-worker-0")], events)
+    assert [(entry.reason, entry.subject, entry.count, entry.is_warning) for entry in view.history] == [
         ("Submitted", "job", 1, False),
         ("CreatedPods", "job", 4, False),
         ("Pulled", "pod job-worker-0", 1, False),
@@ -220,9 +233,15 @@ def test_conditions_and_events_of_job_and_pods_are_one_story_oldest_first() -> N
     ]
 
 
-def test_within_a_second_the_server_knows_the_order() -> None:
+def test_within_a_second_events_are_ordered_by_resource_version() -> None:
     second = "2026-01-01T00:00:00Z"
-    condition = {"type": "Running", "status": "True", "reason": "CrewJobRunning", "message": "it runs", "lastTransitionTime": second}
+    condition = {
+        "type": "Running",
+        "status": "True",
+        "reason": "CrewJobRunning",
+        "message": "the job is running",
+        "lastTransitionTime": second,
+    }
     about_pod = {"kind": "Pod", "name": "job-worker-0", "uid": "p"}
     events = [
         event("Started", second, **about_pod, metadata={"resourceVersion": "12"}),
@@ -230,18 +249,18 @@ def test_within_a_second_the_server_knows_the_order() -> None:
         event("CreatedPods", "2026-01-01T00:00:00.700000Z", metadata={"resourceVersion": "8"}),
         event("Before", "2025-12-31T23:59:59.900000Z", metadata={"resourceVersion": "20"}),
     ]
-    view = view_of(found(status={**record(), "conditions": [condition]}), [pod("job-worker-0")], events)
-    assert [each.reason for each in view.history] == ["Before", "Submitted", "CreatedPods", "Scheduled", "Started", "CrewJobRunning"]
+    view = build_view(handle(status={**record(), "conditions": [condition]}), [pod("job-worker-0")], events)
+    assert [entry.reason for entry in view.history] == ["Before", "Submitted", "CreatedPods", "Scheduled", "Started", "CrewJobRunning"]
 
 
-def test_without_numbered_versions_the_finer_clock_decides() -> None:
+def test_without_numeric_resource_versions_events_are_ordered_by_time() -> None:
     events = [
         event("Second", "2026-01-01T00:00:01.700000Z", metadata={"resourceVersion": "a"}),
         event("First", "2026-01-01T00:00:01.200000Z", metadata={"resourceVersion": "b"}),
     ]
-    assert [each.reason for each in view_of(found(), [], events).history] == ["Submitted", "First", "Second"]
+    assert [entry.reason for entry in build_view(handle(), [], events).history] == ["Submitted", "First", "Second"]
 
 
 @pytest.mark.parametrize("status", [{"dlop": 3}, {"dlop": {"phase": "Boat"}}, {"conditions": [None, 3, {"type": 5}]}, {"startTime": 7}])
-def test_a_status_that_makes_no_sense_is_still_a_view(status: JsonObject) -> None:
-    assert view_of(found(status=status), [pod("job-worker-0")]).phase in ("Unseen", "Running")
+def test_an_invalid_status_still_yields_a_view(status: JsonObject) -> None:
+    assert build_view(handle(status=status), [pod("job-worker-0")]).phase in ("Unseen", "Running")

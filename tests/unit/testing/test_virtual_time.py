@@ -1,4 +1,4 @@
-"""The clock of the tests themselves: time jumps, order holds, a deadlock is an error and not a hang."""
+"""The virtual-time event loop: time jumps to the next timer, order is kept, and a deadlock is an error."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def test_a_year_passes_in_no_time() -> None:
         await asyncio.sleep(365 * 86_400)
         return asyncio.get_running_loop().time()
 
-    began = time.monotonic()
+    started_at = time.monotonic()
     assert run(sleep_for_a_year()) == 365 * 86_400
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - started_at < 5
 
 
 @virtual_time
@@ -38,27 +38,27 @@ async def test_sleepers_wake_in_the_order_of_their_times() -> None:
 
 @given(seconds=st.lists(st.floats(0, 1e6), max_size=20))
 @virtual_time
-async def test_the_clock_shows_the_time_slept_and_never_less(seconds: list[float]) -> None:
+async def test_the_clock_advances_by_the_time_slept(seconds: list[float]) -> None:
     loop = asyncio.get_running_loop()
     for duration in seconds:
-        began = loop.time()
+        started_at = loop.time()
         await asyncio.sleep(duration)
-        assert loop.time() - began == pytest.approx(duration, abs=1e-6)
+        assert loop.time() - started_at == pytest.approx(duration, abs=1e-6)
 
 
-def test_waiting_for_what_can_never_happen_is_an_error_that_names_the_waiters() -> None:
-    async def wait_for_ever() -> None:
+def test_a_deadlock_is_an_error_that_names_the_waiting_tasks() -> None:
+    async def wait_indefinitely() -> None:
         task = asyncio.current_task()
         assert task is not None
-        task.set_name("the stuck one")
+        task.set_name("stuck task")
         await asyncio.Event().wait()
 
-    with pytest.raises(Deadlock, match="the stuck one"):
-        run(wait_for_ever())
+    with pytest.raises(Deadlock, match="stuck task"):
+        run(wait_indefinitely())
 
 
 @virtual_time
-async def test_a_timeout_ends_what_would_wait_for_ever() -> None:
+async def test_a_timeout_ends_an_indefinite_wait() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(10):
             await asyncio.Event().wait()
@@ -66,7 +66,7 @@ async def test_a_timeout_ends_what_would_wait_for_ever() -> None:
 
 
 @virtual_time
-async def test_a_pause_lets_time_pass_before_anything_else_runs() -> None:
+async def test_advance_moves_the_clock_before_any_task_runs() -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop)
     late = loop.create_task(asyncio.sleep(1, loop.time))
@@ -77,7 +77,7 @@ async def test_a_pause_lets_time_pass_before_anything_else_runs() -> None:
 
 @given(start=st.floats(0, 1e8), step=st.floats(1e-12, 10))
 @virtual_time
-async def test_whoever_waits_for_the_rest_of_the_time_gets_there(start: float, step: float) -> None:
+async def test_sleeping_for_the_remaining_time_reaches_the_deadline(start: float, step: float) -> None:
     loop = asyncio.get_running_loop()
     await asyncio.sleep(start)
     deadline = loop.time() + step

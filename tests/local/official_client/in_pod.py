@@ -1,6 +1,6 @@
-"""The official client in a pod, as pipelines use it: with nothing but the pod's service account.
+"""The official client in a pod with a service account, as pipelines use it.
 
-`python -m tests.local.official_client.inside NAMESPACE` plays it.
+Run with `python -m tests.local.official_client.in_pod NAMESPACE`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from kubernetes import client, config
 
-from tests.local.official_client.acting import until
-from tests.local.official_client.functions import IMAGE, TALKING_IMAGE
+from tests.local.official_client.functions import ECHO_IMAGE, IMAGE
+from tests.local.official_client.helpers import wait_until
 
 NAME = "author"
 JOB = "from-inside"
@@ -20,7 +20,7 @@ JOB = "from-inside"
 _PROGRAM = f"""
 from kubeflow.training import TrainingClient
 training = TrainingClient()
-training.create_job(name="{JOB}", base_image="{TALKING_IMAGE}", num_workers=1)
+training.create_job(name="{JOB}", base_image="{ECHO_IMAGE}", num_workers=1)
 training.wait_for_job_conditions("{JOB}", polling_interval=0.1, wait_timeout=100)
 print(training.namespace, training.get_job_logs("{JOB}")[0])
 try:
@@ -28,7 +28,7 @@ try:
 except RuntimeError as error:
     print("(403)" in str(error))
 """
-_RIGHTS = [
+_RULES = [
     {"apiGroups": ["kubeflow.org"], "resources": ["pytorchjobs"], "verbs": ["create", "get"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
     {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
@@ -36,19 +36,19 @@ _RIGHTS = [
 
 
 def main(namespace: str) -> None:
-    """Play it: the account may create jobs and look at them, and not delete them."""
+    """The service account may create and get jobs, but not delete them."""
     config.load_kube_config()
-    pods, rights, about = client.CoreV1Api(), client.RbacAuthorizationV1Api(), {"metadata": {"name": NAME}}
-    pods.create_namespaced_service_account(namespace, about)
-    rights.create_namespaced_role(namespace, {**about, "rules": _RIGHTS})
+    pods, rbac, named = client.CoreV1Api(), client.RbacAuthorizationV1Api(), {"metadata": {"name": NAME}}
+    pods.create_namespaced_service_account(namespace, named)
+    rbac.create_namespaced_role(namespace, {**named, "rules": _RULES})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME}
     account = {"kind": "ServiceAccount", "name": NAME, "namespace": namespace}
-    rights.create_namespaced_role_binding(namespace, {**about, "roleRef": role, "subjects": [account]})
-    pods.create_namespaced_pod(namespace, {**about, "spec": _pod()})
-    phase = until(lambda: _end(pods.read_namespaced_pod(NAME, namespace)))
-    said = pods.read_namespaced_pod_log(NAME, namespace).splitlines()
+    rbac.create_namespaced_role_binding(namespace, {**named, "roleRef": role, "subjects": [account]})
+    pods.create_namespaced_pod(namespace, {**named, "spec": _pod()})
+    phase = wait_until(lambda: _terminal_phase(pods.read_namespaced_pod(NAME, namespace)))
+    log_lines = pods.read_namespaced_pod_log(NAME, namespace).splitlines()
     client.CustomObjectsApi().delete_namespaced_custom_object("kubeflow.org", "v1", namespace, "pytorchjobs", JOB)
-    print(json.dumps({"phase": phase, "said": said}))
+    print(json.dumps({"phase": phase, "logs": log_lines}))
 
 
 def _pod() -> Any:
@@ -56,7 +56,7 @@ def _pod() -> Any:
     return {"serviceAccountName": NAME, "restartPolicy": "Never", "containers": [container]}
 
 
-def _end(pod: Any) -> str:
+def _terminal_phase(pod: Any) -> str:
     return pod.status.phase if pod.status.phase in ("Succeeded", "Failed") else ""
 
 

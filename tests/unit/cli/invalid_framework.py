@@ -1,4 +1,4 @@
-"""A framework whose spec no definition can describe."""
+"""A framework whose spec has no CRD schema."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tests.kinds_for_crds import Ranked
 
 
 class EitherSpec(ApiModel):
-    """A spec with a field of two types."""
+    """A spec with a union type."""
 
     value: list[int] | dict[str, int]
 
 
 class EitherJob(Ranked):
-    """A job that asks for this or that."""
+    """A job with the spec."""
 
     job_type = JobType("crds.dlop.dev", "v1", "EitherJob")
     replica_types = (ReplicaType("Worker"),)

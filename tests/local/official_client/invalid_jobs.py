@@ -1,6 +1,6 @@
-"""Jobs that make no sense: what the official client says of them is what the server has told it.
+"""Invalid jobs. The official client reports the errors of the server.
 
-`python -m tests.local.official_client.refused NAMESPACE` plays it.
+Run with `python -m tests.local.official_client.invalid_jobs NAMESPACE`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from typing import Any
 
 from kubeflow.training import TrainingClient
 
-from tests.local.official_client.acting import refusal
+from tests.local.official_client.helpers import error_message
 from tests.local.official_client.jobs import job
 
 
 def main(namespace: str) -> None:
-    """Play it."""
     training = TrainingClient(namespace=namespace)
-    refused = {what: refusal(partial(training.create_job, wrong)) for what, wrong in _mistakes().items()}
-    print(json.dumps({**refused, "listed": [each.metadata.name for each in training.list_jobs()]}))
+    errors = {title: error_message(partial(training.create_job, invalid)) for title, invalid in _invalid_jobs().items()}
+    print(json.dumps({**errors, "listed": [item.metadata.name for item in training.list_jobs()]}))
 
 
-def _mistakes() -> dict[str, Any]:
-    """One job a mistake."""
-    container, masters, name = (job("PyTorchJob", "wrong", "true") for _ in range(3))
+def _invalid_jobs() -> dict[str, Any]:
+    container, masters, name = (job("PyTorchJob", "invalid", "true") for _ in range(3))
     container.spec.pytorch_replica_specs["Worker"].template.spec.containers[0].name = "torch"
     masters.spec.pytorch_replica_specs["Master"].replicas = 2
     name.metadata.name = "1st"
