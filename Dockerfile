@@ -1,27 +1,27 @@
-# The operator's image: Python, dlop and its dependencies, and nothing that builds or installs.
+# The operator's image: Python, dlop and its dependencies, without build tools and package managers.
 #   docker build --tag dlop:latest .
-# It runs as nobody and writes no file, so a read-only root file system suits it.
+# It runs as a non-root user and writes no files, so the root file system can be read-only.
 
-# The version that the tests run on.
+# The Python version of the tests.
 ARG PYTHON=3.11
 
 FROM python:${PYTHON}-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md ./
 COPY dlop dlop
-# Compiled here, because the running operator cannot write: its start would be slow every time.
+# Compile bytecode here, because the running operator cannot write it and would start slowly each time.
 RUN python -m venv /opt/dlop \
     && /opt/dlop/bin/pip install --no-cache-dir --compile . \
     && /opt/dlop/bin/pip uninstall --yes pip setuptools
 
 FROM python:${PYTHON}-slim
 COPY --from=build /opt/dlop /opt/dlop
-# What came with Python to install packages goes. What the operator imports is compiled, as the base image has no compiled library;
-# so it is also known to import.
+# Remove the package managers of the base image. Import the operator once: this compiles the standard library modules that it uses,
+# which the base image does not, and checks that the imports work.
 RUN python -m pip uninstall --yes pip setuptools wheel \
     && /opt/dlop/bin/python -c "import uvloop, dlop.operator.main, dlop.frameworks.registry; dlop.frameworks.registry.load_registry()"
 ENV PATH=/opt/dlop/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-# By number, so that `runAsNonRoot` can be checked without a look into the image.
+# A numeric user, so that the kubelet can verify `runAsNonRoot`.
 USER 65532:65532
 EXPOSE 8080
 ENTRYPOINT ["python", "-m", "dlop"]

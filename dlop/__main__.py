@@ -1,4 +1,4 @@
-"""`python -m dlop`."""
+"""Entry point of `python -m dlop`."""
 
 from __future__ import annotations
 

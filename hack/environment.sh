@@ -1,5 +1,6 @@
-# Sourced by the scripts in this folder: goes to the project's root and makes sure that .venv holds what pyproject.toml asks for.
-# Packages are installed again when pyproject.toml has changed, and a virtualenv whose Python is gone is made anew.
+# Sourced by the scripts in this directory. Changes to the project root and provides ensure_environment, which creates .venv and
+# installs the packages of pyproject.toml. It reinstalls them when pyproject.toml has changed, and recreates .venv when its Python
+# no longer runs.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,7 +12,7 @@ find_python() {
             return
         fi
     done
-    echo "no Python 3.11 or newer found: install one (for example the package python3.11 with python3.11-venv), or set PYTHON to it" >&2
+    echo "no Python 3.11 or newer found: install it (for example the packages python3.11 and python3.11-venv), or set PYTHON to its path" >&2
     return 1
 }
 
@@ -19,22 +20,22 @@ ensure_environment() {
     if .venv/bin/python -c '' 2>/dev/null; then
         cmp --silent pyproject.toml .venv/installed-from && return
     else
-        make_environment || return 1
+        create_environment || return 1
     fi
-    echo "installing the packages that pyproject.toml asks for into .venv, which may take a few minutes" >&2
+    echo "installing the packages of pyproject.toml into .venv; this can take a few minutes" >&2
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' >&2 || {
-        echo "could not install the packages; pip says why above" >&2
+        echo "cannot install the packages; see the output of pip above" >&2
         return 1
     }
     cp pyproject.toml .venv/installed-from
 }
 
-make_environment() {
+create_environment() {
     local python
     python="$(find_python)" || return 1
-    echo "making .venv with $("$python" --version)" >&2
+    echo "creating .venv with $("$python" --version)" >&2
     "$python" -m venv --clear .venv || {
-        echo "$python cannot make a virtualenv: install its venv module (on Debian and Ubuntu the package python3-venv)" >&2
+        echo "$python cannot create a virtual environment: install its venv module (on Debian and Ubuntu the package python3-venv)" >&2
         return 1
     }
 }

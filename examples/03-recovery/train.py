@@ -1,14 +1,14 @@
-"""The linear regression of 01-mxnet-linear, with a checkpoint after each epoch, and an accident in between.
+"""The linear regression of 01-mxnet-linear with a checkpoint after each epoch and a simulated failure.
 
-Gradients are added up over all workers, so a worker that is lost leaves the others waiting: the whole job is started again,
-and goes on after the last epoch that was finished. `ACCIDENT` says what happens to worker pod 1 in epoch 3, the first time.
+Gradients are summed over all workers, so the other workers block when one is lost. The whole job is restarted and resumes after
+the last finished epoch. `ACCIDENT` selects the failure of the pod of worker 1 in epoch 3 of the first run.
 """
 
 import os
 import signal
 from pathlib import Path
 
-os.environ["PS_VERBOSE"] = "0"  # with 2, which the operator sets, every message between replicas is a line of the log
+os.environ["PS_VERBOSE"] = "0"  # the operator sets 2, which logs every message between replicas
 
 import mxnet as mx
 from mxnet import autograd, gluon, nd
@@ -20,18 +20,17 @@ CHECKPOINT = Path(os.environ["CHECKPOINT"])
 store = mx.kv.create("dist_sync")
 
 
-def say(text: str) -> None:
-    """Tell it to whoever reads the log."""
+def log(text: str) -> None:
     print(f"rank {store.rank}: {text}", flush=True)
 
 
-def have_an_accident() -> None:
-    """End here and now, without a word to the others."""
+def simulate_failure() -> None:
+    """Exit at once, without a message to the other replicas."""
     if os.environ["ACCIDENT"] == "kill":
-        say("is killed")
+        log("sending SIGKILL to itself")
         os.kill(os.getpid(), signal.SIGKILL)
-    say("something is wrong here")
-    os._exit(1)  # at an ordinary exit, MXNet waits for the other workers to be done
+    log("exiting with code 1")
+    os._exit(1)  # at a normal exit, MXNet waits for the other workers
 
 
 mx.random.seed(1)
@@ -48,39 +47,39 @@ if CHECKPOINT.exists():
     done = int(saved["epoch"].asscalar())
     model.weight.set_data(saved["weight"])
     model.bias.set_data(saved["bias"])
-say(f"goes on after epoch {done}" if done else "begins")
+log(f"resuming after epoch {done}" if done else "starting")
 
 loss_of = gluon.loss.L2Loss()
 trainer = gluon.Trainer(model.collect_params(), "sgd", {"learning_rate": 0.05 * store.num_workers}, kvstore=store)
 
 
-def train(inputs: nd.NDArray, wanted: nd.NDArray) -> None:
-    """One step, which ends when the gradients of all workers are in."""
+def train(inputs: nd.NDArray, targets: nd.NDArray) -> None:
+    """One step. Returns when the gradients of all workers are summed."""
     with autograd.record():
-        loss = loss_of(model(inputs), wanted)
+        loss = loss_of(model(inputs), targets)
     loss.backward()
     trainer.step(len(inputs) * store.num_workers)
-    # Gradients are sent in the background: wait, so that a worker that is lost is lost between two steps.
+    # Gradients are sent asynchronously. Wait, so that the failure happens between two steps.
     nd.waitall()
 
 
 def save(epoch: int) -> None:
-    """Replace the checkpoint in one go: a half-written one is never read."""
+    """Replace the checkpoint atomically."""
     state = {"epoch": nd.array([epoch]), "weight": model.weight.data(), "bias": model.bias.data()}
     nd.save(f"{CHECKPOINT}.new", state)
     Path(f"{CHECKPOINT}.new").replace(CHECKPOINT)
 
 
 for epoch in range(done + 1, EPOCHS + 1):
-    for step, (inputs, wanted) in enumerate(gluon.data.DataLoader(share, batch_size=BATCH, shuffle=True)):
+    for step, (inputs, targets) in enumerate(gluon.data.DataLoader(share, batch_size=BATCH, shuffle=True)):
         if not done and (epoch, step) == (3, 10) and os.environ["POD_INDEX"] == "1":
-            have_an_accident()
-        train(inputs, wanted)
+            simulate_failure()
+        train(inputs, targets)
     if store.rank == 0:
         save(epoch)
-    say(f"finished epoch {epoch} of {EPOCHS}")
+    log(f"finished epoch {epoch} of {EPOCHS}")
 
 weight, bias = model.weight.data()[0].asnumpy(), model.bias.data().asscalar()
-say(f"learned w = ({weight[0]:.2f}, {weight[1]:.2f}), b = {bias:.2f}")
+log(f"learned w = ({weight[0]:.2f}, {weight[1]:.2f}), b = {bias:.2f}")
 if store.rank == 0:
     CHECKPOINT.unlink()

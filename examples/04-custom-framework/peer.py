@@ -1,7 +1,7 @@
-"""A peer of a ring: adds up what all peers have, talking only to its neighbours.
+"""A peer of a ring that computes the sum over all peers and communicates only with its neighbours.
 
-Every peer brings a number. In each of n - 1 rounds it passes on to the next peer what came from the one before, beginning
-with its own number; then each has seen every number. This is how gradients are gathered in rings of GPUs.
+Every peer has a number. In each of n - 1 rounds it sends a number to the next peer and receives one from the previous peer, starting
+with its own number. Then every peer has received every number. Ring all-reduce of gradients works in the same way.
 """
 
 import os
@@ -11,16 +11,16 @@ import time
 RANK = int(os.environ["RANK"])
 PEERS = os.environ["PEERS"].split(",")
 NEXT = PEERS[(RANK + 1) % len(PEERS)]
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 def connect(address: str) -> socket.socket:
-    """A connection to a peer, as soon as it is there: nobody knows who starts first."""
+    """Connect to a peer. Retries, because the peers start in any order."""
     host, port = address.rsplit(":", 1)
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
-            return socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
+            return socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS)
         except OSError:
             if time.monotonic() > deadline:
                 raise
@@ -28,23 +28,23 @@ def connect(address: str) -> socket.socket:
 
 
 def listen() -> socket.socket:
-    """Where the peer before this one finds it."""
+    """Listen for the previous peer."""
     host, port = PEERS[RANK].rsplit(":", 1)
     return socket.create_server((host, int(port)))
 
 
 def main() -> None:
-    """Join the ring and go round once."""
-    with listen() as door, connect(NEXT) as following:
-        preceding, _ = door.accept()
-        with preceding, preceding.makefile() as lines:
+    """Join the ring and compute the sum."""
+    with listen() as server, connect(NEXT) as next_peer:
+        previous_peer, _ = server.accept()
+        with previous_peer, previous_peer.makefile() as lines:
             total = number = (RANK + 1) ** 2
-            print(f"peer {RANK} of {len(PEERS)} brings {number} and passes it on to {NEXT}", flush=True)
+            print(f"peer {RANK} of {len(PEERS)}: sending {number} to {NEXT}", flush=True)
             for _ in range(len(PEERS) - 1):
-                following.sendall(f"{number}\n".encode())
+                next_peer.sendall(f"{number}\n".encode())
                 number = int(next(lines))
                 total += number
-            print(f"peer {RANK}: all together have {total}", flush=True)
+            print(f"peer {RANK} of {len(PEERS)}: sum of all peers: {total}", flush=True)
 
 
 main()

@@ -1,4 +1,4 @@
-"""A framework of its own: the class on the front page of dlop, with types."""
+"""A custom framework: the class of the README of dlop, with type annotations."""
 
 from collections.abc import Mapping
 
@@ -13,5 +13,5 @@ class RingJob(DLJob):
     container_properties = ContainerProperties(name="peer", port=7000)
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        """What a peer reads at its start."""
+        """Read by `peer.py`."""
         return {"RANK": str(replica.index), "PEERS": ",".join(self.addresses("Peer"))}

@@ -1,8 +1,8 @@
-"""Linear regression by MXNet's parameter servers: finds w = (2.0, -3.4) and b = 4.2, which no worker could alone.
+"""Linear regression with MXNet's parameter servers: finds w = (2.0, -3.4) and b = 4.2, which no worker can find alone.
 
-Every replica of the job runs this file. For the scheduler and the servers there is nothing below the import: it serves until
-the workers are done, and ends the program. Each worker has points along one axis only, which say nothing of the weight of the
-other: the gradients for that come from the other worker, through the server.
+Every replica of the job runs this file. In the scheduler and the servers, the import of MXNet serves until the workers have
+finished, and then exits. Each worker has points along one axis only. The gradients for the weight of the other axis come from the
+other worker through the server.
 """
 
 import json
@@ -11,7 +11,7 @@ import os
 TASK = json.loads(os.environ["MX_CONFIG"])["task"]
 print(f"{TASK['type']} {TASK['index']}: looking for the scheduler at {os.environ['DMLC_PS_ROOT_URI']}", flush=True)
 
-import mxnet as mx  # noqa: E402 - all that schedulers and servers do
+import mxnet as mx  # noqa: E402 - blocks in schedulers and servers
 from mxnet import autograd, gluon, nd  # noqa: E402
 
 WEIGHT, BIAS, NOISE = (2.0, -3.4), 4.2, 0.01
@@ -21,8 +21,7 @@ AXIS = TASK["index"] % len(WEIGHT)
 store = mx.kv.create("dist_sync")
 
 
-def say(text: str) -> None:
-    """Tell it to whoever reads the log."""
+def log(text: str) -> None:
     print(f"worker {TASK['index']}: {text}", flush=True)
 
 
@@ -33,28 +32,28 @@ def own_points() -> gluon.data.ArrayDataset:
     return gluon.data.ArrayDataset(points, nd.dot(points, nd.array(WEIGHT)) + BIAS + nd.random.normal(scale=NOISE, shape=POINTS))
 
 
-def learned(points: gluon.data.ArrayDataset, *, kvstore: mx.kv.KVStore | None, workers: int) -> str:
-    """The weights and the bias that points teach, alone or together with all who use the same store."""
+def fit(points: gluon.data.ArrayDataset, *, kvstore: mx.kv.KVStore | None, workers: int) -> str:
+    """Train on the points, with all workers that use the same store, and return the weights and the bias."""
     model = gluon.nn.Dense(1, in_units=len(WEIGHT), weight_initializer="zeros")
     model.initialize()
     loss_of = gluon.loss.L2Loss()
     trainer = gluon.Trainer(model.collect_params(), "sgd", {"learning_rate": 0.2}, kvstore=kvstore)
     for epoch in range(1, EPOCHS + 1):
         total = 0.0
-        for inputs, wanted in gluon.data.DataLoader(points, batch_size=BATCH, shuffle=True):
+        for inputs, targets in gluon.data.DataLoader(points, batch_size=BATCH, shuffle=True):
             with autograd.record():
-                loss = loss_of(model(inputs), wanted)
+                loss = loss_of(model(inputs), targets)
             loss.backward()
             trainer.step(len(inputs) * workers)
             total += loss.sum().asscalar()
         if kvstore is not None:
-            say(f"epoch {epoch} of {EPOCHS}, loss {total / len(points):.6f}")
+            log(f"epoch {epoch} of {EPOCHS}, loss {total / len(points):.6f}")
     (first, second), bias = model.weight.data()[0].asnumpy(), model.bias.data().asscalar()
     return f"w = ({first:.2f}, {second:.2f}), b = {bias:.2f}"
 
 
 mx.random.seed(1 + TASK["index"])
 mine = own_points()
-say(f"one of {store.num_workers}, with MXNet {mx.__version__}")
-say(f"on its own it would say {learned(mine, kvstore=None, workers=1)}")
-say(f"learned {learned(mine, kvstore=store, workers=store.num_workers)}")
+log(f"one of {store.num_workers}, with MXNet {mx.__version__}")
+log(f"trained alone: {fit(mine, kvstore=None, workers=1)}")
+log(f"learned {fit(mine, kvstore=store, workers=store.num_workers)}")

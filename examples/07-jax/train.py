@@ -1,7 +1,7 @@
-"""Linear regression by JAX over several processes: finds w = (2.0, -3.4) and b = 4.2, which no process could alone.
+"""Linear regression with JAX over several processes: finds w = (2.0, -3.4) and b = 4.2, which no process can find alone.
 
-Each process has points along one axis only, which say nothing of the weight of the other. The points of all processes are one
-array to JAX, and a step on it is one program: where it needs a sum over all points, the processes add up theirs.
+Each process has points along one axis only. The points of all processes form one sharded array. A training step is one program on
+this array; for sums over all points, JAX communicates between the processes.
 """
 
 import os
@@ -14,7 +14,7 @@ jax.distributed.initialize(
     process_id=int(os.environ["PROCESS_ID"]),
 )
 
-import jax.numpy as jnp  # noqa: E402 - what JAX computes with is settled when it is first asked
+import jax.numpy as jnp  # noqa: E402 - initialize before the first use of a device
 import numpy as np  # noqa: E402
 
 WEIGHT, BIAS, NOISE = (2.0, -3.4), 4.2, 0.01
@@ -24,22 +24,21 @@ RANK = jax.process_index()
 Model = tuple[jax.Array, jax.Array]
 
 
-def say(text: str) -> None:
-    """Tell it to whoever reads the log."""
+def log(text: str) -> None:
     print(f"process {RANK}: {text}", flush=True)
 
 
 def own_points() -> tuple[np.ndarray, np.ndarray]:
     """Points along the axis of this process, and their values."""
-    chance = np.random.default_rng(RANK)
+    rng = np.random.default_rng(RANK)
     points = np.zeros((POINTS, len(WEIGHT)), dtype=np.float32)
-    points[:, RANK % len(WEIGHT)] = chance.normal(size=POINTS)
-    values = points @ np.array(WEIGHT) + BIAS + chance.normal(scale=NOISE, size=POINTS)
+    points[:, RANK % len(WEIGHT)] = rng.normal(size=POINTS)
+    values = points @ np.array(WEIGHT) + BIAS + rng.normal(scale=NOISE, size=POINTS)
     return points, values.astype(np.float32)
 
 
 def loss_of(model: Model, points: jax.Array, values: jax.Array) -> jax.Array:
-    """How far a model is off, over all points that there are."""
+    """The mean squared error over all points."""
     weight, bias = model
     return jnp.mean((points @ weight + bias - values) ** 2)
 
@@ -49,27 +48,27 @@ def train(model: Model, points: jax.Array, values: jax.Array) -> Model:
     """The steps of one epoch."""
 
     def step(_: int, model: Model) -> Model:
-        slopes = jax.grad(loss_of)(model, points, values)
-        return jax.tree.map(lambda number, slope: number - RATE * slope, model, slopes)
+        gradients = jax.grad(loss_of)(model, points, values)
+        return jax.tree.map(lambda parameter, gradient: parameter - RATE * gradient, model, gradients)
 
     return jax.lax.fori_loop(0, STEPS, step, model)
 
 
-def learned(points: jax.Array, values: jax.Array, *, tell: bool = False) -> str:
-    """The weights and the bias that points teach."""
+def fit(points: jax.Array, values: jax.Array, *, verbose: bool = False) -> str:
+    """Train on the points and return the weights and the bias."""
     model = (jnp.zeros(len(WEIGHT)), jnp.zeros(()))
     for epoch in range(1, EPOCHS + 1):
         model = train(model, points, values)
-        if tell:
-            say(f"epoch {epoch} of {EPOCHS}, loss {loss_of(model, points, values):.6f}")
+        if verbose:
+            log(f"epoch {epoch} of {EPOCHS}, loss {loss_of(model, points, values):.6f}")
     (first, second), bias = model
     return f"w = ({first:.2f}, {second:.2f}), b = {bias:.2f}"
 
 
-say(f"one of {jax.process_count()}, with JAX {jax.__version__}")
+log(f"one of {jax.process_count()}, with JAX {jax.__version__}")
 mine = own_points()
-say(f"on its own it would say {learned(*map(jnp.asarray, mine))}")
+log(f"trained alone: {fit(*map(jnp.asarray, mine))}")
 
-everyone = jax.NamedSharding(jax.sharding.Mesh(jax.devices(), ("points",)), jax.P("points"))
-ours = [jax.make_array_from_process_local_data(everyone, share) for share in mine]
-say(f"learned {learned(*ours, tell=True)}")
+all_processes = jax.NamedSharding(jax.sharding.Mesh(jax.devices(), ("points",)), jax.P("points"))
+sharded = [jax.make_array_from_process_local_data(all_processes, share) for share in mine]
+log(f"learned {fit(*sharded, verbose=True)}")

@@ -1,7 +1,7 @@
-"""XGBoost's collective training: replicas that learn to tell kinds of points apart, of which each has seen one kind only.
+"""XGBoost's collective training: replicas learn to classify points, although each replica has the points of one class only.
 
-They find each other through a tracker, which runs beside the training of the master. From then on all are equal: each adds what
-its own points say to the statistics from which the trees are grown, and all end with the same trees.
+The master runs XGBoost's tracker, through which the replicas find each other. Each replica contributes the statistics of its own
+points to the trees, and all replicas end with the same model.
 """
 
 import json
@@ -18,64 +18,63 @@ from xgboost.tracker import RabitTracker
 MASTER, PORT = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 RANK, REPLICAS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 POINTS, ROUNDS = 300, 5
-RULES = {"objective": "multi:softmax", "num_class": REPLICAS, "max_depth": 3, "nthread": 1}
-PATIENCE_SECONDS = 60.0
+PARAMETERS = {"objective": "multi:softmax", "num_class": REPLICAS, "max_depth": 3, "nthread": 1}
+TIMEOUT_SECONDS = 60.0
 
 
-def say(text: str) -> None:
-    """Tell it to whoever reads the log."""
+def log(text: str) -> None:
     print(f"rank {RANK}: {text}", flush=True)
 
 
-def points_of(kind: int) -> xgboost.DMatrix:
-    """Points of one kind: a cloud with a place of its own on a circle."""
-    angle = 2 * np.pi * kind / REPLICAS
-    middle = 5 * np.array([np.cos(angle), np.sin(angle)])
-    cloud = np.random.default_rng(kind).normal(middle, size=(POINTS, 2))
-    return xgboost.DMatrix(cloud, label=np.full(POINTS, kind))
+def points_of(label: int) -> xgboost.DMatrix:
+    """The points of one class: a cluster whose centre lies on a circle."""
+    angle = 2 * np.pi * label / REPLICAS
+    centre = 5 * np.array([np.cos(angle), np.sin(angle)])
+    points = np.random.default_rng(label).normal(centre, size=(POINTS, 2))
+    return xgboost.DMatrix(points, label=np.full(POINTS, label))
 
 
-def right(model: xgboost.Booster) -> str:
-    """How many of the points of all kinds the model takes for what they are."""
-    found = sum(int((model.predict(points_of(kind)) == kind).sum()) for kind in range(REPLICAS))
-    return f"{found} of {REPLICAS * POINTS} points right"
+def accuracy(model: xgboost.Booster) -> str:
+    """The number of correctly classified points of all classes."""
+    correct = sum(int((model.predict(points_of(label)) == label).sum()) for label in range(REPLICAS))
+    return f"{correct} of {REPLICAS * POINTS} points correct"
 
 
-def invite(meeting: dict[str, Any]) -> None:
-    """Tell every worker where to meet."""
-    with socket.create_server((MASTER, PORT)) as door:
+def send_tracker_arguments(arguments: dict[str, Any]) -> None:
+    """Send the address of the tracker to every worker."""
+    with socket.create_server((MASTER, PORT)) as server:
         for _ in range(REPLICAS - 1):
-            worker, _ = door.accept()
+            worker, _ = server.accept()
             with worker:
-                worker.sendall(json.dumps(meeting).encode())
+                worker.sendall(json.dumps(arguments).encode())
 
 
-def invited() -> dict[str, Any]:
-    """Where to meet, as soon as the master is there to tell: nobody knows who starts first."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def receive_tracker_arguments() -> dict[str, Any]:
+    """Receive the address of the tracker from the master. Retries, because the replicas start in any order."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
-            with socket.create_connection((MASTER, PORT), timeout=PATIENCE_SECONDS) as master, master.makefile() as said:
-                return json.load(said)
+            with socket.create_connection((MASTER, PORT), timeout=TIMEOUT_SECONDS) as master, master.makefile() as stream:
+                return json.load(stream)
         except OSError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
 
 
-def train(meeting: dict[str, Any]) -> None:
-    """Make a model of all points, of which this replica has only its own."""
-    with collective.CommunicatorContext(**meeting, dmlc_task_id=str(RANK)):
-        say(f"one of {collective.get_world_size()}, with XGBoost {xgboost.__version__}")
-        say(f"together they have {right(xgboost.train(RULES, points_of(RANK), ROUNDS))}")
+def train(tracker_arguments: dict[str, Any]) -> None:
+    """Train a model on the points of all replicas."""
+    with collective.CommunicatorContext(**tracker_arguments, dmlc_task_id=str(RANK)):
+        log(f"one of {collective.get_world_size()}, with XGBoost {xgboost.__version__}")
+        log(f"trained together: {accuracy(xgboost.train(PARAMETERS, points_of(RANK), ROUNDS))}")
 
 
-say(f"on its own it would have {right(xgboost.train(RULES, points_of(RANK), ROUNDS))}")
+log(f"trained alone: {accuracy(xgboost.train(PARAMETERS, points_of(RANK), ROUNDS))}")
 if RANK == 0:
     tracker = RabitTracker(n_workers=REPLICAS, host_ip=socket.gethostbyname(MASTER), sortby="task")
     tracker.start()
-    invite(tracker.worker_args())
+    send_tracker_arguments(tracker.worker_args())
     train(tracker.worker_args())
-    tracker.wait_for()  # the job is over when the master is: it leaves as the last one
+    tracker.wait_for()  # the job finishes with the master, so the master exits last
 else:
-    train(invited())
+    train(receive_tracker_arguments())

@@ -1,6 +1,6 @@
-"""A line in two directions by TensorFlow: worker number n sees points along axis n only, so neither can find the other's weight.
+"""Linear regression with TensorFlow's MultiWorkerMirroredStrategy. Worker n has points along axis n only.
 
-Every worker has the whole model, and after each step the gradients of all are added up. TF_CONFIG says who they are.
+Every worker has a copy of the model, and each step sums the gradients of all workers. TF_CONFIG contains their addresses.
 """
 
 import json
@@ -12,28 +12,28 @@ STEPS, POINTS, RATE = 60, 64, 0.3
 
 task = json.loads(os.environ["TF_CONFIG"])["task"]
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
-size, me = strategy.num_replicas_in_sync, task["index"]
-print(f"{task['type']} {me}: one of {size}, with TensorFlow {tf.__version__}", flush=True)
+size, index = strategy.num_replicas_in_sync, task["index"]
+print(f"{task['type']} {index}: one of {size}, with TensorFlow {tf.__version__}", flush=True)
 
-points = tf.random.stateless_normal([POINTS, 1], seed=[7, me]) * tf.one_hot([me], size)
-values = points[:, me] * (me + 1)  # the weight of axis n is n + 1
+points = tf.random.stateless_normal([POINTS, 1], seed=[7, index]) * tf.one_hot([index], size)
+values = points[:, index] * (index + 1)  # the weight of axis n is n + 1
 with strategy.scope():
     weights = tf.Variable(tf.zeros([size]), aggregation=tf.VariableAggregation.SUM)
 
 
 @tf.function
 def step() -> None:
-    """One step of every worker, with the gradients of all."""
+    """One step on all workers."""
 
-    def mine() -> None:
+    def replica_step() -> None:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((tf.linalg.matvec(points, weights) - values) ** 2)
         weights.assign_sub(RATE * tape.gradient(loss, weights))
 
-    strategy.run(mine)
+    strategy.run(replica_step)
 
 
 for _ in range(STEPS):
     step()
 learned = ", ".join(f"{weight:.2f}" for weight in weights.numpy())
-print(f"{task['type']} {me}: learned w = ({learned})", flush=True)
+print(f"{task['type']} {index}: learned w = ({learned})", flush=True)

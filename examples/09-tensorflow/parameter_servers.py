@@ -1,7 +1,7 @@
-"""A line in two directions by TensorFlow's parameter servers: each server holds one weight, and each worker has points along one axis.
+"""Linear regression with TensorFlow's parameter servers. Each server holds one weight, and each worker has points along one axis.
 
-Every replica of the job runs this file. Servers and workers do what the chief tells them: a step is done by whichever worker is
-free, with the points that lie on that worker. TF_CONFIG says who is who.
+Every replica of the job runs this file. The chief schedules the steps. A step runs on any idle worker, with the points of that
+worker. TF_CONFIG contains the addresses of all replicas.
 """
 
 import tensorflow as tf
@@ -10,13 +10,13 @@ TRUE, STEPS, POINTS, RATE = (2.0, -3.4), 400, 64, 0.2
 FILE = "/points/mine"
 
 cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-role, me = cluster.task_type, cluster.task_id
-print(f"{role} {me}: with TensorFlow {tf.__version__}", flush=True)
+role, index = cluster.task_type, cluster.task_id
+print(f"{role} {index}: with TensorFlow {tf.__version__}", flush=True)
 if role == "worker":
-    mine = tf.random.stateless_normal([POINTS, 1], seed=[7, me]) * tf.one_hot([me], len(TRUE))
-    tf.io.write_file(FILE, tf.io.serialize_tensor(mine))
+    points = tf.random.stateless_normal([POINTS, 1], seed=[7, index]) * tf.one_hot([index], len(TRUE))
+    tf.io.write_file(FILE, tf.io.serialize_tensor(points))
 if role != "chief":
-    tf.distribute.Server(cluster.cluster_spec(), job_name=role, task_index=me, protocol="grpc").join()
+    tf.distribute.Server(cluster.cluster_spec(), job_name=role, task_index=index, protocol="grpc").join()
 
 strategy = tf.distribute.ParameterServerStrategy(cluster)
 coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
@@ -26,7 +26,7 @@ with strategy.scope():
 
 @tf.function
 def step() -> None:
-    """What a worker does: take the weights from the servers, and give them better ones."""
+    """One step on a worker: read the weights from the servers and update them."""
     points = tf.ensure_shape(tf.io.parse_tensor(tf.io.read_file(FILE), tf.float32), [POINTS, len(TRUE)])
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean((tf.linalg.matvec(points, tf.stack(weights)) - tf.linalg.matvec(points, TRUE)) ** 2)
@@ -39,4 +39,4 @@ for _ in range(STEPS):
 coordinator.join()
 servers = {weight.device for weight in weights}
 learned = ", ".join(f"{weight.numpy():.2f}" for weight in weights)
-print(f"chief {me}: after {STEPS} steps {len(servers)} servers hold w = ({learned})", flush=True)
+print(f"chief {index}: after {STEPS} steps {len(servers)} servers hold w = ({learned})", flush=True)

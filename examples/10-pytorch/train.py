@@ -1,6 +1,6 @@
-"""A line in many directions by PyTorch: process number n sees points along axis n only, so no process can find the others' weights.
+"""Linear regression with PyTorch's DistributedDataParallel. Process n has points along axis n only.
 
-`torchrun` starts it and tells it who the others are; the gradients are averaged over all processes by gloo.
+`torchrun` starts the processes and sets their environment. gloo averages the gradients over all processes.
 """
 
 import os
@@ -16,12 +16,12 @@ dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 
 
-def say(text: str) -> None:
-    """A line at a time, and in one piece: the processes of a pod share its log."""
+def log(text: str) -> None:
+    """Write a line with one system call, because the processes of a pod share its log."""
     os.write(sys.stdout.fileno(), f"rank {rank}: {text}\n".encode())
 
 
-say(f"one of {size} processes, with PyTorch {torch.__version__.partition('+')[0]}")
+log(f"one of {size} processes, with PyTorch {torch.__version__.partition('+')[0]}")
 
 torch.manual_seed(rank)
 points = torch.zeros(POINTS, size)
@@ -36,7 +36,7 @@ for _ in range(STEPS):
     optimizer.step()
 
 weights = ", ".join(f"{weight:.2f}" for weight in model.module.weight[0].tolist())
-together = torch.tensor(float((rank + 1) ** 2))
-dist.all_reduce(together)
-say(f"learned w = ({weights}), and all together have {together:.0f}")
+total = torch.tensor(float((rank + 1) ** 2))
+dist.all_reduce(total)
+log(f"learned w = ({weights}), sum of all ranks: {total:.0f}")
 dist.destroy_process_group()

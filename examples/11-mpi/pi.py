@@ -1,4 +1,4 @@
-"""The area of a circle by MPI: every process adds up its share of thin strips, and one sum over all of them is pi."""
+"""Computes pi with MPI: every process integrates its share of the strips, and the sum over all processes is pi."""
 
 import socket
 

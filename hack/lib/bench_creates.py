@@ -1,4 +1,4 @@
-"""Measures how many pods a second a server takes: through dlop's client, and through a bare aiohttp + orjson one."""
+"""Measures the rate of pod creates, with dlop's client and with a bare aiohttp + orjson client."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Create = Callable[[dict[str, Any]], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast creates went, and what each cost this process."""
+    """Creates per second, and CPU time of this process per create."""
 
     per_second: float
     cpu_microseconds: float
 
 
-async def rate(create: Create, names: Iterator[str], *, count: int) -> Rate:
-    """The speed of `count` creates, with `IN_FLIGHT` of them under way all the time."""
+async def measure_rate(create: Create, names: Iterator[str], *, count: int) -> Rate:
+    """The rate of `count` creates with `IN_FLIGHT` concurrent requests."""
     bodies = [new_pod(next(names)) for _ in range(count)]
-    waiting = iter(bodies)
+    pending = iter(bodies)
 
     async def work() -> None:
-        for body in waiting:
+        for body in pending:
             await create(body)
 
     before, cpu_before = time.perf_counter(), time.process_time()
@@ -52,10 +52,10 @@ async def rate(create: Create, names: Iterator[str], *, count: int) -> Rate:
     return Rate(count / seconds, cpu_seconds / count * 1e6)
 
 
-async def against_bare(cluster: RealCluster, *, rounds: int, count: int, say: Callable[[str], None]) -> list[tuple[Rate, Rate]]:
-    """The rates of dlop's client and of the bare one on the real API server, round by round.
+async def compare_with_bare_client(cluster: RealCluster, *, rounds: int, count: int, log: Callable[[str], None]) -> list[tuple[Rate, Rate]]:
+    """The rates of dlop's client and of the bare client on the real API server, one pair per round.
 
-    The two take turns, and in turns go first: whatever the server does meanwhile happens to both.
+    The clients alternate, and so does which one starts, so that background load of the server affects both.
     """
     names = (f"bench-{number}" for number in itertools.count())
     client = Client(await connect(cluster.kubeconfig_path))
@@ -64,33 +64,33 @@ async def against_bare(cluster: RealCluster, *, rounds: int, count: int, say: Ca
         ours: Create = functools.partial(client.create, PODS, namespace="default")
         bare = bare_create(session, cluster.url, cluster.token)
         for create in (ours, bare):
-            await rate(create, names, count=count)
+            await measure_rate(create, names, count=count)
         for number in range(rounds):
             first, second = (ours, bare) if number % 2 else (bare, ours)
-            rates = {first: await rate(first, names, count=count), second: await rate(second, names, count=count)}
+            rates = {first: await measure_rate(first, names, count=count), second: await measure_rate(second, names, count=count)}
             pairs.append((rates[ours], rates[bare]))
-            say(f"  round {number + 1} of {rounds}: dlop {rates[ours].per_second:.0f}/s, bare {rates[bare].per_second:.0f}/s")
+            log(f"  round {number + 1} of {rounds}: dlop {rates[ours].per_second:.0f}/s, bare {rates[bare].per_second:.0f}/s")
     await client.close()
     return pairs
 
 
 def bare_session(ca_path: Path | None) -> aiohttp.ClientSession:
-    """A session with nothing but what it cannot do without."""
-    trust = ssl.create_default_context(cafile=ca_path) if ca_path is not None else True
-    connector = aiohttp.TCPConnector(limit=IN_FLIGHT, ssl=trust)
+    """A session with minimal features."""
+    tls = ssl.create_default_context(cafile=ca_path) if ca_path is not None else True
+    connector = aiohttp.TCPConnector(limit=IN_FLIGHT, ssl=tls)
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
 
 
 def bare_create(session: aiohttp.ClientSession, url: str, token: str) -> Create:
-    """The least that a create can be: encode, send, decode."""
-    target = f"{url}/api/v1/namespaces/default/pods"
+    """The minimal create: encode, send, decode."""
+    pods_url = f"{url}/api/v1/namespaces/default/pods"
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Accept": "application/json"}
 
     async def create(body: dict[str, Any]) -> Any:
-        async with session.post(target, data=orjson.dumps(body), headers=headers) as response:
-            answer = orjson.loads(await response.read())
+        async with session.post(pods_url, data=orjson.dumps(body), headers=headers) as response:
+            body = orjson.loads(await response.read())
             if response.status != 201:
-                raise RuntimeError(f"the server refused a pod: {json.dumps(answer)}")
-            return answer
+                raise RuntimeError(f"the server rejected a pod: {json.dumps(body)}")
+            return body
 
     return create

@@ -1,4 +1,4 @@
-"""The embedded API server in a process of its own, until the end of standard input: over plain HTTP on one core, or over TLS."""
+"""The embedded API server as a separate process, over plain HTTP on one core or over TLS. Exits at the end of standard input."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dlop.operator.gc import tune_garbage_collection
 
 
 async def serve(*, tls: bool) -> None:
-    """Print where the server is, then serve."""
+    """Print URL, token and pid as JSON, then serve."""
     async with EmbeddedCluster() as cluster:
-        front = await cluster.serve(tls=tls)
+        server = await cluster.serve(tls=tls)
         tune_garbage_collection()
-        place = {"url": front.url, "token": front.token, "pid": os.getpid()}
-        print(json.dumps({**place, "kubeconfig": front.kubeconfig()} if tls else place), flush=True)
+        address = {"url": server.url, "token": server.token, "pid": os.getpid()}
+        print(json.dumps({**address, "kubeconfig": server.kubeconfig()} if tls else address), flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
 
 if __name__ == "__main__":
-    over_tls = sys.argv[1:] == ["tls"]
-    if not over_tls:
+    use_tls = sys.argv[1:] == ["tls"]
+    if not use_tls:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    uvloop.run(serve(tls=over_tls))
+    uvloop.run(serve(tls=use_tls))

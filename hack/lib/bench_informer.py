@@ -1,6 +1,6 @@
-"""Measures an informer in a process of its own: CPU per event, the longest stall of the loop, memory per cached pod.
+"""Measures an informer in a separate process: CPU time per event, the longest stall of the event loop, memory per cached pod.
 
-Called as a program with the name of the measure, a kubeconfig, the number of pods and of changes; prints the figures.
+Arguments: the measurement, a kubeconfig, the number of pods, the number of changes. Prints the results.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _TICK_SECONDS = 0.001
 
 
 class _Counter:
-    """Counts changes, and says when there have been enough."""
+    """Counts down the expected changes and sets `done` after the last one."""
 
-    def __init__(self, wanted: int) -> None:
-        self.left = wanted
+    def __init__(self, expected: int) -> None:
+        self.left = expected
         self.done = asyncio.Event()
 
     def __call__(self, change: CacheChange[Pod]) -> None:
@@ -42,11 +42,10 @@ class _Counter:
             self.done.set()
 
 
-class _Stalls:
-    """A task that wants to run every millisecond, and remembers how long it once had to wait.
+class _StallMeter:
+    """A task that runs every millisecond and records its longest delay.
 
-    `busy_seconds` is the part of the longest wait that this process was at work itself. The rest was taken by others
-    on the machine.
+    `busy_seconds` is the longest delay in CPU time of this thread, without the share of other processes.
     """
 
     def __init__(self) -> None:
@@ -65,7 +64,7 @@ class _Stalls:
 async def _client(kubeconfig: Path) -> AsyncIterator[Client]:
     client = Client(await connect(kubeconfig))
     try:
-        # The first call loads code and opens a connection, which is no part of any figure.
+        # Exclude the loading of code and the connection setup from the results.
         await client.call("GET", PODS.path(), query=(("limit", "1"),))
         tune_garbage_collection()  # as the operator does
         yield client
@@ -74,7 +73,7 @@ async def _client(kubeconfig: Path) -> AsyncIterator[Client]:
 
 
 @contextlib.asynccontextmanager
-async def _following(client: Client, handler: _Counter) -> AsyncIterator[Informer[Pod]]:
+async def _running_informer(client: Client, handler: _Counter) -> AsyncIterator[Informer[Pod]]:
     informer = Informer(client, PODS, Pod, rng=Random(1), labels=("training.kubeflow.org/job-name",), handlers=[handler])
     running = asyncio.create_task(informer.run())
     try:
@@ -85,37 +84,37 @@ async def _following(client: Client, handler: _Counter) -> AsyncIterator[Informe
 
 
 async def cpu(client: Client, *, pods: int, changes: int) -> list[float]:
-    """Microseconds of CPU for each change that a watch brings, everything in this process included."""
+    """CPU time of this process per watch event, in microseconds."""
     counter = _Counter(pods + changes)
-    async with _following(client, counter) as informer:
+    async with _running_informer(client, counter) as informer:
         await informer.wait_synced()
-        before, to_come = time.process_time(), counter.left
+        before, remaining = time.process_time(), counter.left
         await counter.done.wait()
-        return [(time.process_time() - before) * 1e6 / to_come]
+        return [(time.process_time() - before) * 1e6 / remaining]
 
 
 async def stall(client: Client, *, pods: int, changes: int) -> list[float]:
-    """Milliseconds that another task had to wait at most, during the first list and all later ones: by the clock, and in CPU."""
-    counter, stalls = _Counter(pods + changes), _Stalls()
-    watching = asyncio.create_task(stalls.run())
-    async with _following(client, counter):
+    """The longest delay of another task during the initial list and all relists, in milliseconds of wall time and of CPU time."""
+    counter, meter = _Counter(pods + changes), _StallMeter()
+    measuring = asyncio.create_task(meter.run())
+    async with _running_informer(client, counter):
         await counter.done.wait()
-    watching.cancel()
-    return [stalls.longest_seconds * 1e3, stalls.busy_seconds * 1e3]
+    measuring.cancel()
+    return [meter.longest_seconds * 1e3, meter.busy_seconds * 1e3]
 
 
 async def memory(client: Client, *, pods: int, changes: int) -> list[float]:
-    """Kilobytes by which this process has grown for each pod in the cache."""
+    """Growth of the resident memory per cached pod, in kilobytes."""
     gc.collect()
     before = _resident_kilobytes()
-    async with _following(client, _Counter(pods + changes)) as informer:
+    async with _running_informer(client, _Counter(pods + changes)) as informer:
         await informer.wait_synced()
         gc.collect()
         return [(_resident_kilobytes() - before) / pods]
 
 
-async def figures(measure: str, kubeconfig: Path, *, pods: int, changes: int) -> list[float]:
-    """What one of the three measures gives."""
+async def run_measurement(measure: str, kubeconfig: Path, *, pods: int, changes: int) -> list[float]:
+    """The results of one measurement: `cpu`, `stall` or `memory`."""
     async with _client(kubeconfig) as client:
         return await {"cpu": cpu, "stall": stall, "memory": memory}[measure](client, pods=pods, changes=changes)
 
@@ -126,7 +125,7 @@ def _resident_kilobytes() -> float:
 
 
 if __name__ == "__main__":
-    # Standard output belongs to the figures. The first line ever logged loads a lot of code: it is no part of any figure.
+    # Log to standard error, because standard output is for the results. The first log line loads code; exclude it from the results.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     structlog.get_logger().debug("measuring", what=sys.argv[1])
-    print(*uvloop.run(figures(sys.argv[1], Path(sys.argv[2]), pods=int(sys.argv[3]), changes=int(sys.argv[4]))))
+    print(*uvloop.run(run_measurement(sys.argv[1], Path(sys.argv[2]), pods=int(sys.argv[3]), changes=int(sys.argv[4]))))

@@ -1,8 +1,8 @@
-"""`hack/bench local`: what it costs to run pods with `dlop local`, against the same programs started by hand.
+"""`hack/bench local`: measures pods of `dlop local`, compared with the same programs started directly.
 
-Prints a table; with `--json FILE` also writes the figures. The exit code is 0 whatever the figures are, and 1 only if
-something could not be measured. `dlop local` runs as people run it, in a process of its own, and is used through its kubeconfig;
-its memory is read from /proc: it needs Linux.
+Prints a table; with `--json FILE` also writes the results to a file. The exit code is 1 only if a measurement failed, not if a
+goal is missed. `dlop local` is a separate process that the benchmark uses through its kubeconfig. Requires Linux, because its
+memory is read from /proc.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from statistics import median, quantiles
 
 import msgspec
 from bench_processes import resident_megabytes
-from bench_rows import MeasureError, Row, parser, say, tell
+from bench_report import MeasureError, Row, build_parser, log_progress, run_benchmark
 
 from dlop.frameworks.mpba.mxjob import MXJob
 from dlop.jobs.errors import JobsError
-from dlop.jobs.list_watch import WatchScope, follow
+from dlop.jobs.list_watch import WatchScope, list_and_watch
 from dlop.jobs.lookup import JobHandle
-from dlop.jobs.wait import Goal, wait_for
+from dlop.jobs.wait import WaitCondition, wait_for_job
 from dlop.kube.client import Client
 from dlop.kube.errors import KubeError
 from dlop.kube.http.transport import connect
@@ -36,31 +36,31 @@ from dlop.kube.objects import CustomObject
 from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
 
-_WITHIN_SECONDS = 300.0
+_TIMEOUT_SECONDS = 300.0
 _NAMESPACE = "default"
-# Two programs that tell when they began: what they share is left out when their times are compared.
-_TELL_THE_TIME = "date +%s%N > "
-_POD_PLACE = "/dev/termination-log"
+# The pod and the bare process run the same command, so that its own cost cancels out.
+_WRITE_TIME = "date +%s%N > "
+_TERMINATION_LOG = "/dev/termination-log"
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured."""
+    """The size of each measurement."""
 
     starts: int = 100
     pods: int = 200
     rounds: int = 3
     work: int = 2_000_000
-    """What each pod of the large job counts up to: about a tenth of a second."""
+    """Loop iterations of each pod of the large job; the default takes about 0.1 s."""
 
 
 QUICK = Scale(starts=4, pods=10, rounds=1, work=1_000)
-"""Only to see that everything can be measured: the figures mean little."""
+"""Checks that all measurements work. The results are not meaningful."""
 
 
 @dataclass(frozen=True)
 class Local:
-    """A `dlop local` that is up."""
+    """A running `dlop local`."""
 
     pid: int
     client: Client
@@ -69,30 +69,29 @@ class Local:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print, and return the exit code."""
-    options = parser("local", __doc__).parse_args(arguments)
+    options = build_parser("local", __doc__).parse_args(arguments)
     scale = QUICK if options.quick else Scale()
-    return tell(lambda: asyncio.run(measure(scale)), json_path=options.json, needs_control_plane=False)
+    return run_benchmark(lambda: asyncio.run(measure(scale)), json_path=options.json, needs_control_plane=False)
 
 
 async def measure(scale: Scale) -> list[Row]:
-    """Every figure, one after the other: they share the machine."""
+    """Measures sequentially, because the measurements share the machine."""
     try:
-        async with local() as place:
-            rows = [Row("dlop local, from the command to a cluster that is up", place.start_seconds, "s")]
-            rows.append(Row("resident memory of dlop local, at rest", resident_megabytes(place.pid), "MB"))
-            rows += await _start_rows(place, scale)
-            rows += await _job_rows(place, scale)
-            rows.append(Row("resident memory of dlop local, at most", resident_megabytes(place.pid, peak=True), "MB"))
+        async with run_local() as target:
+            rows = [Row("dlop local, from the command to a ready cluster", target.start_seconds, "s")]
+            rows.append(Row("resident memory of dlop local, idle", resident_megabytes(target.pid), "MB"))
+            rows += await _start_rows(target, scale)
+            rows += await _job_rows(target, scale)
+            rows.append(Row("resident memory of dlop local, peak", resident_megabytes(target.pid, peak=True), "MB"))
             return rows
     except (KubeError, JobsError, TimeoutError) as error:
-        raise MeasureError(f"dlop local did not do its part: {error!r}") from error
+        raise MeasureError(f"dlop local failed: {error!r}") from error
 
 
 @contextlib.asynccontextmanager
-async def local() -> AsyncIterator[Local]:
-    """A cluster on this machine with room for everything."""
-    with tempfile.TemporaryDirectory(prefix="dlop-bench-") as folder, _started(Path(folder)) as (process, kubeconfig, seconds):
+async def run_local() -> AsyncIterator[Local]:
+    """A cluster with enough CPUs for all pods."""
+    with tempfile.TemporaryDirectory(prefix="dlop-bench-") as folder, _start(Path(folder)) as (process, kubeconfig, seconds):
         client = Client(await connect(kubeconfig))
         try:
             yield Local(process.pid, client, Path(folder), seconds)
@@ -101,12 +100,12 @@ async def local() -> AsyncIterator[Local]:
 
 
 @contextlib.contextmanager
-def _started(folder: Path) -> Iterator[tuple[subprocess.Popen[str], Path, float]]:
-    began = time.monotonic()
-    words = [sys.executable, "-m", "dlop", "local", "--output", "json", "--cpus", "1000", "--folder", str(folder / "cluster")]
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+def _start(folder: Path) -> Iterator[tuple[subprocess.Popen[str], Path, float]]:
+    started_at = time.monotonic()
+    command = [sys.executable, "-m", "dlop", "local", "--output", "json", "--cpus", "1000", "--folder", str(folder / "cluster")]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         try:
-            yield process, Path(_first_document(process)["kubeconfig"]), time.monotonic() - began
+            yield process, Path(_first_document(process)["kubeconfig"]), time.monotonic() - started_at
         finally:
             process.terminate()
 
@@ -117,83 +116,83 @@ def _first_document(process: subprocess.Popen[str]) -> JsonObject:
     for line in process.stdout:
         text += line
         if line.startswith("}"):
-            found: JsonObject = json.loads(text)
-            return found
-    raise MeasureError("dlop local did not start; it says why above")
+            document: JsonObject = json.loads(text)
+            return document
+    raise MeasureError("dlop local did not start; see its output above")
 
 
-# --- one pod after the other ----------------------------------------------------------------------------------------------
+# --- single pods ------------------------------------------------------------------------------------------------------
 
 
-async def _start_rows(place: Local, scale: Scale) -> list[Row]:
-    say(f"{scale.starts} pods, one after the other, and as many bare processes")
-    await _pod_start(place, "warm-up")
+async def _start_rows(target: Local, scale: Scale) -> list[Row]:
+    log_progress(f"{scale.starts} pods and {scale.starts} bare processes, one at a time")
+    await _pod_start(target, "warm-up")
     bare, pods = [], []
     for number in range(scale.starts):
-        bare.append(_bare_start(place.folder / "began"))
-        pods.append(await _pod_start(place, f"pod-{number}"))
-    above = median(pods) - median(bare)
+        bare.append(_bare_start(target.folder / "started"))
+        pods.append(await _pod_start(target, f"pod-{number}"))
+    difference = median(pods) - median(bare)
     return [
         Row("start of a bare process, p50", median(bare), "ms"),
         Row("start of a pod, from its creation, p50", median(pods), "ms"),
         Row("start of a pod, from its creation, p99", quantiles(pods, n=100, method="inclusive")[98], "ms"),
-        Row("start of a pod above that of a bare process, p50", above, "ms", at_most=60),
+        Row("start of a pod, minus start of a bare process, p50", difference, "ms", at_most=60),
     ]
 
 
 def _bare_start(file: Path) -> float:
-    """Milliseconds until a process runs."""
-    began = time.time_ns()
-    subprocess.run(["sh", "-c", _TELL_THE_TIME + str(file)], check=True, stdin=subprocess.DEVNULL)
-    return (int(file.read_text()) - began) / 1e6
+    """Milliseconds until the process runs."""
+    started_at = time.time_ns()
+    subprocess.run(["sh", "-c", _WRITE_TIME + str(file)], check=True, stdin=subprocess.DEVNULL)
+    return (int(file.read_text()) - started_at) / 1e6
 
 
-async def _pod_start(place: Local, name: str) -> float:
-    """Milliseconds until a new pod's process runs."""
-    container = {"name": "main", "image": "none", "command": ["sh", "-c", _TELL_THE_TIME + _POD_PLACE]}
+async def _pod_start(target: Local, name: str) -> float:
+    """Milliseconds from the creation of a pod until its process runs."""
+    container = {"name": "main", "image": "none", "command": ["sh", "-c", _WRITE_TIME + _TERMINATION_LOG]}
     spec = {"restartPolicy": "Never", "containers": [container]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-    began = time.time_ns()
-    await place.client.create(PODS, body, namespace=_NAMESPACE)
-    message = await _last_words(place.client, name)
-    await place.client.delete(PODS, name, namespace=_NAMESPACE, grace_seconds=0)
-    return (int(message) - began) / 1e6
+    started_at = time.time_ns()
+    await target.client.create(PODS, body, namespace=_NAMESPACE)
+    message = await _termination_message(target.client, name)
+    await target.client.delete(PODS, name, namespace=_NAMESPACE, grace_seconds=0)
+    return (int(message) - started_at) / 1e6
 
 
-async def _last_words(client: Client, name: str) -> str:
+async def _termination_message(client: Client, name: str) -> str:
     scope = WatchScope(resource=PODS, namespace=_NAMESPACE, field_selector=f"metadata.name={name}")
-    async with asyncio.timeout(_WITHIN_SECONDS), aclosing(follow(client, scope, CustomObject)) as all_news:
-        async for news in all_news:
-            for pod in news.there:
+    async with asyncio.timeout(_TIMEOUT_SECONDS), aclosing(list_and_watch(client, scope, CustomObject)) as changes:
+        async for change in changes:
+            for pod in change.upserted:
                 for status in pod.body().get("status", {}).get("containerStatuses", ()):
-                    if ended := status["state"].get("terminated"):
-                        return str(ended["message"])
-    raise MeasureError(f"nothing was heard of the pod {name}")
+                    if terminated := status["state"].get("terminated"):
+                        return str(terminated["message"])
+    raise MeasureError(f"the watch of the pod {name} ended")
 
 
 # --- one large job --------------------------------------------------------------------------------------------------------
 
 
-async def _job_rows(place: Local, scale: Scale) -> list[Row]:
+async def _job_rows(target: Local, scale: Scale) -> list[Row]:
     program = [sys.executable, "-I", "-c", f"sum(range({scale.work}))"]
     bare, jobs = [], []
     for number in range(scale.rounds):
-        say(f"{scale.pods} processes, bare and as the pods of one job: round {number + 1} of {scale.rounds}")
-        bare.append(_bare_crew(program, scale.pods))
-        jobs.append(await _job(place.client, f"crew-{number}", program, scale.pods))
+        log_progress(f"{scale.pods} bare processes, and one job of {scale.pods} pods: round {number + 1} of {scale.rounds}")
+        bare.append(_bare_processes(program, scale.pods))
+        jobs.append(await _job(target.client, f"job-{number}", program, scale.pods))
     return [
-        Row(f"{scale.pods} bare processes, from first start to last end", median(bare), "s"),
-        Row(f"a job of {scale.pods} pods of the same, from submission to Succeeded", median(jobs), "s"),
-        Row("the job against the bare processes", median(jobs) / median(bare), "times", at_most=1.5),
+        Row(f"{scale.pods} bare processes, from the first start to the last exit", median(bare), "s"),
+        Row(f"a job of {scale.pods} such pods, from submission to Succeeded", median(jobs), "s"),
+        Row("the job relative to the bare processes", median(jobs) / median(bare), "ratio", at_most=1.5),
     ]
 
 
-def _bare_crew(program: Sequence[str], number: int) -> float:
-    began = time.monotonic()
+def _bare_processes(program: Sequence[str], count: int) -> float:
+    started_at = time.monotonic()
     with contextlib.ExitStack() as stack:
-        for _ in range(number):
+        for _ in range(count):
             stack.enter_context(subprocess.Popen(program, stdin=subprocess.DEVNULL))
-    return time.monotonic() - began
+    return time.monotonic() - started_at
 
 
 async def _job(client: Client, name: str, program: Sequence[str], pods: int) -> float:
@@ -201,10 +200,10 @@ async def _job(client: Client, name: str, program: Sequence[str], pods: int) -> 
     sizes = {"SCHEDULER": 1, "WORKER": pods - 1}
     spec = [{"replicaType": role, "replicas": replicas, "template": template} for role, replicas in sizes.items()]
     body = {"apiVersion": MXJob.job_type.resource.api_version, "kind": "MXJob", "metadata": {"name": name}, "spec": spec}
-    began = time.monotonic()
+    started_at = time.monotonic()
     created = await client.create(MXJob.job_type.resource, body, namespace=_NAMESPACE)
-    job = JobHandle.read(MXJob, msgspec.json.encode(created))
-    await wait_for(client, job, Goal.SUCCEEDED, timeout_seconds=_WITHIN_SECONDS)
-    seconds = time.monotonic() - began
+    job = JobHandle.decode(MXJob, msgspec.json.encode(created))
+    await wait_for_job(client, job, WaitCondition.SUCCEEDED, timeout_seconds=_TIMEOUT_SECONDS)
+    seconds = time.monotonic() - started_at
     await client.delete(MXJob.job_type.resource, name, namespace=_NAMESPACE)
     return seconds

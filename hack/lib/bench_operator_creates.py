@@ -1,7 +1,7 @@
-"""How fast the operator creates what jobs need, and at what cost, in turns with a bare client that creates the same.
+"""Measures how fast the operator creates pods and services, alternating with a bare client that creates the same objects.
 
-Jobs are created while the operator is held, so that making them is no part of any figure. The bare client sends the
-bytes that the operator would send. The same watches count the objects of both, each in a namespace of its own.
+Jobs are created while the operator is stopped, so that their creation is not part of the result. The bare client sends the same
+bodies as the operator. The objects of both are counted by the same watches, in separate namespaces.
 """
 
 from __future__ import annotations
@@ -15,107 +15,103 @@ from dataclasses import dataclass
 from statistics import median
 
 import orjson
-from bench_operator_jobs import JobBody, Load, objects_of
-from bench_operator_load import Follower, Place
+from bench_operator_jobs import JobBody, Load, child_objects
+from bench_operator_load import BenchTarget, Watcher
 from bench_operator_process import Operator
-from bench_rows import MeasureError, Row, say
+from bench_report import MeasureError, Row, log_progress
 
 from dlop.kube.resources import PODS, SERVICES
 from dlop.kube.watch import WatchEvent, WatchEventType
 
 _WARM_UP_JOBS = 30
-# For both alike: the server comes to an end with what it was asked before, of which collecting garbage is a part.
-_REST_SECONDS = 2.0
+# Idle time before each measurement, in which the server finishes earlier work such as garbage collection.
+_IDLE_SECONDS = 2.0
 _LAST_EVENTS_SECONDS = 0.3
 _POD_BYTES = range(2_000, 3_500)
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast objects came, and what each cost the process that created them."""
+    """Objects per second, and CPU time per object of the process that created them."""
 
     per_second: float
     cpu_microseconds: float
     other_writes: float = 0.0
-    """How many writes besides the creates there were meanwhile: statuses, events."""
+    """Number of other writes: status updates and events."""
 
 
-Pair = tuple[Speed, Speed]
-"""The operator, and the bare client right before or after it."""
+SpeedPair = tuple[Speed, Speed]
+"""Adjacent measurements of the operator and of the bare client."""
 
 
 class Counts:
-    """Counts objects as watches show them, without looking into them."""
+    """Counts watch events without decoding the objects."""
 
     def __init__(self) -> None:
         self._objects: Counter[WatchEventType] = Counter()
         self._jobs: Counter[WatchEventType] = Counter()
 
     def clear(self) -> None:
-        """Begin again."""
         self._objects.clear()
         self._jobs.clear()
 
-    def told(self, event: WatchEvent) -> None:
-        """An object has come, changed or gone."""
+    def count_object(self, event: WatchEvent) -> None:
         self._objects[event.type] += 1
 
-    def told_of_job(self, event: WatchEvent) -> None:
-        """A job has come, changed or gone."""
+    def count_job(self, event: WatchEvent) -> None:
         self._jobs[event.type] += 1
 
     @property
     def added(self) -> int:
-        """How many objects have come."""
         return self._objects[WatchEventType.ADDED]
 
     @property
-    def statuses(self) -> int:
-        """How often the status of a job has changed: nothing else changes here of jobs."""
+    def status_updates(self) -> int:
+        """Number of status updates of jobs. Nothing else of the jobs changes."""
         return self._jobs[WatchEventType.MODIFIED]
 
-    def follower(self, places: Sequence[Place], namespace: str) -> Follower:
-        """Watches of all that is counted, in one namespace."""
-        jobs = {place.kind.resource: self.told_of_job for place in places}
-        return Follower(places[0].client, namespace, {PODS: self.told, SERVICES: self.told, **jobs})
+    def watcher(self, targets: Sequence[BenchTarget], namespace: str) -> Watcher:
+        """Watches of the counted resources in one namespace."""
+        jobs = {target.kind.resource: self.count_job for target in targets}
+        return Watcher(targets[0].client, namespace, {PODS: self.count_object, SERVICES: self.count_object, **jobs})
 
 
-async def create_rows(places: Sequence[Place], load: Load, *, rounds: int, at_least: float, name: str) -> list[list[Row]]:
-    """Both clients take turns, and in turns go first, and so do the kinds: whatever the server does meanwhile happens to all."""
-    say(f"{load.title}: {rounds} rounds of {load.objects} objects, in turns with the bare client")
-    pairs: list[list[Pair]] = [[] for _ in places]
+async def create_rows(targets: Sequence[BenchTarget], load: Load, *, rounds: int, at_least: float, name: str) -> list[list[Row]]:
+    """The clients and the kinds alternate, and so does which one starts, so that background load of the server affects all."""
+    log_progress(f"{load.title}: {rounds} rounds of {load.objects} objects, alternating with the bare client")
+    pairs: list[list[SpeedPair]] = [[] for _ in targets]
     for number in range(rounds):
-        order = list(enumerate(places))
-        for column, place in reversed(order) if number % 2 else order:
-            pairs[column].append(await _pair(place, load, name=f"{name}-{number}", operator_first=bool(number % 2)))
-    return [_rows(found, load, at_least=at_least) for found in pairs]
+        order = list(enumerate(targets))
+        for column, target in reversed(order) if number % 2 else order:
+            pairs[column].append(await _pair(target, load, name=f"{name}-{number}", operator_first=bool(number % 2)))
+    return [_rows(kind_pairs, load, at_least=at_least) for kind_pairs in pairs]
 
 
-def _rows(pairs: Sequence[Pair], load: Load, *, at_least: float) -> list[Row]:
+def _rows(pairs: Sequence[SpeedPair], load: Load, *, at_least: float) -> list[Row]:
     rounds, ours, bare = len(pairs), [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    speed = median(one.per_second / other.per_second for one, other in pairs)
-    cost = median(one.cpu_microseconds / other.cpu_microseconds for one, other in pairs)
+    relative_speed = median(one.per_second / other.per_second for one, other in pairs)
+    relative_cost = median(one.cpu_microseconds / other.cpu_microseconds for one, other in pairs)
     counted = f"{load.objects:,} objects, {rounds} rounds"
     return [
-        Row(f"{load.title}: the operator, {counted}", median(each.per_second for each in ours), "objects a second"),
-        Row(f"{load.title}: the bare client, {counted}", median(each.per_second for each in bare), "objects a second"),
-        Row(f"{load.title}: the operator against the bare client", speed, "ratio", at_least=at_least),
-        Row(f"{load.title}: CPU of the operator an object", median(each.cpu_microseconds for each in ours), "µs of CPU"),
-        Row(f"{load.title}: CPU of the bare client an object", median(each.cpu_microseconds for each in bare), "µs of CPU"),
-        Row(f"{load.title}: CPU of the operator against the bare client's", cost, "ratio", at_most=1.4),
-        Row(f"{load.title}: statuses and events meanwhile", median(each.other_writes for each in ours) / load.jobs, "writes a job"),
+        Row(f"{load.title}: the operator, {counted}", median(speed.per_second for speed in ours), "objects per second"),
+        Row(f"{load.title}: the bare client, {counted}", median(speed.per_second for speed in bare), "objects per second"),
+        Row(f"{load.title}: the operator relative to the bare client", relative_speed, "ratio", at_least=at_least),
+        Row(f"{load.title}: CPU of the operator per object", median(speed.cpu_microseconds for speed in ours), "µs of CPU"),
+        Row(f"{load.title}: CPU of the bare client per object", median(speed.cpu_microseconds for speed in bare), "µs of CPU"),
+        Row(f"{load.title}: CPU of the operator relative to the bare client", relative_cost, "ratio", at_most=1.4),
+        Row(f"{load.title}: status updates and events", median(speed.other_writes for speed in ours) / load.jobs, "writes per job"),
     ]
 
 
-async def _pair(place: Place, load: Load, *, name: str, operator_first: bool) -> Pair:
+async def _pair(target: BenchTarget, load: Load, *, name: str, operator_first: bool) -> SpeedPair:
     if operator_first:
-        ours = await operator_speed(place, load, name=name)
-        bare = await bare_speed(place, load, name=name)
+        ours = await measure_operator(target, load, name=name)
+        bare = await measure_bare_client(target, load, name=name)
     else:
-        bare = await bare_speed(place, load, name=name)
-        ours = await operator_speed(place, load, name=name)
-    say(
-        f"  {place.kind.title}: dlop {ours.per_second:.0f}/s at {ours.cpu_microseconds:.0f} µs of CPU, "
+        bare = await measure_bare_client(target, load, name=name)
+        ours = await measure_operator(target, load, name=name)
+    log_progress(
+        f"  {target.kind.title}: dlop {ours.per_second:.0f}/s at {ours.cpu_microseconds:.0f} µs of CPU, "
         f"bare {bare.per_second:.0f}/s at {bare.cpu_microseconds:.0f} µs"
     )
     return ours, bare
@@ -124,34 +120,36 @@ async def _pair(place: Place, load: Load, *, name: str, operator_first: bool) ->
 # --- the bare client ------------------------------------------------------------------------------------------------------
 
 
-async def bare_speed(place: Place, load: Load, *, name: str) -> Speed:
-    """How fast the bare client creates the same objects, in a namespace of its own."""
-    namespace, counts = await place.make_namespace(f"{name}-bare"), Counts()
-    async with counts.follower([place], namespace) as follower:
-        return await bare_released(place, follower, counts, bodies=load.bodies(place.kind, namespace), load=load)
+async def measure_bare_client(target: BenchTarget, load: Load, *, name: str) -> Speed:
+    """Creates the objects of the load in a new namespace."""
+    namespace, counts = await target.create_namespace(f"{name}-bare"), Counts()
+    async with counts.watcher([target], namespace) as watcher:
+        return await measure_bare_batch(target, watcher, counts, bodies=load.bodies(target.kind, namespace), load=load)
 
 
-async def bare_released(
-    place: Place, follower: Follower, counts: Counts, *, bodies: Sequence[JobBody], load: Load, rest_seconds: float = _REST_SECONDS
+async def measure_bare_batch(
+    target: BenchTarget, watcher: Watcher, counts: Counts, *, bodies: Sequence[JobBody], load: Load, idle_seconds: float = _IDLE_SECONDS
 ) -> Speed:
-    """How fast the bare client creates the objects of these jobs, which are not there themselves."""
-    objects = [found for number, body in enumerate(bodies) for found in objects_of(place.kind, body, uid=_uid(number))]
-    _demand_size(len(orjson.dumps(objects[-1][1])))
+    """Creates the objects of these jobs, but not the jobs themselves."""
+    objects = [child for number, body in enumerate(bodies) for child in child_objects(target.kind, body, uid=_uid(number))]
+    _require_realistic_size(len(orjson.dumps(objects[-1][1])))
     items = [(resource.path(namespace=body["metadata"]["namespace"]), body) for resource, body in objects]
-    path = place.folder / "bare.json"
+    path = target.folder / "bare.json"
     path.write_bytes(orjson.dumps(items))
-    await _tell(place.bare, str(path))
-    await asyncio.sleep(rest_seconds)
-    answering = asyncio.create_task(_tell(place.bare, "go"))
-    began = time.perf_counter()
-    ended = await follower.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects of the bare client")
-    done = orjson.loads(await answering)
-    if done["created"] != load.objects or counts.added != load.objects:
-        raise MeasureError(f"the bare client has created {done['created']} objects and {counts.added} have come, not {load.objects}")
-    return Speed(load.objects / (ended - began), done["cpu_seconds"] / load.objects * 1e6)
+    await _send(target.bare, str(path))
+    await asyncio.sleep(idle_seconds)
+    creating = asyncio.create_task(_send(target.bare, "go"))
+    started_at = time.perf_counter()
+    finished_at = await watcher.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects of the bare client")
+    result = orjson.loads(await creating)
+    if result["created"] != load.objects or counts.added != load.objects:
+        raise MeasureError(
+            f"the bare client created {result['created']} objects and the watches counted {counts.added}, expected {load.objects}"
+        )
+    return Speed(load.objects / (finished_at - started_at), result["cpu_seconds"] / load.objects * 1e6)
 
 
-async def _tell(program: subprocess.Popen[str], line: str) -> str:
+async def _send(program: subprocess.Popen[str], line: str) -> str:
     def exchange() -> str:
         assert program.stdin is not None
         assert program.stdout is not None
@@ -159,69 +157,69 @@ async def _tell(program: subprocess.Popen[str], line: str) -> str:
         program.stdin.flush()
         return program.stdout.readline()
 
-    answer = await asyncio.to_thread(exchange)
-    if not answer:
-        raise MeasureError("the bare client has ended; it says why above")
-    return answer
+    response = await asyncio.to_thread(exchange)
+    if not response:
+        raise MeasureError("the bare client has exited; see its output above")
+    return response
 
 
 def _uid(number: int) -> str:
-    """There is no such job, and nobody looks: the control plane is run without its garbage collector."""
+    """The owner does not exist. This has no effect, because the control plane runs without the garbage collector."""
     return f"0f2b7a1e-1111-4c4c-8d8d-{number:012d}"
 
 
-def _demand_size(pod_bytes: int) -> None:
+def _require_realistic_size(pod_bytes: int) -> None:
     if pod_bytes not in _POD_BYTES:
-        raise MeasureError(f"a pod has {pod_bytes} bytes: it is not what a pod of a real job is like")
+        raise MeasureError(f"a pod has {pod_bytes} bytes, which is not realistic")
 
 
 # --- the operator ---------------------------------------------------------------------------------------------------------
 
 
-async def operator_speed(place: Place, load: Load, *, name: str) -> Speed:
-    """How fast the operator creates the objects of jobs, from when it is let go until the last one is there."""
-    namespace = await place.make_namespace(name)
+async def measure_operator(target: BenchTarget, load: Load, *, name: str) -> Speed:
+    """Creates the objects of the load in a new namespace, after a warm-up."""
+    namespace = await target.create_namespace(name)
     counts = Counts()
-    async with place.operator(namespace) as operator, counts.follower([place], namespace) as follower:
-        await warm_up(place, operator, follower, counts, namespace=namespace)
-        return await released(place, operator, follower, counts, bodies=load.bodies(place.kind, namespace), load=load)
+    async with target.operator(namespace) as operator, counts.watcher([target], namespace) as watcher:
+        await warm_up(target, operator, watcher, counts, namespace=namespace)
+        return await measure_operator_batch(target, operator, watcher, counts, bodies=load.bodies(target.kind, namespace), load=load)
 
 
-async def warm_up(place: Place, operator: Operator, follower: Follower, counts: Counts, *, namespace: str) -> None:
-    """A few jobs: code is loaded and connections are open, as they are in an operator that has run for more than a second."""
+async def warm_up(target: BenchTarget, operator: Operator, watcher: Watcher, counts: Counts, *, namespace: str) -> None:
+    """Run a few jobs, so that code is loaded and connections are open."""
     load = Load(_WARM_UP_JOBS, 3)
-    await place.create_jobs(load.bodies(place.kind, namespace, name=f"warm-up-{place.kind.title.lower()}"))
-    await follower.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects to warm up with")
+    await target.create_jobs(load.bodies(target.kind, namespace, name=f"warm-up-{target.kind.title.lower()}"))
+    await watcher.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects of the warm-up")
     await operator.wait_idle()
     counts.clear()
 
 
-async def released(
-    place: Place,
+async def measure_operator_batch(
+    target: BenchTarget,
     operator: Operator,
-    follower: Follower,
+    watcher: Watcher,
     counts: Counts,
     *,
     bodies: Sequence[JobBody],
     load: Load,
-    rest_seconds: float = _REST_SECONDS,
+    idle_seconds: float = _IDLE_SECONDS,
 ) -> Speed:
-    """How fast an operator that was held while these jobs were made creates their objects."""
+    """Create jobs while the operator is stopped, then continue it and measure the creation of their objects."""
     before = await operator.samples()
     operator.pause()
-    await place.create_jobs(bodies)
-    await asyncio.sleep(rest_seconds)
-    cpu_before, began = operator.cpu_seconds, time.perf_counter()
-    operator.go_on()
-    ended = await follower.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects of the operator")
-    # What it has put off meanwhile counts too. It is not asked whether it is done, for answering would count as well.
-    await follower.until(lambda: counts.statuses >= load.jobs, what=lambda: f"{counts.statuses} statuses")
+    await target.create_jobs(bodies)
+    await asyncio.sleep(idle_seconds)
+    cpu_before, started_at = operator.cpu_seconds, time.perf_counter()
+    operator.resume()
+    finished_at = await watcher.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects of the operator")
+    # Include delayed status updates and events. Do not poll the metrics here, because serving them costs CPU time.
+    await watcher.until(lambda: counts.status_updates >= load.jobs, what=lambda: f"{counts.status_updates} status updates")
     await asyncio.sleep(_LAST_EVENTS_SECONDS)
     cpu_seconds = operator.cpu_seconds - cpu_before
     await operator.wait_idle()
     after = await operator.samples()
-    refused = after.unanswered_or_refused - before.unanswered_or_refused
-    if counts.added != load.objects or refused:
-        raise MeasureError(f"{counts.added} objects have come instead of {load.objects}, and {refused:.0f} writes came to nothing")
-    others = after.writes - before.writes - load.objects
-    return Speed(load.objects / (ended - began), cpu_seconds / load.objects * 1e6, others)
+    failed = after.failed_writes - before.failed_writes
+    if counts.added != load.objects or failed:
+        raise MeasureError(f"{counts.added} objects were created, expected {load.objects}; {failed:.0f} writes failed")
+    other_writes = after.writes - before.writes - load.objects
+    return Speed(load.objects / (finished_at - started_at), cpu_seconds / load.objects * 1e6, other_writes)

@@ -1,4 +1,4 @@
-"""Jobs to measure the operator with: of any of these kinds, with pods as large as those of real training jobs (about 2.5 KB of JSON)."""
+"""Jobs for the benchmark of the operator, with pods of the size of real training jobs (about 2.5 KB of JSON)."""
 
 from __future__ import annotations
 
@@ -11,36 +11,32 @@ from dlop.api.types import ContainerProperties
 from dlop.frameworks.fioravanzo import mxjob
 from dlop.frameworks.kubeflow import jaxjob, paddlejob, pytorchjob
 from dlop.job import DLJob
-from dlop.kube.objects import CustomObject, reader
+from dlop.kube.objects import CustomObject, object_decoder
 from dlop.kube.resources import PODS, SERVICES, Resource
 
 JobBody = dict[str, Any]
-_read_job = reader(CustomObject)
+_read_job = object_decoder(CustomObject)
 
 
 @dataclass(frozen=True)
 class MeasuredKind:
-    """A kind of jobs. Each has a leader, which decides, and workers; without a leader all workers decide."""
+    """A kind of jobs with workers and, if `leader` is set, a leader that determines success."""
 
     job: type[DLJob]
     leader: str = ""
 
     @property
     def resource(self) -> Resource:
-        """Where its jobs are on the API server."""
         return self.job.job_type.resource
 
     @property
     def title(self) -> str:
-        """For people."""
         return self.job.job_type.kind
 
     def is_leader(self, pod: str) -> bool:
-        """Whether a pod of this name decides."""
         return bool(self.leader) and f"-{self.leader.lower()}-" in pod
 
     def body(self, name: str, *, namespace: str, pods: int, **run_policy: Any) -> JobBody:
-        """A job of so many pods."""
         return {
             "apiVersion": self.resource.api_version,
             "kind": self.resource.kind,
@@ -50,57 +46,56 @@ class MeasuredKind:
 
     def _replica_specs(self, pods: int) -> JobBody:
         counts = {self.leader: 1, "Worker": pods - 1} if self.leader else {"Worker": pods}
-        found = {role: self._replica_spec(role, count) for role, count in counts.items() if count}
-        return {self.job.replica_specs_field: found}
+        specs = {role: self._replica_spec(role, count) for role, count in counts.items() if count}
+        return {self.job.replica_specs_field: specs}
 
     def _replica_spec(self, role: str, count: int) -> JobBody:
         return {"replicas": count, "restartPolicy": _restart_policy(role), "template": _template(self.job)}
 
 
-class ListShapedKind(MeasuredKind):
-    """A kind whose roles are a list, with the restart policy in the pods."""
+class ListKind(MeasuredKind):
+    """A kind whose roles are a list, with the restart policy in the pod template."""
 
     def _replica_specs(self, pods: int) -> JobBody:
-        found: JobBody = super()._replica_specs(pods)[self.job.replica_specs_field]
-        return {"replicaSpecs": [_listed(role, spec) for role, spec in found.items()]}
+        specs: JobBody = super()._replica_specs(pods)[self.job.replica_specs_field]
+        return {"replicaSpecs": [_list_entry(role, spec) for role, spec in specs.items()]}
 
 
-MXNET = ListShapedKind(mxjob.MXJob, leader="Scheduler")
-"""The kind that the others are measured beside."""
+MXNET = ListKind(mxjob.MXJob, leader="Scheduler")
+"""The reference kind."""
 OTHER_KINDS = {
     "pytorch": MeasuredKind(pytorchjob.PyTorchJob, leader="Master"),
     "paddle": MeasuredKind(paddlejob.PaddleJob, leader="Master"),
     "jax": MeasuredKind(jaxjob.JAXJob),
 }
-"""Kinds whose pods do not grow with the job, by the names of their frameworks."""
+"""Kinds whose pods do not grow with the size of the job, by framework."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """So many jobs of so many pods each."""
+    """`jobs` jobs of `pods` pods each."""
 
     jobs: int
     pods: int
 
     @property
     def objects(self) -> int:
-        """How many pods and services that makes."""
+        """The number of pods and services."""
         return 2 * self.jobs * self.pods
 
     @property
     def title(self) -> str:
-        """For people."""
         return f"{self.jobs:,} jobs of {self.pods} pods" if self.jobs > 1 else f"one job of {self.pods:,} pods"
 
     def bodies(self, kind: MeasuredKind, namespace: str, *, name: str = "job") -> list[JobBody]:
-        """The jobs. They are restarted as a whole."""
+        """The jobs, with `restartScope: Job`."""
         return [kind.body(f"{name}-{number}", namespace=namespace, pods=self.pods, restartScope="Job") for number in range(self.jobs)]
 
 
-def objects_of(kind: MeasuredKind, body: JobBody, *, uid: str) -> list[tuple[Resource, JobBody]]:
-    """What the operator creates for a job, in its order: all services, then all pods."""
-    found = _read_job(msgspec.json.encode({**body, "metadata": {**body["metadata"], "uid": uid}}))
-    job = kind.job(found)
+def child_objects(kind: MeasuredKind, body: JobBody, *, uid: str) -> list[tuple[Resource, JobBody]]:
+    """The objects that the operator creates for a job, in the same order: all services, then all pods."""
+    resource = _read_job(msgspec.json.encode({**body, "metadata": {**body["metadata"], "uid": uid}}))
+    job = kind.job(resource)
     replicas = [(role, index) for role in job.spec.roles for index in range(role.replicas)]
     services = [job.make_service(role, index) for role, index in replicas]
     pods = [job.make_pod(role, index, attempt=0) for role, index in replicas]
@@ -111,7 +106,7 @@ def _restart_policy(role: str) -> str:
     return "OnFailure" if role == "Worker" else "Never"
 
 
-def _listed(role: str, spec: JobBody) -> JobBody:
+def _list_entry(role: str, spec: JobBody) -> JobBody:
     template = spec["template"]
     pod = {"restartPolicy": spec["restartPolicy"], **template["spec"]}
     return {"mxReplicaType": role.upper(), "replicas": spec["replicas"], "template": {**template, "spec": pod}}

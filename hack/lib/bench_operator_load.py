@@ -1,4 +1,4 @@
-"""The load: it makes namespaces and jobs, follows what becomes of them, and plays the kubelet. It runs in the bench's own process."""
+"""The load generator: creates namespaces and jobs, watches objects, and acts as the kubelet. It runs in the benchmark process."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from typing import Any, Self, TypeVar
 import msgspec
 from bench_operator_jobs import JobBody, MeasuredKind
 from bench_operator_process import Operator, running_operator
-from bench_rows import MeasureError
+from bench_report import MeasureError
 
-from dlop.api.crd import definitions
+from dlop.api.crd import build_crds
 from dlop.deploy.apply import apply
 from dlop.kube.client import Client, PatchType
-from dlop.kube.objects import PartialObject, Pod, reader
+from dlop.kube.objects import PartialObject, Pod, object_decoder
 from dlop.kube.resources import NAMESPACES, PODS, Resource
-from dlop.kube.timestamps import to_the_second
+from dlop.kube.timestamps import format_time
 from dlop.kube.watch import WatchEvent
 from dlop.testing.pod_status import finished_status, running_status
 
 IN_FLIGHT = 50
-WITHIN_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 Item = TypeVar("Item")
-Told = Callable[[WatchEvent], None]
-_read_partial = reader(PartialObject)
+Handler = Callable[[WatchEvent], None]
+_read_partial = object_decoder(PartialObject)
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where everything happens, and to jobs of which kind."""
+class BenchTarget:
+    """The cluster, the bare client process and the kind of a measurement."""
 
     client: Client
     kubeconfig: Path
@@ -46,57 +46,57 @@ class Place:
     kind: MeasuredKind
 
     async def install(self) -> None:
-        """Let the server know the kind."""
-        await apply(self.client, definitions([self.kind.job]), say=lambda _: None)
-        await self.client.list(self.kind.resource)  # for a moment a server asks everybody to come back later, and the client does
+        """Install the CRD of the kind."""
+        await apply(self.client, build_crds([self.kind.job]), report=lambda _: None)
+        await self.client.list(self.kind.resource)  # the client retries until the new resource is served
 
-    async def make_namespace(self, name: str) -> str:
-        """A new namespace, so that nothing of earlier rounds or of other kinds has to be cleared away."""
-        called = f"{self.kind.resource.plural}-{name}"
-        await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": called}})
-        return called
+    async def create_namespace(self, name: str) -> str:
+        """A new namespace, so that rounds and kinds are independent."""
+        full_name = f"{self.kind.resource.plural}-{name}"
+        await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": full_name}})
+        return full_name
 
     def operator(self, namespace: str) -> AbstractAsyncContextManager[Operator]:
-        """An operator that looks after jobs of the kind in one namespace."""
+        """An operator for jobs of the kind in one namespace."""
         return running_operator(self.kubeconfig, kind=self.kind.resource.qualified_name, namespace=namespace, folder=self.folder)
 
     async def create_jobs(self, bodies: Iterable[JobBody]) -> None:
-        """Create jobs as fast as the server takes them."""
+        """Create jobs as fast as the server accepts them."""
 
         async def create(body: JobBody) -> None:
             await self.client.call("POST", self.kind.resource.path(namespace=body["metadata"]["namespace"]), body=body)
 
-        await many(bodies, create)
+        await for_each(bodies, create)
 
 
-async def many(items: Iterable[Item], work: Callable[[Item], Awaitable[Any]]) -> None:
-    """Do something with each item, `IN_FLIGHT` at once."""
-    waiting = iter(items)
+async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[Any]]) -> None:
+    """Call `work` for each item, with `IN_FLIGHT` concurrent calls."""
+    pending = iter(items)
 
-    async def one_after_another() -> None:
-        for item in waiting:
+    async def worker() -> None:
+        for item in pending:
             await work(item)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(IN_FLIGHT):
-            group.create_task(one_after_another())
+            group.create_task(worker())
 
 
-class Follower:
-    """Watches some resources of a namespace from now on."""
+class Watcher:
+    """Watches resources of a namespace from the current resource version on, and calls a handler for each event."""
 
-    def __init__(self, client: Client, namespace: str, told: Mapping[Resource, Told]) -> None:
+    def __init__(self, client: Client, namespace: str, handlers: Mapping[Resource, Handler]) -> None:
         self._client = client
         self._namespace = namespace
-        self._told = told
+        self._handlers = handlers
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        for resource, told in self._told.items():
-            answer = await self._client.call("GET", resource.path(namespace=self._namespace), query=(("limit", "1"),))
-            version = msgspec.json.decode(answer.body)["metadata"]["resourceVersion"]
-            task = asyncio.create_task(self._follow(resource, told, version))
+        for resource, handler in self._handlers.items():
+            response = await self._client.call("GET", resource.path(namespace=self._namespace), query=(("limit", "1"),))
+            version = msgspec.json.decode(response.body)["metadata"]["resourceVersion"]
+            task = asyncio.create_task(self._watch(resource, handler, version))
             task.add_done_callback(lambda _: self._changed.set())
             self._tasks.append(task)
         return self
@@ -106,50 +106,49 @@ class Follower:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def until(self, reached: Callable[[], bool], *, what: Callable[[], str], within_seconds: float = WITHIN_SECONDS) -> float:
-        """Wait until something is so, and return the moment. `what` says what there is, in case it never is."""
+    async def until(self, reached: Callable[[], bool], *, what: Callable[[], str], timeout_seconds: float = TIMEOUT_SECONDS) -> float:
+        """Wait until `reached` is true, and return the time. `what` describes the current state for the error message."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_seconds):
+            async with asyncio.timeout(timeout_seconds):
                 while not reached():
-                    self._demand_watches()
+                    self._require_watches()
                     self._changed.clear()
                     await self._changed.wait()
                 return time.perf_counter()
-        raise MeasureError(f"after {within_seconds:g} seconds there are {what()}")
+        raise MeasureError(f"timed out after {timeout_seconds:g} seconds with {what()}")
 
-    def _demand_watches(self) -> None:
+    def _require_watches(self) -> None:
         for task in self._tasks:
             if task.done():
-                raise MeasureError(f"a watch of the bench has ended: {task.exception()}")
+                raise MeasureError(f"a watch of the benchmark ended: {task.exception()}")
 
-    async def _follow(self, resource: Resource, told: Told, version: str) -> None:
+    async def _watch(self, resource: Resource, handler: Handler, version: str) -> None:
         while True:
-            # A server may end a watch at any time; it goes on from where it was.
+            # The server can end a watch at any time. Continue from the last resource version.
             async with self._client.watch(
                 resource, namespace=self._namespace, resource_version=version, bookmarks=False, timeout_seconds=1200
             ) as events:
                 last: WatchEvent | None = None
                 async for event in events:
-                    told(event)
+                    handler(event)
                     last = event
                     self._changed.set()
             version = version if last is None else _read_partial(last.object).metadata.resource_version
 
 
 class Kubelet:
-    """Says of pods what a kubelet says: they run, they have ended."""
+    """Writes the pod status that a kubelet would write."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def runs(self, pod: Pod) -> None:
-        """All its containers run."""
-        await self._report(pod, running_status(pod, now=to_the_second(time.time())))
+    async def set_running(self, pod: Pod) -> None:
+        await self._report(pod, running_status(pod, now=format_time(time.time())))
 
-    async def ended(self, pod: Pod, *, exit_code: int = 0) -> None:
-        """All its containers have ended, the first with this exit code."""
+    async def set_finished(self, pod: Pod, *, exit_code: int = 0) -> None:
+        """All containers have terminated, the first one with this exit code."""
         reason = "Error" if exit_code else "Completed"
-        now = to_the_second(time.time())
+        now = format_time(time.time())
         await self._report(pod, finished_status(pod, exit_code=exit_code, reason=reason, message="", container="", now=now))
 
     async def _report(self, pod: Pod, status: dict[str, Any]) -> None:

@@ -1,14 +1,14 @@
-"""Pods to measure with: as large and as deep as those of a training job on a real cluster (about 3 KB of JSON)."""
+"""Pods of the size and structure of those of a training job on a real cluster (about 3 KB of JSON)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-_MOMENT = "2026-01-01T00:00:00Z"
+_TIMESTAMP = "2026-01-01T00:00:00Z"
 
 
 def new_pod(name: str) -> dict[str, Any]:
-    """The body of a create, as an operator sends it."""
+    """The body of a create request."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -18,21 +18,21 @@ def new_pod(name: str) -> dict[str, Any]:
 
 
 def stored_pod(name: str, *, resource_version: str) -> dict[str, Any]:
-    """The same pod as a server tells it once it runs."""
+    """The same pod in the API server, while it is running."""
     pod = new_pod(name)
     pod["metadata"] |= {
         "uid": f"7e2f0a57-5a0b-4d1c-9f0e-{abs(hash(name)) % 10**12:012d}",
         "resourceVersion": resource_version,
-        "creationTimestamp": _MOMENT,
-        "managedFields": [_managed("dlop"), _managed("kubelet")],
+        "creationTimestamp": _TIMESTAMP,
+        "managedFields": [_managed_fields("dlop"), _managed_fields("kubelet")],
     }
     pod["spec"] |= {
         "nodeName": "node-17",
         "schedulerName": "default-scheduler",
         "terminationGracePeriodSeconds": 30,
         "tolerations": [
-            {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-            for what in ("not-ready", "unreachable")
+            {"key": f"node.kubernetes.io/{condition}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            for condition in ("not-ready", "unreachable")
         ],
     }
     pod["status"] = _status()
@@ -72,12 +72,12 @@ def _container() -> dict[str, Any]:
     }
 
 
-def _managed(manager: str) -> dict[str, Any]:
+def _managed_fields(manager: str) -> dict[str, Any]:
     fields = {
         "f:metadata": {"f:labels": {".": {}, "f:training.kubeflow.org/job-name": {}, "f:training.kubeflow.org/replica-type": {}}},
         "f:status": {"f:phase": {}, "f:podIP": {}, "f:conditions": {'k:{"type":"Ready"}': {".": {}, "f:status": {}, "f:type": {}}}},
     }
-    return {"manager": manager, "operation": "Update", "apiVersion": "v1", "time": _MOMENT, "fieldsType": "FieldsV1", "fieldsV1": fields}
+    return {"manager": manager, "operation": "Update", "apiVersion": "v1", "time": _TIMESTAMP, "fieldsType": "FieldsV1", "fieldsV1": fields}
 
 
 def _status() -> dict[str, Any]:
@@ -86,9 +86,9 @@ def _status() -> dict[str, Any]:
         "phase": "Running",
         "hostIP": "10.0.0.17",
         "podIP": "10.244.3.17",
-        "startTime": _MOMENT,
+        "startTime": _TIMESTAMP,
         "qosClass": "Burstable",
-        "conditions": [{"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": _MOMENT} for kind in types],
+        "conditions": [{"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": _TIMESTAMP} for kind in types],
         "containerStatuses": [
             {
                 "name": "pytorch",
@@ -98,7 +98,7 @@ def _status() -> dict[str, Any]:
                 "ready": True,
                 "started": True,
                 "restartCount": 0,
-                "state": {"running": {"startedAt": _MOMENT}},
+                "state": {"running": {"startedAt": _TIMESTAMP}},
                 "lastState": {},
             }
         ],

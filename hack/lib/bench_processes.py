@@ -1,4 +1,4 @@
-"""Other processes, as benchmarks see them: servers to start, CPU time and memory to read."""
+"""Helper processes of benchmarks, and their CPU time and memory."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench_rows import MeasureError
+from bench_report import MeasureError
 
 
 def cpu_seconds(pid: int) -> float:
-    """The CPU time that a process has used so far."""
-    # Linux has a clock for each process, by its number: finer than the hundredths of a second in /proc.
+    """The CPU time of a process since its start."""
+    # The CPU clock of a process on Linux (see clock_getcpuclockid), which has a higher resolution than /proc.
     return time.clock_gettime(~pid << 3 | 2)
 
 
 def resident_megabytes(pid: int, *, peak: bool = False) -> float:
-    """The memory that a process has in use, or the most that it has ever had."""
-    wanted = "VmHWM:" if peak else "VmRSS:"
+    """The resident memory of a process, or its peak."""
+    field = "VmHWM:" if peak else "VmRSS:"
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(wanted):
+        if line.startswith(field):
             return int(line.split()[1]) / 1024
-    raise MeasureError(f"the process {pid} has ended: it has no memory any more")
+    raise MeasureError(f"the process {pid} has exited")
 
 
 @contextlib.contextmanager
-def serving(arguments: Sequence[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A Python program in a process of its own, and the first line it prints: where it is. It ends with its standard input."""
+def run_server(arguments: Sequence[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a Python program as a server. Yields the process and the first line that it prints, its address. Kills it at the end."""
     server = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     try:
-        place = server.stdout.readline().strip()
-        if not place:
-            raise MeasureError(f"{Path(arguments[0]).name} did not start; it says why above")
-        yield server, place
+        address = server.stdout.readline().strip()
+        if not address:
+            raise MeasureError(f"{Path(arguments[0]).name} did not start; see its output above")
+        yield server, address
     finally:
         server.kill()
         server.communicate()

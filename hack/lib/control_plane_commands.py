@@ -1,23 +1,23 @@
-"""The command lines of a control plane on loopback: which flags, and why."""
+"""The command lines of a control plane on loopback."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-# Files in the folder of a cluster.
+# Files in the directory of a cluster.
 SIGNING_KEY = "service-account.key"
 TOKENS = "tokens.csv"
 CERTIFICATES = "certificates"
 KUBELET_CLIENT_CERTIFICATE = "kubelet-client.crt"
 KUBELET_CLIENT_KEY = "kubelet-client.key"
 
-# There is no kubelet: nodes and running pods are played by tests. These controllers would clear such pods away.
+# There is no kubelet. Tests set the status of nodes and pods, and these controllers would delete such pods.
 _CONTROLLERS_OFF = ("node-lifecycle-controller", "pod-garbage-collector-controller", "taint-eviction-controller")
 
 
 def etcd(binary: Path, folder: Path, *, port: int, peer_port: int) -> list[str]:
-    """The command line of etcd: one member, plain http on loopback, no waiting for the disk."""
+    """One member, plain HTTP on loopback, no fsync."""
     client_url, peer_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
     return [
         str(binary),
@@ -33,15 +33,15 @@ def etcd(binary: Path, folder: Path, *, port: int, peer_port: int) -> list[str]:
 
 
 def api_server(binary: Path, folder: Path, *, etcd_url: str, port: int, extra_flags: Sequence[str]) -> list[str]:
-    """The command line of a kube-apiserver. It makes its own certificate, or takes the one that is there already."""
+    """A kube-apiserver that generates its serving certificate unless the directory already contains one."""
     return [
         str(binary),
         f"--etcd-servers={etcd_url}",
         f"--secure-port={port}",
         "--bind-address=127.0.0.1",
-        # Else it looks for a default route, and machines without a network have none.
+        # Otherwise it requires a default route, which machines without a network do not have.
         "--advertise-address=127.0.0.1",
-        # A loopback address may not be the endpoint of a service: nobody is told where this server is.
+        # A loopback address is not a valid endpoint of the service `kubernetes`.
         "--endpoint-reconciler-type=none",
         f"--cert-dir={folder / CERTIFICATES}",
         f"--service-account-key-file={folder / SIGNING_KEY}",
@@ -50,20 +50,20 @@ def api_server(binary: Path, folder: Path, *, etcd_url: str, port: int, extra_fl
         f"--token-auth-file={folder / TOKENS}",
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.96.0.0/16",
-        # It would refuse pods until a controller has made the namespace's service account.
+        # This plugin rejects pods until a controller has created the service account of the namespace.
         "--disable-admission-plugins=ServiceAccount",
         "--allow-privileged=true",
-        # A node on this machine knows the server by this certificate. Its own is not checked: nobody has vouched for it.
+        # Nodes authenticate the server by this certificate. The server does not verify the certificates of nodes.
         f"--kubelet-client-certificate={folder / KUBELET_CLIENT_CERTIFICATE}",
         f"--kubelet-client-key={folder / KUBELET_CLIENT_KEY}",
-        # Node names are not in any DNS.
+        # Node names are not resolvable.
         "--kubelet-preferred-address-types=ExternalIP,InternalIP,Hostname",
         *extra_flags,
     ]
 
 
 def controller_manager(binary: Path, folder: Path, kubeconfig: Path, *, port: int) -> list[str]:
-    """The command line of kube-controller-manager: garbage collection, namespace deletion and the rest, without a lease."""
+    """All controllers that do not need a kubelet, without leader election."""
     return [
         str(binary),
         f"--kubeconfig={kubeconfig}",

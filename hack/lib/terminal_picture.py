@@ -1,9 +1,8 @@
-"""A picture of a command: it is run in a terminal, and what the screen shows in the end becomes an SVG.
+"""Runs a command in a pseudo-terminal and renders the final screen as an SVG.
 
     terminal_picture.py hack/demo --out demo.svg
 
-Nothing in the picture is made up. The terminal is a simple one: it knows colours, going up, and erasing a line, which is all
-that a table that is drawn again and again takes.
+The terminal emulation supports colours, cursor up and erase line, which is what a table with live updates uses.
 """
 
 from __future__ import annotations
@@ -26,71 +25,71 @@ from rich.console import Console
 from rich.text import Text
 
 COLUMNS, ROWS = 112, 50
-_PIECE = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n]+)")
-_FONT_FROM_ELSEWHERE = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
+_TOKEN = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n]+)")
+_REMOTE_FONT = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run, draw, and return the exit code of the command."""
+    """Returns the exit code of the command. Writes no file if the command fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", nargs="+")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     options = parser.parse_args(arguments)
-    output, code = recorded(options.command)
+    output, code = record(options.command)
     sys.stdout.buffer.write(output)
     if code == 0:
-        options.out.write_text(drawing([f"$ {' '.join(options.command)}", *screen(output.decode())], title="dlop"))
-        print(f"{options.out} is drawn")
+        options.out.write_text(render_svg([f"$ {' '.join(options.command)}", *final_screen(output.decode())], title="dlop"))
+        print(f"wrote {options.out}")
     return code
 
 
-def recorded(command: Sequence[str]) -> tuple[bytes, int]:
-    """What a command writes to a terminal, and its exit code."""
-    near, far = pty.openpty()
-    fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    variables = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(ROWS)}
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=far, stderr=far, env=variables) as process:
-        os.close(far)
-        output = b"".join(_pieces(near))
-        os.close(near)
+def record(command: Sequence[str]) -> tuple[bytes, int]:
+    """Return what the command writes to a terminal, and its exit code."""
+    parent_end, child_end = pty.openpty()
+    fcntl.ioctl(child_end, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(ROWS)}
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=child_end, stderr=child_end, env=environment) as process:
+        os.close(child_end)
+        output = b"".join(_chunks(parent_end))
+        os.close(parent_end)
     return output, process.returncode
 
 
-def _pieces(terminal: int) -> Iterator[bytes]:
+def _chunks(terminal: int) -> Iterator[bytes]:
     while True:
         try:
-            piece = os.read(terminal, 65536)
-        except OSError:  # how a terminal says that nobody writes to it any more
+            chunk = os.read(terminal, 65536)
+        except OSError:  # all writers have closed the terminal
             return
-        if not piece:
+        if not chunk:
             return
-        yield piece
+        yield chunk
 
 
-def screen(output: str) -> list[str]:
-    """The lines that are on the screen in the end, with their colours."""
+def final_screen(output: str) -> list[str]:
+    """The non-empty lines of the screen after all output, with colour escape sequences."""
     lines, row = [""], 0
-    for numbers, action, back, feed, text in _PIECE.findall(output):
+    for numbers, action, carriage_return, line_feed, text in _TOKEN.findall(output):
         if action == "A":
             row = max(0, row - int(numbers or 1))
         elif action == "K":
             lines[row] = ""
         elif action == "m":
             lines[row] += f"\x1b[{numbers}m"
-        elif feed:
+        elif line_feed:
             row += 1
             lines += [""] * (row + 1 - len(lines))
-        elif text and not back:
+        elif text and not carriage_return:
             lines[row] += text
     return [line for line in lines if line.strip()]
 
 
-def drawing(lines: Sequence[str], *, title: str) -> str:
-    """The lines as an SVG, with whatever font the reader has for programs."""
+def render_svg(lines: Sequence[str], *, title: str) -> str:
+    """The lines as an SVG that uses the viewer's own monospace font."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     for line in lines:
         console.print(Text.from_ansi(line))
-    return console.export_svg(title=title, code_format=_FONT_FROM_ELSEWHERE.sub("", CONSOLE_SVG_FORMAT), unique_id="dlop")
+    return console.export_svg(title=title, code_format=_REMOTE_FONT.sub("", CONSOLE_SVG_FORMAT), unique_id="dlop")
 
 
 if __name__ == "__main__":

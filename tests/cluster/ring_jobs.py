@@ -1,4 +1,4 @@
-"""What the tests share that end an operator in the middle of its work: two hundred jobs, the processes, and who saw what."""
+"""Helpers for tests that kill an operator during its work: 200 jobs, operator processes, and a history of all objects."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 
 from real_cluster import RealCluster
 
-from dlop.api.crd import definitions
+from dlop.api.crd import build_crds
 from dlop.deploy.apply import apply
-from dlop.kube.cache import CacheChange, version_number
+from dlop.kube.cache import CacheChange, parse_resource_version
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
 from dlop.kube.informer import Informer
 from dlop.kube.objects import CustomObject, Pod, Service, T
 from dlop.kube.resources import NAMESPACES, PODS, SERVICES, Resource
-from dlop.testing.kubelet import Kubelet
+from dlop.testing.kubelet import ScriptedKubelet
 from dlop.testing.script import Script
-from tests.sim.ring import RingJob, ring
+from tests.sim.ring_job import RingJob, ring
 
 JOBS = 200
 RINGS = RingJob.job_type.resource
@@ -33,14 +33,14 @@ ROOT = Path(__file__).parents[2]
 
 
 class Arrival(NamedTuple):
-    """When an object was first seen: on the server's own count, and in seconds of the event loop."""
+    """When an object was first observed: its resource version, and the time of the event loop."""
 
-    version: int
+    resource_version: int
     at_seconds: float
 
 
-class Watched:
-    """Every object of a namespace that there ever was, by resource, name and uid."""
+class ObservedObjects:
+    """The uids of all objects that ever existed in a namespace, by resource and name."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.uids: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -51,18 +51,18 @@ class Watched:
         self.services = self._informer(client, SERVICES, Service, namespace)
 
     def _informer(self, client: Client, resource: Resource, kind: type[T], namespace: str) -> Informer[T]:
-        def told(change: CacheChange[T]) -> None:
+        def on_change(change: CacheChange[T]) -> None:
             metadata = change.object.metadata
-            seen = self.uids[resource.plural][metadata.name]
-            if resource != RINGS and metadata.uid not in seen:
-                self.children.append(Arrival(version_number(metadata.resource_version), asyncio.get_running_loop().time()))
-            seen.add(metadata.uid)
+            uids = self.uids[resource.plural][metadata.name]
+            if resource != RINGS and metadata.uid not in uids:
+                self.children.append(Arrival(parse_resource_version(metadata.resource_version), asyncio.get_running_loop().time()))
+            uids.add(metadata.uid)
             self.changed.set()
 
-        return Informer(client, resource, kind, rng=random.Random(0), namespace=namespace, handlers=[told])
+        return Informer(client, resource, kind, rng=random.Random(0), namespace=namespace, handlers=[on_change])
 
     def succeeded(self) -> int:
-        """How many jobs say that they have succeeded."""
+        """The number of succeeded jobs."""
         return sum(b'"phase":"Succeeded"' in bytes(job.status) for job in self.jobs.cache)
 
     async def until(self, reached: Callable[[], bool]) -> None:
@@ -72,15 +72,15 @@ class Watched:
 
 
 @asynccontextmanager
-async def watching(client: Client, namespace: str) -> AsyncIterator[Watched]:
-    watched = Watched(client, namespace)
-    async with running(watched.jobs, watched.pods, watched.services):
-        yield watched
+async def observe(client: Client, namespace: str) -> AsyncIterator[ObservedObjects]:
+    observed = ObservedObjects(client, namespace)
+    async with run_informers(observed.jobs, observed.pods, observed.services):
+        yield observed
 
 
 @asynccontextmanager
-async def running(*informers: Informer[Any]) -> AsyncIterator[None]:
-    """Informers at work for as long as the block lasts."""
+async def run_informers(*informers: Informer[Any]) -> AsyncIterator[None]:
+    """Run informers for the duration of the block."""
     tasks = [asyncio.create_task(informer.run()) for informer in informers]
     try:
         yield
@@ -92,7 +92,7 @@ async def running(*informers: Informer[Any]) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def operator_process(cluster: RealCluster, log: Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`python -m dlop run`, which is killed with -9 at the end of the block if it still runs."""
+    """Run `python -m dlop run`. It is killed with SIGKILL at the end of the block if it is still running."""
     command = ["run", "--kubeconfig", str(cluster.kubeconfig_path), *flags]
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", "dlop", *command, cwd=ROOT, stdout=output, stderr=output)
@@ -105,17 +105,17 @@ async def operator_process(cluster: RealCluster, log: Path, *flags: str) -> Asyn
     assert process.returncode in (0, -signal.SIGKILL), tail(log)
 
 
-async def until_in_step(log: Path) -> None:
-    """Wait until an operator says that it knows all there is; a standby tells nobody but its log."""
+async def wait_until_synced(log: Path) -> None:
+    """Wait until the operator logs that its caches are synced. A standby reports it only in the log."""
     while True:
-        if "caches are in step with the server" in await asyncio.to_thread(log.read_text):
+        if "caches synced" in await asyncio.to_thread(log.read_text):
             return
         await asyncio.sleep(0.05)
 
 
 def ring_flags(namespace: str, *more: str) -> tuple[str, ...]:
-    """For an operator of rings in one namespace, by default without a lease."""
-    kinds = ("--framework", "tests.sim.ring:RingJob", "--kinds", "RingJob")
+    """Flags of an operator for RingJobs in one namespace, by default without leader election."""
+    kinds = ("--framework", "tests.sim.ring_job:RingJob", "--kinds", "RingJob")
     return (*kinds, "--namespaces", namespace, "--bind-address", "off", *(more or ("--leader-election=false",)))
 
 
@@ -124,25 +124,25 @@ def tail(log: Path) -> str:
 
 
 @asynccontextmanager
-async def place_for_jobs(cluster: RealCluster) -> AsyncIterator[tuple[Client, str, Watched]]:
-    """A namespace with a kubelet that lets a quarter of the jobs restart once and all of them succeed."""
+async def ring_namespace(cluster: RealCluster) -> AsyncIterator[tuple[Client, str, ObservedObjects]]:
+    """A new namespace with a kubelet. A quarter of the jobs restart once, and all jobs succeed."""
     client = Client(await connect(cluster.kubeconfig_path))
     namespace = f"rings-{uuid.uuid4().hex[:8]}"
-    await apply(client, definitions([RingJob]), say=lambda _: None)
+    await apply(client, build_crds([RingJob]), report=lambda _: None)
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     script = Script()
-    script.when("again-*-worker-0", times=1).run().fail(137)
+    script.when("restarts-*-worker-0", times=1).run().fail(137)
     script.when("*").run().after(20).succeed()
     try:
-        async with watching(client, namespace) as watched, Kubelet(client, script, namespace=namespace, time_scale=0.1):
-            yield client, namespace, watched
+        async with observe(client, namespace) as observed, ScriptedKubelet(client, script, namespace=namespace, time_scale=0.1):
+            yield client, namespace, observed
     finally:
         await client.delete(NAMESPACES, namespace)
         await client.close()
 
 
 async def submit(client: Client, names: Iterable[str], namespace: str) -> None:
-    """Create these jobs, all at once."""
+    """Create the jobs concurrently."""
     await asyncio.gather(*(_submit(client, name, namespace) for name in names))
 
 
@@ -152,19 +152,19 @@ async def _submit(client: Client, name: str, namespace: str) -> None:
     await client.create(RINGS, body, namespace=namespace)
 
 
-def demand_nothing_lost_or_doubled(watched: Watched) -> None:
-    """Each replica has had one pod, and those whose first pod was made to fail two; each service there was once."""
+def assert_nothing_lost_or_duplicated(observed: ObservedObjects) -> None:
+    """Each replica had one pod, or two if its first pod failed, and one service."""
     names = [f"{name}-worker-{index}" for name in job_names() for index in range(2)]
-    assert {name: len(uids) for name, uids in watched.uids["pods"].items()} == {name: _pods_of(name) for name in names}
-    assert {name: len(uids) for name, uids in watched.uids["services"].items()} == dict.fromkeys(names, 1)
-    restarts = {job.metadata.name: b'"restarts":{"Worker":1}' in bytes(job.status) for job in watched.jobs.cache}
-    assert restarts == {name: name.startswith("again-") for name in job_names()}
-    assert not any(b'"disruptions"' in bytes(job.status) for job in watched.jobs.cache)
+    assert {name: len(uids) for name, uids in observed.uids["pods"].items()} == {name: _expected_pods(name) for name in names}
+    assert {name: len(uids) for name, uids in observed.uids["services"].items()} == dict.fromkeys(names, 1)
+    restarts = {job.metadata.name: b'"restarts":{"Worker":1}' in bytes(job.status) for job in observed.jobs.cache}
+    assert restarts == {name: name.startswith("restarts-") for name in job_names()}
+    assert not any(b'"disruptions"' in bytes(job.status) for job in observed.jobs.cache)
 
 
 def job_names() -> list[str]:
-    return [f"{'again' if number % 4 == 0 else 'plain'}-{number}" for number in range(JOBS)]
+    return [f"{'restarts' if number % 4 == 0 else 'plain'}-{number}" for number in range(JOBS)]
 
 
-def _pods_of(name: str) -> int:
-    return 2 if name.startswith("again-") and name.endswith("-worker-0") else 1
+def _expected_pods(name: str) -> int:
+    return 2 if name.startswith("restarts-") and name.endswith("-worker-0") else 1

@@ -1,4 +1,4 @@
-"""The commands about jobs, on the real API server."""
+"""The commands for jobs on the real API server."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ import pytest
 import yaml
 from real_cluster import RealCluster
 
-from dlop.api.crd import definitions
+from dlop.api.crd import build_crds
 from dlop.cli.main import main
 from dlop.deploy.apply import apply
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES
 from dlop.kube.types import JsonObject
-from tests.sim.job_world import FRAMEWORK, KINDS, CrewJob, crew, listed, mxjob
+from tests.sim.crew_job import FRAMEWORK, KINDS, CrewJob, crew, mpba_mxjob, mxjob
 
 
 @dataclass(frozen=True)
-class Place:
+class JobCommands:
     client: Client
     kubeconfig: Path
     namespace: str
     folder: Path
     capture: pytest.CaptureFixture[str]
 
-    async def dlop(self, command: str, *words: str, code: int = 0) -> tuple[str, str]:
+    async def dlop(self, command: str, *arguments: str, code: int = 0) -> tuple[str, str]:
         self.capture.readouterr()
-        place = ("--kubeconfig", str(self.kubeconfig), "-n", self.namespace)
-        assert await asyncio.to_thread(main, [command, *place, *FRAMEWORK, *words]) == code
-        printed = self.capture.readouterr()
-        return printed.out, printed.err
+        connection = ("--kubeconfig", str(self.kubeconfig), "-n", self.namespace)
+        assert await asyncio.to_thread(main, [command, *connection, *FRAMEWORK, *arguments]) == code
+        output = self.capture.readouterr()
+        return output.out, output.err
 
     def line_of(self, text: str) -> int:
         lines = (self.folder / "jobs.yaml").read_text().splitlines()
@@ -49,26 +49,26 @@ class Place:
 
 
 @pytest.fixture
-async def place(real_cluster: RealCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> AsyncIterator[Place]:
+async def commands(real_cluster: RealCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> AsyncIterator[JobCommands]:
     client = Client(await connect(real_cluster.kubeconfig_path))
     namespace = f"jobs-{uuid.uuid4().hex[:8]}"
     try:
-        await apply(client, definitions(KINDS), say=lambda _: None)
+        await apply(client, build_crds(KINDS), report=lambda _: None)
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        yield Place(client, real_cluster.kubeconfig_path, namespace, tmp_path, capsys)
+        yield JobCommands(client, real_cluster.kubeconfig_path, namespace, tmp_path, capsys)
         await client.delete(NAMESPACES, namespace)
     finally:
         await client.close()
 
 
-async def test_jobs_of_every_dialect_are_submitted_shown_changed_and_deleted(place: Place) -> None:
+async def test_jobs_of_every_spec_format_are_submitted_listed_changed_and_deleted(commands: JobCommands) -> None:
     settings: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
-    _, said = await place.dlop("submit", place.file(settings, crew("crew"), mxjob("mx"), listed("mx")))
-    assert [line.partition(" in ")[0] for line in said.splitlines()] == ["ConfigMap settings", "CrewJob crew", "MXJob mx", "MXJob mx"]
+    _, errors = await commands.dlop("submit", commands.file(settings, crew("crew"), mxjob("mx"), mpba_mxjob("mx")))
+    assert [line.partition(" in ")[0] for line in errors.splitlines()] == ["ConfigMap settings", "CrewJob crew", "MXJob mx", "MXJob mx"]
 
     for name in ("crew", "mxjobs.fioravanzo.org/mx", "mxjobs.mpba.fbk.eu/mx"):
-        assert (await place.dlop("scale", name, "worker=5"))[1].endswith("scaled to worker 5\n")
-    views = json.loads((await place.dlop("get", "-o", "json"))[0])
+        assert (await commands.dlop("scale", name, "worker=5"))[1].endswith("scaled to worker 5\n")
+    views = json.loads((await commands.dlop("get", "-o", "json"))[0])
     assert {(view["reference"], view["roles"][-1]["wanted"]) for view in views} == {
         ("crewjobs.crew.dlop.dev/crew", 5),
         ("mxjobs.fioravanzo.org/mx", 5),
@@ -76,44 +76,47 @@ async def test_jobs_of_every_dialect_are_submitted_shown_changed_and_deleted(pla
     }
 
     for name in ("crew", "mxjobs.fioravanzo.org/mx"):
-        assert (await place.dlop("suspend", name))[1].endswith(" suspended\n")
-        assert (await place.dlop("suspend", name))[1].endswith(" is suspended already\n")
-        assert (await place.dlop("resume", name))[1].endswith(" resumed\n")
-    assert "has no room for it" in (await place.dlop("suspend", "mxjobs.mpba.fbk.eu/mx", code=1))[1]
-    assert "no operator has looked at it yet" in (await place.dlop("describe", "crew"))[0]
+        assert (await commands.dlop("suspend", name))[1].endswith(" suspended\n")
+        assert (await commands.dlop("suspend", name))[1].endswith(" is already suspended\n")
+        assert (await commands.dlop("resume", name))[1].endswith(" resumed\n")
+    assert "has no field for it" in (await commands.dlop("suspend", "mxjobs.mpba.fbk.eu/mx", code=1))[1]
+    assert "no operator has reconciled the job yet" in (await commands.dlop("describe", "crew"))[0]
 
-    deleted = await place.dlop("delete", "crew", "mxjobs.fioravanzo.org/mx", "mxjobs.mpba.fbk.eu/mx", "--wait", "--timeout", "30s")
+    deleted = await commands.dlop("delete", "crew", "mxjobs.fioravanzo.org/mx", "mxjobs.mpba.fbk.eu/mx", "--wait", "--timeout", "30s")
     assert deleted[1].count("deleted") == 3
-    assert (await place.dlop("get")) == ("", f"there are no jobs in the namespace {place.namespace}\n")
+    assert (await commands.dlop("get")) == ("", f"no jobs found in the namespace {commands.namespace}\n")
 
 
-async def test_what_the_real_server_refuses_is_told_by_line(place: Place) -> None:
-    wrong = crew("crew")
-    wrong["spec"]["replicaSpecs"]["Worker"]["replica"] = 3
-    file = place.file(wrong)
-    line = place.line_of("replica: 3")
-    _, said = await place.dlop("submit", file, code=2)
-    assert f"jobs.yaml:{line}: spec.replicaSpecs.Worker.replica: the kind has no such field" in said
+async def test_errors_of_the_real_server_are_reported_with_line_numbers(commands: JobCommands) -> None:
+    invalid = crew("crew")
+    invalid["spec"]["replicaSpecs"]["Worker"]["replica"] = 3
+    file = commands.file(invalid)
+    line = commands.line_of("replica: 3")
+    _, errors = await commands.dlop("submit", file, code=2)
+    assert f"jobs.yaml:{line}: spec.replicaSpecs.Worker.replica: unknown field" in errors
     settings: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "UPPER"}}
-    assert "jobs.yaml:4: metadata.name: " in (await place.dlop("submit", place.file(settings), code=2))[1]
-    await place.dlop("submit", place.file(crew("crew")))
-    assert "there is a CrewJob crew in the namespace" in (await place.dlop("submit", place.file(crew("crew")), code=1))[1]
+    assert "jobs.yaml:4: metadata.name: " in (await commands.dlop("submit", commands.file(settings), code=2))[1]
+    await commands.dlop("submit", commands.file(crew("crew")))
+    assert "CrewJob crew already exists in the namespace" in (await commands.dlop("submit", commands.file(crew("crew")), code=1))[1]
 
 
-async def test_waiting_ends_with_the_change_of_the_status(place: Place) -> None:
-    await place.dlop("submit", place.file(crew("crew")))
-    waiting = asyncio.create_task(place.dlop("wait", "crew", "--timeout", "60s"))
+async def test_wait_returns_when_the_status_changes(commands: JobCommands) -> None:
+    await commands.dlop("submit", commands.file(crew("crew")))
+    waiting = asyncio.create_task(commands.dlop("wait", "crew", "--timeout", "60s"))
     status = {"dlop": {"phase": "Succeeded", "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:01:30Z"}}
     resource = CrewJob.job_type.resource
-    await place.client.patch(resource, "crew", {"status": status}, namespace=place.namespace, subresource="status")
+    await commands.client.patch(resource, "crew", {"status": status}, namespace=commands.namespace, subresource="status")
     assert (await waiting)[1] == "CrewJob crew: Succeeded after 1m30s.\n"
 
 
-async def test_a_change_that_meets_another_one_is_made_anew(place: Place) -> None:
-    await place.dlop("submit", place.file(listed("mx")))
+async def test_a_conflicting_change_is_retried(commands: JobCommands) -> None:
+    await commands.dlop("submit", commands.file(mpba_mxjob("mx")))
     roles = ("worker=4", "server=3")
     await asyncio.gather(
-        *(asyncio.to_thread(main, ["scale", "--kubeconfig", str(place.kubeconfig), "-n", place.namespace, "mx", role]) for role in roles)
+        *(
+            asyncio.to_thread(main, ["scale", "--kubeconfig", str(commands.kubeconfig), "-n", commands.namespace, "mx", role])
+            for role in roles
+        )
     )
-    (view,) = json.loads((await place.dlop("get", "-o", "json"))[0])
+    (view,) = json.loads((await commands.dlop("get", "-o", "json"))[0])
     assert {role["name"]: role["wanted"] for role in view["roles"]} == {"SCHEDULER": 1, "SERVER": 3, "WORKER": 4}

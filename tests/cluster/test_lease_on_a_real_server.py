@@ -1,4 +1,4 @@
-"""Leader election on the real API server: handover, a leader that is killed, and a lease that the server finds in order."""
+"""Leader election on the real API server: acquisition, renewal, release, handover, and a killed leader."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from real_cluster import RealCluster
 
 from dlop.kube.client import Client
 from dlop.kube.http.transport import HttpTransport, connect
-from dlop.kube.leader_election import Elector, LeadershipLostError, LeaseTiming
+from dlop.kube.leader_election import LeaderElector, LeadershipLostError, LeaseTiming
 from dlop.kube.resources import LEASES
 
 TIMING = LeaseTiming(lease_duration_seconds=3, renew_deadline_seconds=2, retry_period_seconds=0.5)
 
-# A process that leads until it is killed. Its arguments: the kubeconfig and the name of the lease.
+# A process that leads until it is killed. Arguments: the kubeconfig and the name of the lease.
 LEADER = """
 import asyncio, random, sys
-from dlop.kube.http import connect
-from dlop.kube.lease import Elector, LeaseTiming
+from dlop.kube.http.transport import connect
+from dlop.kube.leader_election import LeaderElector, LeaseTiming
 
 async def lead():
     print("leading", flush=True)
@@ -32,7 +32,7 @@ async def lead():
 
 async def main():
     timing = LeaseTiming(lease_duration_seconds=3, renew_deadline_seconds=2, retry_period_seconds=0.5)
-    elector = Elector(
+    elector = LeaderElector(
         await connect(sys.argv[1]), namespace="default", name=sys.argv[2], identity="victim", rng=random.Random(), timing=timing
     )
     await elector.run(lead)
@@ -55,12 +55,12 @@ def lease() -> str:
     return f"lease-{uuid.uuid4().hex[:8]}"
 
 
-def elector(transport: HttpTransport, lease: str, identity: str, *, timing: LeaseTiming = TIMING) -> Elector:
-    return Elector(transport, namespace="default", name=lease, identity=identity, rng=random.Random(0), timing=timing)
+def elector(transport: HttpTransport, lease: str, identity: str, *, timing: LeaseTiming = TIMING) -> LeaderElector:
+    return LeaderElector(transport, namespace="default", name=lease, identity=identity, rng=random.Random(0), timing=timing)
 
 
-async def until_leading(elector: Elector) -> tuple[asyncio.Task[None], asyncio.Event]:
-    """The elector's task, and an event that is set as soon as it leads."""
+async def start(elector: LeaderElector) -> tuple[asyncio.Task[None], asyncio.Event]:
+    """The elector's task, and an event that is set when it leads."""
     leads = asyncio.Event()
 
     async def lead() -> None:
@@ -76,29 +76,29 @@ async def stop(task: asyncio.Task[None]) -> None:
         await task
 
 
-async def test_the_lease_is_taken_renewed_and_released_as_the_server_wants_it(real_cluster: RealCluster, lease: str) -> None:
+async def test_the_lease_is_acquired_renewed_and_released(real_cluster: RealCluster, lease: str) -> None:
     async with connected(real_cluster) as transport:
         client = Client(transport)
         async with elector(transport, lease, "a").leading():
-            taken = await client.get(LEASES, lease, namespace="default")
+            acquired = await client.get(LEASES, lease, namespace="default")
             await asyncio.sleep(1.2)
             renewed = await client.get(LEASES, lease, namespace="default")
         released = await client.get(LEASES, lease, namespace="default")
-    assert taken["spec"]["holderIdentity"] == "a"
-    assert taken["spec"]["leaseDurationSeconds"] == 3
-    assert renewed["spec"]["acquireTime"] == taken["spec"]["acquireTime"]
-    assert renewed["spec"]["renewTime"] > taken["spec"]["renewTime"]
+    assert acquired["spec"]["holderIdentity"] == "a"
+    assert acquired["spec"]["leaseDurationSeconds"] == 3
+    assert renewed["spec"]["acquireTime"] == acquired["spec"]["acquireTime"]
+    assert renewed["spec"]["renewTime"] > acquired["spec"]["renewTime"]
     assert released["spec"]["holderIdentity"] == ""
     assert released["spec"]["leaseTransitions"] == 0
 
 
-async def test_a_released_lease_goes_to_the_standby_at_once(real_cluster: RealCluster, lease: str) -> None:
+async def test_a_standby_acquires_a_released_lease_at_once(real_cluster: RealCluster, lease: str) -> None:
     async with connected(real_cluster) as one, connected(real_cluster) as other:
-        timing = LeaseTiming(lease_duration_seconds=9, renew_deadline_seconds=7, retry_period_seconds=4)
+        timing = LeaseTiming(lease_duration_seconds=18, renew_deadline_seconds=14, retry_period_seconds=8)
         a, b = elector(one, lease, "a", timing=timing), elector(other, lease, "b", timing=timing)
-        first, a_leads = await until_leading(a)
+        first, a_leads = await start(a)
         await a_leads.wait()
-        second, b_leads = await until_leading(b)
+        second, b_leads = await start(b)
         await asyncio.sleep(1)
         assert a.is_leader()
         assert not b.is_leader()
@@ -107,13 +107,13 @@ async def test_a_released_lease_goes_to_the_standby_at_once(real_cluster: RealCl
         await b_leads.wait()
         assert time.monotonic() - released_at < timing.retry_period_seconds / 2
         assert not a.is_leader()
-        found = await Client(other).get(LEASES, lease, namespace="default")
-        assert found["spec"]["holderIdentity"] == "b"
-        assert found["spec"]["leaseTransitions"] == 1
+        current = await Client(other).get(LEASES, lease, namespace="default")
+        assert current["spec"]["holderIdentity"] == "b"
+        assert current["spec"]["leaseTransitions"] == 1
         await stop(second)
 
 
-async def test_a_leader_killed_without_warning_is_replaced_when_its_lease_runs_out(real_cluster: RealCluster, lease: str) -> None:
+async def test_a_killed_leader_is_replaced_when_its_lease_expires(real_cluster: RealCluster, lease: str) -> None:
     victim = await asyncio.create_subprocess_exec(
         sys.executable, "-c", LEADER, str(real_cluster.kubeconfig_path), lease, stdout=asyncio.subprocess.PIPE
     )
@@ -124,7 +124,7 @@ async def test_a_leader_killed_without_warning_is_replaced_when_its_lease_runs_o
                 if line.strip() == b"leading":
                     break
             b = elector(transport, lease, "b")
-            task, b_leads = await until_leading(b)
+            task, b_leads = await start(b)
             await asyncio.sleep(1)
             assert b.leader == "victim"
             killed_at = time.monotonic()
@@ -132,22 +132,22 @@ async def test_a_leader_killed_without_warning_is_replaced_when_its_lease_runs_o
             victim.kill()
             await victim.wait()
         await b_leads.wait()
-        took = time.monotonic() - killed_at
-        # The last renewal of a leader is never older than the renew deadline.
-        assert took >= TIMING.lease_duration_seconds - TIMING.renew_deadline_seconds
-        assert took <= 3 * TIMING.lease_duration_seconds
+        seconds = time.monotonic() - killed_at
+        # The last renewal of a leader is not older than the renew deadline.
+        assert seconds >= TIMING.lease_duration_seconds - TIMING.renew_deadline_seconds
+        assert seconds <= 3 * TIMING.lease_duration_seconds
         await stop(task)
 
 
-async def test_a_lease_that_was_taken_away_is_given_up(real_cluster: RealCluster, lease: str) -> None:
+async def test_a_leader_whose_lease_was_taken_stops_leading(real_cluster: RealCluster, lease: str) -> None:
     async with connected(real_cluster) as transport:
         client = Client(transport)
         a = elector(transport, lease, "a")
-        task, a_leads = await until_leading(a)
+        task, a_leads = await start(a)
         await a_leads.wait()
         await client.patch(LEASES, lease, {"spec": {"holderIdentity": "thief"}}, namespace="default")
         with pytest.raises(LeadershipLostError, match="thief"):
             await task
         assert not a.is_leader()
-        found = await client.get(LEASES, lease, namespace="default")
-        assert found["spec"]["holderIdentity"] == "thief"
+        current = await client.get(LEASES, lease, namespace="default")
+        assert current["spec"]["holderIdentity"] == "thief"

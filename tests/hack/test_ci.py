@@ -1,4 +1,4 @@
-"""What `.ci/run` asks for: nothing that it should have tested is skipped unless somebody has said so."""
+"""`.ci/run` skips no required test unless `DLOP_CI_WITHOUT` names it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tests.hack.scripts import ROOT, run
 
 _REQUIRED = 'echo "cluster=$DLOP_REQUIRE_CLUSTER mpi=$DLOP_REQUIRE_MPI mxnet=$DLOP_REQUIRE_MXNET"'
 _ALL = "cluster=1 mpi=1 mxnet=1\n"
-# It notes what it is asked for. It installs at the attempt that it is told, and does not know the package before.
-_APT = """echo "$1" >>{folder}/asked
+# Records its subcommands. `install` succeeds from the given attempt on.
+_APT = """echo "$1" >>{folder}/commands
 [ "$1" = update ] && exit {update}
-[ "$(grep -c install {folder}/asked)" -ge {succeeds_at} ] || exit 100
+[ "$(grep -c install {folder}/commands)" -ge {succeeds_at} ] || exit 100
 printf '#!/bin/sh\\n' >{folder}/bin/mpirun && chmod +x {folder}/bin/mpirun
 """
 
 
 class Machine:
-    """A project with nothing in it but `.ci/run`, on a machine with nothing on it but what is given."""
+    """A project that contains only `.ci/run`, and a PATH that contains only the programs added to it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,23 +31,22 @@ class Machine:
         self.script.parent.mkdir()
         self.script.write_bytes((ROOT / ".ci" / "run").read_bytes())
         for name in ("hack/check", ".venv/bin/python"):
-            self.program(name, "exit 0")
-        self.program("hack/test", _REQUIRED)
-        self.program("bin/id", "echo 0")
+            self.add_program(name, "exit 0")
+        self.add_program("hack/test", _REQUIRED)
+        self.add_program("bin/id", "echo 0")
 
-    def program(self, name: str, text: str) -> None:
+    def add_program(self, name: str, text: str) -> None:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
 
-    def apt(self, *, succeeds_at: int, update: int = 0) -> None:
-        self.program("bin/apt-get", _APT.format(folder=self.folder, succeeds_at=succeeds_at, update=update))
+    def add_apt(self, *, succeeds_at: int, update: int = 0) -> None:
+        self.add_program("bin/apt-get", _APT.format(folder=self.folder, succeeds_at=succeeds_at, update=update))
 
     @property
-    def asked(self) -> list[str]:
-        """What apt-get was asked for."""
-        return (self.folder / "asked").read_text().split()
+    def apt_commands(self) -> list[str]:
+        return (self.folder / "commands").read_text().split()
 
     def run(self, *, without: str | None = None) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": str(self.folder / "bin"), "DLOP_CI_WITHOUT": without}
@@ -63,57 +62,57 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_the_real_server_and_mpi_and_mxnet_are_required(machine: Machine) -> None:
-    machine.program("bin/mpirun", "exit 0")
-    answer = machine.run()
-    assert (answer.returncode, answer.stdout, answer.stderr) == (0, _ALL, "")
+    machine.add_program("bin/mpirun", "exit 0")
+    process = machine.run()
+    assert (process.returncode, process.stdout, process.stderr) == (0, _ALL, "")
 
 
-def test_mpi_is_installed_where_it_is_missing(machine: Machine) -> None:
-    machine.apt(succeeds_at=1)
+def test_mpi_is_installed_if_it_is_missing(machine: Machine) -> None:
+    machine.add_apt(succeeds_at=1)
     assert machine.run().stdout == _ALL
-    assert machine.asked == ["install"]
+    assert machine.apt_commands == ["install"]
 
 
 @pytest.mark.parametrize("update", [0, 100])
-def test_the_list_of_packages_is_fetched_where_it_does_not_name_mpi_and_failing_that_is_no_harm(machine: Machine, update: int) -> None:
-    machine.apt(succeeds_at=2, update=update)
+def test_package_lists_are_updated_if_mpi_is_not_found_and_a_failed_update_is_ignored(machine: Machine, update: int) -> None:
+    machine.add_apt(succeeds_at=2, update=update)
     assert machine.run().stdout == _ALL
-    assert machine.asked == ["install", "update", "install"]
+    assert machine.apt_commands == ["install", "update", "install"]
 
 
-def test_a_mirror_gets_a_second_chance(machine: Machine) -> None:
-    machine.apt(succeeds_at=3)
+def test_a_failed_installation_is_retried(machine: Machine) -> None:
+    machine.add_apt(succeeds_at=3)
     assert machine.run().stdout == _ALL
-    assert machine.asked == ["install", "update", "install", "update", "install"]
+    assert machine.apt_commands == ["install", "update", "install", "update", "install"]
 
 
-def test_where_mpi_cannot_be_installed_nothing_is_tested_and_a_sentence_says_what_to_do(machine: Machine) -> None:
-    machine.apt(succeeds_at=100)
-    answer = machine.run()
-    assert (answer.returncode, answer.stdout) == (1, "")
-    assert "there is no mpirun, and it cannot be installed" in answer.stderr
-    assert "DLOP_CI_WITHOUT=mpi" in answer.stderr
+def test_if_mpi_cannot_be_installed_no_test_runs_and_the_error_names_the_options(machine: Machine) -> None:
+    machine.add_apt(succeeds_at=100)
+    process = machine.run()
+    assert (process.returncode, process.stdout) == (1, "")
+    assert "mpirun not found, and OpenMPI cannot be installed" in process.stderr
+    assert "DLOP_CI_WITHOUT=mpi" in process.stderr
 
 
 def test_without_root_nothing_is_installed(machine: Machine) -> None:
-    machine.program("bin/id", "echo 1000")
-    machine.apt(succeeds_at=1)
+    machine.add_program("bin/id", "echo 1000")
+    machine.add_apt(succeeds_at=1)
     assert machine.run().returncode == 1
-    assert not (machine.folder / "asked").exists()
+    assert not (machine.folder / "commands").exists()
 
 
 @pytest.mark.parametrize(
     ("without", "required"),
     [("mpi", "cluster=1 mpi=0 mxnet=1\n"), ("mpi mxnet", "cluster=1 mpi=0 mxnet=0\n")],
 )
-def test_what_is_left_out_on_purpose_is_announced_and_not_required(machine: Machine, without: str, required: str) -> None:
-    answer = machine.run(without=without)
-    assert (answer.returncode, answer.stdout) == (0, required)
-    announced = [f"DLOP_CI_WITHOUT: the examples of {name} are not required" for name in without.split()]
-    assert [line.partition(",")[0] for line in answer.stderr.splitlines()] == announced
+def test_skipped_examples_are_reported_and_not_required(machine: Machine, without: str, required: str) -> None:
+    process = machine.run(without=without)
+    assert (process.returncode, process.stdout) == (0, required)
+    expected = [f"DLOP_CI_WITHOUT: examples of {name} are not required" for name in without.split()]
+    assert [line.partition(" and ")[0] for line in process.stderr.splitlines()] == expected
 
 
-def test_nothing_else_can_be_left_out(machine: Machine) -> None:
-    answer = machine.run(without="cluster")
-    assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr == "DLOP_CI_WITHOUT says cluster, and only mpi and mxnet can be left out\n"
+def test_other_requirements_cannot_be_skipped(machine: Machine) -> None:
+    process = machine.run(without="cluster")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr == "DLOP_CI_WITHOUT: unknown value cluster; valid values are mpi and mxnet\n"

@@ -1,4 +1,4 @@
-"""How `hack/test` finds its Python."""
+"""`hack/environment.sh`: installation of packages and selection of Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ case " $* " in *" pip install "*"--quiet "*) ;; *" pip install "*) seq 1 150 ;; 
 """
 
 
-def test_packages_are_installed_with_a_line_and_not_with_all_that_pip_has_to_say(tmp_path: Path) -> None:
+def test_packages_are_installed_with_one_line_of_output(tmp_path: Path) -> None:
     (tmp_path / "hack").mkdir()
     (tmp_path / "hack" / "environment.sh").write_bytes((ROOT / "hack" / "environment.sh").read_bytes())
     python = tmp_path / ".venv" / "bin" / "python"
@@ -21,15 +21,15 @@ def test_packages_are_installed_with_a_line_and_not_with_all_that_pip_has_to_say
     python.chmod(0o755)
     (tmp_path / "pyproject.toml").write_text("new")
 
-    answer = run("/bin/bash", "-c", f"source {tmp_path}/hack/environment.sh && ensure_environment")
+    process = run("/bin/bash", "-c", f"source {tmp_path}/hack/environment.sh && ensure_environment")
 
-    assert answer.returncode == 0, answer.stderr
-    assert (answer.stdout, answer.stderr.count("\n")) == ("", 1)
-    assert answer.stderr.startswith("installing the packages that pyproject.toml asks for into .venv")
+    assert process.returncode == 0, process.stderr
+    assert (process.stdout, process.stderr.count("\n")) == ("", 1)
+    assert process.stderr.startswith("installing the packages of pyproject.toml into .venv")
     assert (tmp_path / ".venv" / "installed-from").read_text() == "new"
 
 
-def test_without_a_new_enough_python_one_sentence_says_what_to_install(tmp_path: Path) -> None:
+def test_without_a_supported_python_one_line_names_what_to_install(tmp_path: Path) -> None:
     for name in ("dirname", "cmp"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
     project = tmp_path / "project"
@@ -38,8 +38,8 @@ def test_without_a_new_enough_python_one_sentence_says_what_to_install(tmp_path:
         (project / "hack" / script).write_bytes((ROOT / "hack" / script).read_bytes())
     (project / "pyproject.toml").touch()
 
-    answer = run("/bin/bash", project / "hack" / "test", environment={"PATH": str(tmp_path), "PYTHON": None})
+    process = run("/bin/bash", project / "hack" / "test", environment={"PATH": str(tmp_path), "PYTHON": None})
 
-    assert answer.returncode == 1
-    assert answer.stderr.startswith("no Python 3.11 or newer found: install one")
-    assert answer.stderr.count("\n") == 1
+    assert process.returncode == 1
+    assert process.stderr.startswith("no Python 3.11 or newer found: install it")
+    assert process.stderr.count("\n") == 1

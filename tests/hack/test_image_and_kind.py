@@ -1,4 +1,4 @@
-"""The image fits the Deployment, and `hack/kind-up` says what is missing before it does anything."""
+"""The image matches the Deployment, and `hack/kind-up` reports missing programs before it creates anything."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from dlop.deploy.deployment import PROBES_PORT, DeployOptions, deployment
-from dlop.operator.health import EndpointPath, sites
+from dlop.deploy.deployment import HTTP_PORT, DeployOptions, deployment
+from dlop.operator.health import EndpointPath, list_endpoints
 from dlop.operator.settings import Settings
 from tests.hack.scripts import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-NEEDED = ("docker", "kind", "kubectl")
+REQUIRED = ("docker", "kind", "kubectl")
 
 
-def test_the_image_runs_as_the_user_that_the_deployment_asks_for() -> None:
+def test_the_image_runs_as_the_user_of_the_deployment() -> None:
     pod = deployment(DeployOptions())["spec"]["template"]["spec"]
     numbers = pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsGroup"]
     assert re.findall(r"^USER (\d+):(\d+)$", DOCKERFILE, re.MULTILINE) == [tuple(map(str, numbers))]
 
 
-def test_the_image_serves_probes_where_the_deployment_looks() -> None:
-    assert f"EXPOSE {PROBES_PORT}\n" in DOCKERFILE
-    (site,) = sites(Settings(), in_cluster=True)
-    assert (site.host, site.port, site.pages) == ("0.0.0.0", PROBES_PORT, frozenset(EndpointPath))
+def test_the_image_serves_probes_on_the_port_of_the_deployment() -> None:
+    assert f"EXPOSE {HTTP_PORT}\n" in DOCKERFILE
+    (endpoint,) = list_endpoints(Settings(), in_cluster=True)
+    assert (endpoint.host, endpoint.port, endpoint.paths) == ("0.0.0.0", HTTP_PORT, frozenset(EndpointPath))
 
 
-def test_everything_that_the_image_copies_is_sent_to_its_builder() -> None:
+def test_all_files_that_the_image_copies_are_in_the_build_context() -> None:
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     for sources in re.findall(r"^COPY (?!--)(.*) \S+$", DOCKERFILE, re.MULTILINE):
         for source in sources.split():
@@ -38,33 +38,33 @@ def test_everything_that_the_image_copies_is_sent_to_its_builder() -> None:
             assert f"!{source}" in ignored
 
 
-def test_the_operator_in_the_cluster_is_told_what_the_deployment_was_made_for() -> None:
-    """Its rights are those of the chosen kinds and namespaces: it must not ask for others."""
-    chosen = DeployOptions(
+def test_the_settings_of_the_operator_match_the_deploy_options() -> None:
+    """The operator has permissions only for the selected kinds and namespaces."""
+    options = DeployOptions(
         namespace="a", watched_namespaces=("a", "b"), frameworks=("ring:RingJob",), kinds=("RingJob", "mxjobs.example.org")
     )
-    pod = deployment(chosen)["spec"]["template"]["spec"]
-    settings = Settings.read({}, {variable["name"]: variable["value"] for variable in pod["containers"][0]["env"]})
-    assert (settings.namespaces, settings.frameworks, settings.kinds) == (chosen.watched_namespaces, chosen.frameworks, chosen.kinds)
+    pod = deployment(options)["spec"]["template"]["spec"]
+    settings = Settings.load({}, {variable["name"]: variable["value"] for variable in pod["containers"][0]["env"]})
+    assert (settings.namespaces, settings.frameworks, settings.kinds) == (options.watched_namespaces, options.frameworks, options.kinds)
 
 
-@pytest.mark.parametrize("missing", NEEDED)
-def test_a_missing_program_is_named_in_one_sentence(missing: str, tmp_path: Path) -> None:
-    for program in NEEDED:
+@pytest.mark.parametrize("missing", REQUIRED)
+def test_a_missing_program_is_reported_in_one_line(missing: str, tmp_path: Path) -> None:
+    for program in REQUIRED:
         if program != missing:
             _stub(tmp_path / program, "exit 0")
-    answer = _kind_up(tmp_path)
-    assert answer.returncode == 1
-    assert answer.stderr.startswith(f"hack/kind-up: {missing} is needed and not there: ")
-    assert len(answer.stderr.splitlines()) == 1
+    process = _kind_up(tmp_path)
+    assert process.returncode == 1
+    assert process.stderr.startswith(f"hack/kind-up: {missing} not found: ")
+    assert len(process.stderr.splitlines()) == 1
 
 
-def test_a_docker_that_does_not_answer_is_told_in_one_sentence(tmp_path: Path) -> None:
-    for program in NEEDED:
+def test_an_unreachable_docker_daemon_is_reported(tmp_path: Path) -> None:
+    for program in REQUIRED:
         _stub(tmp_path / program, "exit 1")
-    answer = _kind_up(tmp_path)
-    assert answer.returncode == 1
-    assert answer.stderr.startswith("hack/kind-up: docker is there, but its daemon does not answer: ")
+    process = _kind_up(tmp_path)
+    assert process.returncode == 1
+    assert process.stderr.startswith("hack/kind-up: cannot connect to the Docker daemon: ")
 
 
 def _stub(path: Path, script: str) -> None:
@@ -73,8 +73,8 @@ def _stub(path: Path, script: str) -> None:
 
 
 def _kind_up(programs: Path) -> subprocess.CompletedProcess[str]:
-    """Run it where no other programs are than these and what a script needs."""
+    """Run the script with a PATH that contains only these programs and those of the script itself."""
     for program in ("bash", "dirname"):
         (programs / program).symlink_to(str(shutil.which(program)))
-    words = [str(programs / "bash"), str(ROOT / "hack" / "kind-up")]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, env={"PATH": str(programs)})
+    command = [str(programs / "bash"), str(ROOT / "hack" / "kind-up")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={"PATH": str(programs)})

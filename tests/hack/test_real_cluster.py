@@ -1,4 +1,4 @@
-"""The real control plane that tests use: reachable, restartable, and gone with the process that asked for it."""
+"""`RealCluster`: users, several API servers, start errors, and cleanup after the test process was killed."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from real_cluster import ClusterError, RealCluster
 
 from tests.hack.scripts import ROOT
 
+pytestmark = pytest.mark.selftest
+
 
 def call(cluster: RealCluster, path: str, *, server: int = 0, user: str = "admin", body: object = None) -> int:
-    """The status code of one request."""
     headers = {"Authorization": f"Bearer {cluster.tokens[user]}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(cluster.url_of(server) + path, data=data, headers=headers)
     try:
-        with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=cluster.ca_path), timeout=10) as answer:
-            return int(answer.status)
+        with urllib.request.urlopen(request, context=ssl.create_default_context(cafile=cluster.ca_path), timeout=10) as response:
+            return int(response.status)
     except urllib.error.HTTPError as error:
         with error:
             return error.code
 
 
-def test_users_besides_the_admin_have_a_token_and_no_rights(real_cluster: RealCluster) -> None:
+def test_users_other_than_the_admin_have_a_token_but_no_permissions(real_cluster: RealCluster) -> None:
     assert call(real_cluster, "/api/v1/namespaces/default/pods") == 200
     assert call(real_cluster, "/api/v1/namespaces/default/pods", user="alice") == 403
 
 
-def test_api_servers_share_their_objects_and_come_and_go_by_themselves() -> None:
+def test_api_servers_share_their_objects_and_are_killed_and_restarted_independently() -> None:
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}}
     with RealCluster.started(api_servers=2) as cluster:
         assert call(cluster, "/api/v1/namespaces/default/configmaps", server=0, body=settings) == 201
@@ -51,15 +52,15 @@ def test_api_servers_share_their_objects_and_come_and_go_by_themselves() -> None
     assert not cluster.folder.exists()
 
 
-def test_a_server_that_cannot_start_is_reported_with_the_end_of_its_log() -> None:
+def test_a_server_that_cannot_start_is_reported_with_its_log() -> None:
     with (
-        pytest.raises(ClusterError, match=r"(?s)kube-apiserver-0 ended .*unknown flag: --no-such-flag"),
+        pytest.raises(ClusterError, match=r"(?s)kube-apiserver-0 exited .*unknown flag: --no-such-flag"),
         RealCluster.started(extra_flags=["--no-such-flag"]),
     ):
         pass
 
 
-def test_the_cluster_dies_with_the_process_that_started_it() -> None:
+def test_the_cluster_is_killed_when_the_process_that_started_it_is_killed() -> None:
     require_assets()
     code = (
         "import json, sys; from real_cluster import RealCluster\n"
@@ -74,12 +75,12 @@ def test_the_cluster_dies_with_the_process_that_started_it() -> None:
         parent.communicate()
     deadline = time.monotonic() + 20
     while any(is_alive(pid) for pid in pids):
-        assert time.monotonic() < deadline, "the programs of a killed test run are still there"
+        assert time.monotonic() < deadline, "the programs of a killed test run are still running"
         time.sleep(0.05)
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and waits to be noticed does not."""
+    """Whether a process is running; a zombie is not."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
     except OSError:

@@ -1,4 +1,4 @@
-"""What a test run does where the real control plane is missing, or MPI, or MXNet."""
+"""Test runs on machines without the real control plane, MPI or MXNet."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import pytest
 from tests.hack.scripts import python, without_control_plane
 from tests.local.example_needs import require_mpi, require_mxnet
 
-NEEDS_CLUSTER = "tests/hack/test_real_cluster.py::test_users_besides_the_admin_have_a_token_and_no_rights"
+NEEDS_CLUSTER = "tests/cluster/test_lease_on_a_real_server.py::test_a_leader_whose_lease_was_taken_stops_leading"
 PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", NEEDS_CLUSTER)
 
 
-def test_without_the_real_server_its_tests_are_skipped_with_one_loud_line(tmp_path: Path) -> None:
-    answer = python(*PYTEST, environment=without_control_plane(tmp_path))
-    assert answer.returncode == 0, answer.stdout
-    assert "1 skipped" in answer.stdout
-    assert answer.stdout.count("THE REAL API SERVER WAS NOT TESTED: 1 tests skipped") == 1
+def test_without_the_real_server_its_tests_are_skipped_and_one_line_reports_it(tmp_path: Path) -> None:
+    process = python(*PYTEST, environment=without_control_plane(tmp_path))
+    assert process.returncode == 0, process.stdout
+    assert "1 skipped" in process.stdout
+    assert process.stdout.count("THE REAL API SERVER WAS NOT TESTED: 1 tests skipped") == 1
 
 
-def test_where_the_real_server_is_required_its_absence_is_a_failure(tmp_path: Path) -> None:
-    answer = python(*PYTEST, environment={**without_control_plane(tmp_path), "DLOP_REQUIRE_CLUSTER": "1"})
-    assert answer.returncode == 1
-    assert "`hack/cluster up --controllers` builds them there, once" in answer.stdout
+def test_a_missing_real_server_is_a_failure_if_it_is_required(tmp_path: Path) -> None:
+    process = python(*PYTEST, environment={**without_control_plane(tmp_path), "DLOP_REQUIRE_CLUSTER": "1"})
+    assert process.returncode == 1
+    assert "run `hack/cluster up --controllers` to build them once" in process.stdout
 
 
 @pytest.fixture
 def bare_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has nothing, and for which there is no MXNet."""
+    """A machine without MPI, and of an architecture that MXNet does not support."""
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr(platform, "machine", lambda: "abacus")
 
@@ -45,7 +45,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         (require_mxnet, "03-recovery/job.yaml", "DLOP_REQUIRE_MXNET"),
     ],
 )
-def test_an_example_is_skipped_where_what_it_needs_is_missing_and_fails_where_that_is_required(
+def test_an_example_without_its_dependencies_is_skipped_and_fails_if_they_are_required(
     require: Callable[[str], None], example: str, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(variable, raising=False)
@@ -57,7 +57,7 @@ def test_an_example_is_skipped_where_what_it_needs_is_missing_and_fails_where_th
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_an_example_that_needs_neither_mpi_nor_mxnet_is_run_on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_that_needs_neither_mpi_nor_mxnet_runs_on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("DLOP_REQUIRE_MPI", "DLOP_REQUIRE_MXNET"):
         monkeypatch.setenv(variable, "1")
     for require in (require_mpi, require_mxnet):

@@ -1,7 +1,8 @@
-"""The bare client in a process of its own: aiohttp + orjson that does nothing but create, until the end of standard input.
+"""The bare client as a separate process: creates objects with aiohttp and orjson.
 
-Called as a program with the address of a server, its token and its certificate. It is told on standard input the name of
-a file with the paths and bodies to send, says `loaded`, is told `go`, and answers with what it has done in how much CPU.
+Arguments: the URL of a server, a token and the CA certificate. Reads the name of a file with paths and bodies from standard
+input, prints `loaded`, waits for the line `go`, creates the objects, and prints their number and its CPU time. Repeats this
+until the end of standard input.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Item = tuple[str, dict[str, Any]]
 
 
 class BareClient:
-    """The least that a create can be: encode, send, decode."""
+    """Minimal creates: encode, send, decode."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, token: str) -> None:
         self._session = session
@@ -33,29 +34,29 @@ class BareClient:
         self.created = 0
 
     async def create_all(self, items: list[Item]) -> None:
-        """Create these objects in their order, with `IN_FLIGHT` of them under way all the time."""
-        waiting = iter(items)
+        """Create the objects in order, with `IN_FLIGHT` concurrent requests."""
+        pending = iter(items)
         async with asyncio.TaskGroup() as workers:
             for _ in range(IN_FLIGHT):
-                workers.create_task(self._work(waiting))
+                workers.create_task(self._work(pending))
 
-    async def _work(self, waiting: Iterator[Item]) -> None:
-        for path, body in waiting:
+    async def _work(self, pending: Iterator[Item]) -> None:
+        for path, body in pending:
             async with self._session.post(self._url + path, data=orjson.dumps(body), headers=self._headers) as response:
-                answer = orjson.loads(await response.read())
+                created = orjson.loads(await response.read())
                 if response.status != 201:
-                    raise RuntimeError(f"the server refused an object: {json.dumps(answer)}")
+                    raise RuntimeError(f"the server rejected an object: {json.dumps(created)}")
                 self.created += 1
 
 
 async def serve(url: str, token: str, ca_path: Path) -> None:
-    """Do what standard input says."""
+    """Execute the commands of standard input."""
     async with bare_session(ca_path) as session:
         print("ready", flush=True)
         while line := (await asyncio.to_thread(sys.stdin.readline)).strip():
             items = _read(Path(line))
             gc.collect()
-            gc.freeze()  # what is to be sent is no garbage, and looking for some in it is no part of any figure
+            gc.freeze()  # exclude garbage collection of the bodies from the result
             print("loaded", flush=True)
             await asyncio.to_thread(sys.stdin.readline)
             client, before = BareClient(session, url, token), time.process_time()

@@ -1,4 +1,4 @@
-"""Generated definitions on the embedded and on the real API server: installed, served, and as strict as they say."""
+"""Generated CRDs on the embedded and on the real API server: installation, validation, status and scale subresources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from real_cluster import RealCluster
 
 from dlop import DLJob
-from dlop.api.crd import SIZE_LIMIT_BYTES, definitions
+from dlop.api.crd import SIZE_LIMIT_BYTES, build_crds
 from dlop.deploy.apply import apply
 from dlop.deploy.kustomize import to_yaml
 from dlop.embedded.cluster import EmbeddedCluster
@@ -34,7 +34,7 @@ ONE: JsonObject = {"replicas": 1, "template": TEMPLATE}
 TWO: JsonObject = {"replicas": 2, "restartPolicy": "ExitCode", "template": TEMPLATE}
 POLICY: JsonObject = {"backoffLimit": 3, "cleanPodPolicy": "None", "restartScope": "Job", "suspend": True, "ttlSecondsAfterFinished": 0}
 
-names = itertools.count()
+numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Case:
     spec: Any
 
 
-GOOD = {
+VALID = {
     "one role": Case(Plain, {"replicaSpecs": {"Worker": TWO}}),
     "a run policy": Case(Plain, {"runPolicy": POLICY, "replicaSpecs": {"Worker": TWO}}),
-    "no replicas said": Case(Plain, {"replicaSpecs": {"Worker": {"template": TEMPLATE}}}),
-    "a role in small letters": Case(Plain, {"replicaSpecs": {"worker": ONE}}),
+    "no replicas set": Case(Plain, {"replicaSpecs": {"Worker": {"template": TEMPLATE}}}),
+    "a role in lower case": Case(Plain, {"replicaSpecs": {"worker": ONE}}),
     "all roles within their limits": Case(WithRules, {"replicaSpecs": {"Chief": ONE, "Worker": TWO, "Evaluator": ONE}}),
     "only the required role": Case(WithRules, {"replicaSpecs": {"Chief": {"template": TEMPLATE}}}),
     "a list inside": Case(ListInside, {"entries": [{"template": TEMPLATE}, {"role": "FOLLOWER", "replicas": 4, "template": TEMPLATE}]}),
@@ -55,12 +55,12 @@ GOOD = {
     "anything": Case(Anything, [1, {"two": 3}]),
     "a second version": Case(Newer, {"replicaSpecs": {"Worker": ONE}}),
 }
-BAD = {
+INVALID = {
     "no spec.replicaSpecs": (Case(Plain, {}), "spec.replicaSpecs"),
     "no roles": (Case(Plain, {"replicaSpecs": {}}), "spec.replicaSpecs"),
     "an unknown role": (Case(Plain, {"replicaSpecs": {"Worker": ONE, "Boss": ONE}}), "spec.replicaSpecs"),
     "a negative number": (Case(Plain, {"replicaSpecs": {"Worker": {**ONE, "replicas": -1}}}), "spec.replicaSpecs.Worker.replicas"),
-    "a text for a number": (Case(Plain, {"replicaSpecs": {"Worker": {**ONE, "replicas": "2"}}}), "spec.replicaSpecs.Worker.replicas"),
+    "a string for a number": (Case(Plain, {"replicaSpecs": {"Worker": {**ONE, "replicas": "2"}}}), "spec.replicaSpecs.Worker.replicas"),
     "no template": (Case(Plain, {"replicaSpecs": {"Worker": {}}}), "spec.replicaSpecs.Worker.template"),
     "no containers": (
         Case(Plain, {"replicaSpecs": {"Worker": {"template": {"spec": {"containers": []}}}}}),
@@ -80,8 +80,8 @@ BAD = {
     "too few replicas": (Case(WithRules, {"replicaSpecs": {"Chief": ONE, "Worker": ONE}}), "spec.replicaSpecs"),
     "two leaders": (Case(ListInside, {"entries": [{"template": TEMPLATE}, {"role": "LEADER", "template": TEMPLATE}]}), "spec.entries"),
     "an unknown entry": (Case(ListInside, {"entries": [{"role": "BOSS", "template": TEMPLATE}]}), "spec.entries[0].role"),
-    "an object for a list": (Case(ListAsSpec, {}), "spec"),
-    "a bad entry of a bare list": (Case(ListAsSpec, [{"template": TEMPLATE}, {"template": 1}]), "spec[1].template"),
+    "an object instead of a list": (Case(ListAsSpec, {}), "spec"),
+    "an invalid entry of a list as spec": (Case(ListAsSpec, [{"template": TEMPLATE}, {"template": 1}]), "spec[1].template"),
 }
 
 
@@ -102,19 +102,19 @@ async def real(cluster: RealCluster) -> AsyncIterator[Client]:
 
 @pytest.fixture(params=["embedded", "real"])
 async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
-    """A server that has all the definitions. Applying them once more to the shared one changes nothing."""
-    opened = embedded() if request.param == "embedded" else real(request.getfixturevalue("real_cluster"))
-    async with opened as found:
-        await apply(found, definitions(KINDS), say=lambda _: None)
-        yield found
+    """A server with all CRDs. Applying them again to the shared server changes nothing."""
+    client_context = embedded() if request.param == "embedded" else real(request.getfixturevalue("real_cluster"))
+    async with client_context as client:
+        await apply(client, build_crds(KINDS), report=lambda _: None)
+        yield client
 
 
 def job(case: Case) -> JsonObject:
-    names_of_kind = case.kind.job_type
+    job_type = case.kind.job_type
     return {
-        "apiVersion": names_of_kind.api_version,
-        "kind": names_of_kind.kind,
-        "metadata": {"name": f"job-{next(names)}"},
+        "apiVersion": job_type.api_version,
+        "kind": job_type.kind,
+        "metadata": {"name": f"job-{next(numbers)}"},
         "spec": case.spec,
     }
 
@@ -123,26 +123,26 @@ async def create(client: Client, case: Case) -> JsonObject:
     return await client.create(case.kind.job_type.resource, job(case), namespace="default", field_validation="Strict")
 
 
-@pytest.mark.parametrize("case", GOOD.values(), ids=GOOD.keys())
-async def test_a_good_job_is_taken_and_kept_whole(client: Client, case: Case) -> None:
+@pytest.mark.parametrize("case", VALID.values(), ids=VALID.keys())
+async def test_a_valid_job_is_accepted_and_stored_unchanged(client: Client, case: Case) -> None:
     created = await create(client, case)
     assert created["spec"] == case.spec
 
 
-@pytest.mark.parametrize(("case", "field"), BAD.values(), ids=BAD.keys())
-async def test_a_bad_job_is_refused_and_the_field_is_named(client: Client, case: Case, field: str) -> None:
-    with pytest.raises(InvalidError) as refused:
+@pytest.mark.parametrize(("case", "field"), INVALID.values(), ids=INVALID.keys())
+async def test_an_invalid_job_is_rejected_and_the_field_is_named(client: Client, case: Case, field: str) -> None:
+    with pytest.raises(InvalidError) as rejected:
         await create(client, case)
-    assert field in {cause["field"] for cause in refused.value.causes}
+    assert field in {cause["field"] for cause in rejected.value.causes}
 
 
-async def test_a_misspelt_field_is_not_overlooked(client: Client) -> None:
+async def test_an_unknown_field_is_rejected(client: Client) -> None:
     case = Case(Plain, {"runPolicy": {"backofLimit": 1}, "replicaSpecs": {"Worker": ONE}})
     with pytest.raises(Exception, match=r'unknown field "spec\.runPolicy\.backofLimit"'):
         await create(client, case)
 
 
-async def test_the_rules_say_what_to_write(client: Client) -> None:
+async def test_the_validation_messages_name_the_valid_values(client: Client) -> None:
     with pytest.raises(InvalidError, match="write one of the roles Worker"):
         await create(client, Case(Plain, {"replicaSpecs": {"Boss": ONE}}))
     with pytest.raises(InvalidError, match="replicas of Chief must be exactly 1"):
@@ -150,50 +150,50 @@ async def test_the_rules_say_what_to_write(client: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-async def test_every_definition_is_established_and_nothing_of_it_is_doubted(client: Client, kind: type[DLJob]) -> None:
-    found = await client.get(CUSTOM_RESOURCE_DEFINITIONS, kind.job_type.resource.qualified_name)
-    conditions = {condition["type"]: condition["status"] for condition in found["status"]["conditions"]}
+async def test_every_crd_is_established_without_other_conditions(client: Client, kind: type[DLJob]) -> None:
+    stored = await client.get(CUSTOM_RESOURCE_DEFINITIONS, kind.job_type.resource.qualified_name)
+    conditions = {condition["type"]: condition["status"] for condition in stored["status"]["conditions"]}
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
 
 
-async def test_a_status_is_written_apart_and_kept_as_it_is(client: Client) -> None:
+async def test_a_status_is_stored_unchanged_and_does_not_change_the_generation(client: Client) -> None:
     resource = Plain.job_type.resource
-    created = await create(client, GOOD["one role"])
+    created = await create(client, VALID["one role"])
     name = created["metadata"]["name"]
-    status = {"conditions": [{"type": "Running", "status": "True"}], "dlop": {"attempt": 2, "completed": {"Worker": "0-3"}}}
+    status = {"conditions": [{"type": "Running", "status": "True"}], "dlop": {"attempt": 2, "completedIndexes": {"Worker": "0-3"}}}
     await client.patch(resource, name, {"status": status}, namespace="default", subresource="status")
-    found = await client.get(resource, name, namespace="default")
-    assert found["status"] == status
-    assert found["metadata"]["generation"] == created["metadata"]["generation"]
+    stored = await client.get(resource, name, namespace="default")
+    assert stored["status"] == status
+    assert stored["metadata"]["generation"] == created["metadata"]["generation"]
 
 
-async def test_a_kind_with_one_role_can_be_scaled(client: Client) -> None:
+async def test_a_kind_with_one_role_has_a_scale_subresource(client: Client) -> None:
     resource = Plain.job_type.resource
-    created = await create(client, GOOD["one role"])
+    created = await create(client, VALID["one role"])
     name = created["metadata"]["name"]
     await client.patch(resource, name, {"spec": {"replicas": 5}}, namespace="default", subresource="scale")
-    found = await client.get(resource, name, namespace="default")
-    assert found["spec"]["replicaSpecs"]["Worker"]["replicas"] == 5
+    stored = await client.get(resource, name, namespace="default")
+    assert stored["spec"]["replicaSpecs"]["Worker"]["replicas"] == 5
 
 
-async def test_a_table_shows_state_and_age(client: Client) -> None:
+async def test_the_table_has_a_state_column(client: Client) -> None:
     resource = Plain.job_type.resource
-    created = await create(client, GOOD["one role"])
+    created = await create(client, VALID["one role"])
     name = created["metadata"]["name"]
     status = {"conditions": [{"type": "Created"}, {"type": "Running"}]}
     await client.patch(resource, name, {"status": status}, namespace="default", subresource="status")
     path = resource.path(namespace="default", name=name)
-    answer = await client.call("GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
-    assert b'"State"' in answer.body
-    assert b'"Running"' in answer.body
+    response = await client.call("GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    assert b'"State"' in response.body
+    assert b'"Running"' in response.body
 
 
 async def test_applying_again_changes_nothing(client: Client) -> None:
-    said: list[str] = []
-    await apply(client, definitions(KINDS), say=said.append)
-    assert all(line.endswith(" unchanged") for line in said), said
+    messages: list[str] = []
+    await apply(client, build_crds(KINDS), report=messages.append)
+    assert all(line.endswith(" unchanged") for line in messages), messages
 
 
-@pytest.mark.parametrize("definition", definitions(KINDS), ids=lambda found: found["metadata"]["name"])
-def test_a_definition_is_small(definition: JsonObject) -> None:
-    assert len(to_yaml(definition)) < SIZE_LIMIT_BYTES
+@pytest.mark.parametrize("crd", build_crds(KINDS), ids=lambda crd: crd["metadata"]["name"])
+def test_a_crd_is_below_the_size_limit(crd: JsonObject) -> None:
+    assert len(to_yaml(crd)) < SIZE_LIMIT_BYTES

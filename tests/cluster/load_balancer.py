@@ -1,4 +1,4 @@
-"""A load balancer on loopback, as it stands in front of the API servers of a real cluster: it hands bytes to a server that lives."""
+"""A TCP load balancer on loopback in front of several API servers."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 
-class Balancer:
-    """Hands each new connection to the first of the ports that accepts it. Cut off, it accepts none."""
+class LoadBalancer:
+    """Forwards each new connection to the first port that accepts it."""
 
     def __init__(self, ports: list[int]) -> None:
         self._ports = ports
         self._open: dict[asyncio.Task[None], int] = {}
-        self._is_cut_off = False
+        self._is_disconnected = False
         self.url = ""
 
     def connections_to(self, port: int) -> int:
-        """How many connections lead to this server now."""
+        """The number of open connections to this server."""
         return list(self._open.values()).count(port)
 
-    async def cut_off(self) -> None:
-        """Break every connection and let none through, until `restore`."""
-        self._is_cut_off = True
-        await self._break_all()
+    async def disconnect(self) -> None:
+        """Close all connections and forward no new ones until `reconnect`."""
+        self._is_disconnected = True
+        await self._close_all()
 
-    def restore(self) -> None:
-        """Let connections through again."""
-        self._is_cut_off = False
+    def reconnect(self) -> None:
+        self._is_disconnected = False
 
-    async def _break_all(self) -> None:
+    async def _close_all(self) -> None:
         open_now = list(self._open)
         for task in open_now:
             task.cancel()
@@ -40,7 +39,7 @@ class Balancer:
         task = asyncio.current_task()
         assert task is not None
         try:
-            if not self._is_cut_off:
+            if not self._is_disconnected:
                 await self._forward(task, reader, writer)
         finally:
             self._open.pop(task, None)
@@ -54,14 +53,14 @@ class Balancer:
                 continue
             self._open[task] = port
             try:
-                await _either(_pump(reader, to_server), _pump(from_server, writer))
+                await _first_completed(_copy(reader, to_server), _copy(from_server, writer))
             finally:
                 to_server.transport.abort()
             return
 
 
-async def _either(*pumps: Coroutine[Any, Any, None]) -> None:
-    tasks = [asyncio.ensure_future(pump) for pump in pumps]
+async def _first_completed(*coroutines: Coroutine[Any, Any, None]) -> None:
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -70,7 +69,7 @@ async def _either(*pumps: Coroutine[Any, Any, None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(ConnectionError):
         while data := await reader.read(2**16):
             writer.write(data)
@@ -78,14 +77,13 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @contextlib.asynccontextmanager
-async def balancing(ports: list[int]) -> AsyncIterator[Balancer]:
-    """A balancer in front of these ports."""
-    balancer = Balancer(ports)
-    listening = await asyncio.start_server(balancer._serve, "127.0.0.1", 0)
-    balancer.url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+async def run_load_balancer(ports: list[int]) -> AsyncIterator[LoadBalancer]:
+    load_balancer = LoadBalancer(ports)
+    server = await asyncio.start_server(load_balancer._serve, "127.0.0.1", 0)
+    load_balancer.url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
-        yield balancer
+        yield load_balancer
     finally:
-        listening.close()
-        await balancer.cut_off()
-        await listening.wait_closed()
+        server.close()
+        await load_balancer.disconnect()
+        await server.wait_closed()
