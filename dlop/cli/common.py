@@ -111,7 +111,7 @@ def chosen_permission_sets(options: argparse.Namespace, kinds: Iterable[type[DLJ
     Raises:
         CommandError: a name is unknown.
     """
-    from dlop.deploy.permission_sets import UnknownPermissionSetError, find_permission_sets
+    from dlop.deploy.rbac import UnknownPermissionSetError, find_permission_sets
 
     try:
         return tuple(permission_set.name for permission_set in find_permission_sets(options.permission_sets, kinds))

@@ -133,7 +133,7 @@ def undeploy_main(arguments: Sequence[str]) -> int:
 
     from dlop.deploy.apply import delete_objects
     from dlop.deploy.installation import operator_objects
-    from dlop.deploy.permission_sets import all_permission_sets
+    from dlop.deploy.rbac import all_permission_sets
 
     # Delete the roles of all permission sets, whichever of them were deployed.
     names = tuple(permission_set.name for permission_set in all_permission_sets(kinds))

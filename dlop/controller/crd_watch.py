@@ -13,13 +13,13 @@ import msgspec
 import structlog
 
 from dlop.controller.kinds import ManagedKind
-from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.cache import CacheChange
 from dlop.kube.client import Client
 from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError, UnauthorizedError
 from dlop.kube.informer import Informer, InformerTimings
 from dlop.kube.objects import Condition, ObjectMeta
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from dlop.kube.retry_backoff import ExponentialBackoff
 
 log = structlog.get_logger(__name__)
 

@@ -13,10 +13,10 @@ from dlop.controller.crd_watch import CrdWatcher
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.kinds import JobKey, ManagedKind
 from dlop.controller.manager import Clients, ControllerManager
-from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError
 from dlop.kube.informer import Informer
 from dlop.kube.resources import Resource
+from dlop.kube.retry_backoff import ExponentialBackoff
 
 log = structlog.get_logger(__name__)
 

@@ -37,7 +37,7 @@ class DeployOptions:
     kinds: tuple[str, ...] = ()
     """Kinds that the operator runs; empty means all."""
     permission_sets: tuple[str, ...] = ()
-    """Names of optional permission sets; see `permission_sets.py`."""
+    """Names of optional permission sets; see `rbac.py`."""
     flags: tuple[str, ...] = ()
     """Further flags of `dlop run`."""
 

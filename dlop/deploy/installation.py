@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlop.deploy import deployment, rbac
 from dlop.deploy.deployment import DeployOptions
-from dlop.deploy.permission_sets import find_permission_sets
+from dlop.deploy.rbac import find_permission_sets
 from dlop.job import DLJob
 from dlop.kube.types import JsonObject
 

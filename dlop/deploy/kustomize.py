@@ -20,7 +20,7 @@ import yaml
 from dlop.deploy import deployment, rbac
 from dlop.deploy.deployment import DeployOptions
 from dlop.deploy.installation import operator_objects
-from dlop.deploy.permission_sets import all_permission_sets
+from dlop.deploy.rbac import all_permission_sets
 from dlop.job import DLJob
 from dlop.kube.types import JsonObject
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Generic, TypeVar
 
-from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.client import Client
 from dlop.kube.errors import GoneError, ServerError, StatusError, TooManyRequestsError, TransportError
 from dlop.kube.objects import PartialObject, T, object_decoder
 from dlop.kube.resources import Resource
+from dlop.kube.retry_backoff import ExponentialBackoff
 from dlop.kube.watch import WatchEvent, WatchEventType
 
 # A watch that closes sooner without an event counts as an error, so that it is not reopened in a tight loop.

@@ -14,10 +14,10 @@ from dlop.jobs.log_lines import LogCursor, LogLine, LogSource, read_lines
 from dlop.jobs.logs import LogSelector, container_status, describe_read_error, has_previous_run, latest_run, make_line, make_note, read_run
 from dlop.jobs.lookup import JobHandle
 from dlop.jobs.replicas import ReplicaView
-from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.client import Client
 from dlop.kube.errors import BadRequestError, KubeError, NotFoundError, ServerError, TooManyRequestsError, TransportError
 from dlop.kube.objects import Pod
+from dlop.kube.retry_backoff import ExponentialBackoff
 
 _TERMINAL_PHASES = ("Succeeded", "Failed")
 # Upper bound for the delay of a watch event.

@@ -18,14 +18,14 @@ from typing import Generic
 import msgspec
 import structlog
 
-from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.cache import Cache, CacheChange, Replacement, parse_resource_version
 from dlop.kube.client import Client
 from dlop.kube.cooperative import YieldBudget
 from dlop.kube.errors import KubeError, StatusError, TransportError
-from dlop.kube.list_watch_state import ListWatchState, NextRequest
 from dlop.kube.objects import ObjectMeta, PartialObject, T, object_decoder
+from dlop.kube.reflector import ReflectorState, NextRequest
 from dlop.kube.resources import Resource
+from dlop.kube.retry_backoff import ExponentialBackoff
 from dlop.kube.watch import WatchEvent, WatchEventType
 
 log = structlog.get_logger(__name__)
@@ -121,7 +121,7 @@ class Informer(Generic[T]):
             cap_seconds=timings.max_backoff_seconds,
             reset_after_seconds=timings.backoff_reset_seconds,
         )
-        self._state = ListWatchState()
+        self._state = ReflectorState()
         self._synced = asyncio.Event()
         self._last_contact: float | None = None
         self._opened_at: float | None = None

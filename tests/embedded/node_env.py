@@ -15,11 +15,11 @@ from random import Random
 from typing import Any
 
 from dlop.embedded.cluster import EmbeddedCluster
+from dlop.embedded.kubelet.crash_loop_backoff import BackoffPolicy
 from dlop.embedded.kubelet.image_map import ImageMap
 from dlop.embedded.kubelet.kubelet import EmbeddedKubelet
 from dlop.embedded.kubelet.logs import ContainerLog, LogQuery
 from dlop.embedded.kubelet.node_context import Timings
-from dlop.embedded.kubelet.restart_backoff import BackoffPolicy
 from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.kube.client import Client
 from dlop.kube.informer import Informer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dlop.embedded.kubelet.restart_backoff import ContainerRole, container_role
+from dlop.embedded.kubelet.crash_loop_backoff import ContainerRole, container_role
 from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
 

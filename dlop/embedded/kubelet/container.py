@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 from dlop.embedded.kubelet.container_config import ContainerConfig, ContainerConfigBuilder
 from dlop.embedded.kubelet.container_run import ContainerRun
+from dlop.embedded.kubelet.crash_loop_backoff import ContainerRole, RestartBackoff, format_go_duration, should_restart
 from dlop.embedded.kubelet.environment import ContainerConfigError, DownwardValues
 from dlop.embedded.kubelet.events import PodEvent
 from dlop.embedded.kubelet.image_map import ImagePullError
 from dlop.embedded.kubelet.logs import ContainerLog, ContainerLogs
 from dlop.embedded.kubelet.node_context import NodeContext
 from dlop.embedded.kubelet.pod_status import ObservedContainer, RunningState, TerminatedState, WaitingState
-from dlop.embedded.kubelet.restart_backoff import ContainerRole, RestartBackoff, format_go_duration, should_restart
 from dlop.embedded.kubelet.runtime.base import ExitStatus, LaunchError, LaunchRequest, Sandbox
 from dlop.embedded.kubelet.termination_message import termination_message, termination_reason
 from dlop.kube.errors import KubeError

@@ -7,7 +7,7 @@ import os
 import signal
 from dataclasses import dataclass, replace
 
-from dlop.embedded.kubelet.restart_backoff import format_go_duration
+from dlop.embedded.kubelet.crash_loop_backoff import format_go_duration
 from dlop.embedded.kubelet.runtime.base import LaunchError, LaunchRequest, Process, Sandbox
 
 _MAX_OUTPUT_BYTES = 10 * 1024

@@ -9,12 +9,12 @@ from random import Random
 
 from dlop.embedded.kubelet.api_access import ApiAccess
 from dlop.embedded.kubelet.config_sources import ConfigReader
+from dlop.embedded.kubelet.crash_loop_backoff import BackoffPolicy
 from dlop.embedded.kubelet.events import PodEventRecorder
 from dlop.embedded.kubelet.hosts_sync import HostsSync
 from dlop.embedded.kubelet.image_map import ImageMap
 from dlop.embedded.kubelet.object_watch import ObjectWatcher
 from dlop.embedded.kubelet.python_environments import PythonEnvironments
-from dlop.embedded.kubelet.restart_backoff import BackoffPolicy
 from dlop.embedded.kubelet.runtime.base import Runtime
 from dlop.kube.client import Client
 

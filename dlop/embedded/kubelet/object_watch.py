@@ -13,10 +13,10 @@ from random import Random
 
 import structlog
 
-from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.client import Client
 from dlop.kube.errors import KubeError
 from dlop.kube.resources import Resource
+from dlop.kube.retry_backoff import ExponentialBackoff
 from dlop.kube.watch import WatchEventType
 
 log = structlog.get_logger(__name__)

@@ -10,11 +10,11 @@ import shutil
 from pathlib import Path
 
 from dlop.embedded.kubelet.api_access import NO_ACCESS, TOKEN_SECONDS, PodAccess, write_pod_access
+from dlop.embedded.kubelet.crash_loop_backoff import RestartBackoff
 from dlop.embedded.kubelet.environment import DownwardValues
 from dlop.embedded.kubelet.events import PodEvent
 from dlop.embedded.kubelet.hosts_file import pod_entry
 from dlop.embedded.kubelet.node_context import NodeContext
-from dlop.embedded.kubelet.restart_backoff import RestartBackoff
 from dlop.embedded.kubelet.runtime.base import LaunchError, Sandbox, SandboxRequest
 from dlop.embedded.kubelet.volumes import VolumeError, VolumeInputs, plan_volume, referenced_sources, set_up_volume
 from dlop.kube.errors import KubeError, NotFoundError

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dlop.embedded.kubelet.conditions import pod_conditions
-from dlop.embedded.kubelet.restart_backoff import ContainerRole, container_role, should_restart
+from dlop.embedded.kubelet.crash_loop_backoff import ContainerRole, container_role, should_restart
 from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
 

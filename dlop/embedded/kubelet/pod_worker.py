@@ -17,13 +17,13 @@ import structlog
 from dlop.embedded.kubelet.conditions import with_own_conditions
 from dlop.embedded.kubelet.container import ContainerWorker, PodContext
 from dlop.embedded.kubelet.container_config import ContainerConfigBuilder
+from dlop.embedded.kubelet.crash_loop_backoff import ContainerRole, container_role
 from dlop.embedded.kubelet.environment import DownwardValues
 from dlop.embedded.kubelet.events import PodEvent
 from dlop.embedded.kubelet.hosts_file import PodEntry, pod_entry
 from dlop.embedded.kubelet.node_context import NodeContext
 from dlop.embedded.kubelet.pod_setup import PodSetup
 from dlop.embedded.kubelet.pod_status import ObservedPod, TerminatedState, initial_containers, pod_status
-from dlop.embedded.kubelet.restart_backoff import ContainerRole, container_role
 from dlop.embedded.kubelet.runtime.base import Sandbox
 from dlop.embedded.kubelet.status_writer import StatusWriter
 from dlop.kube.errors import ConflictError, KubeError, NotFoundError

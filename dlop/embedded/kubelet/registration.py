@@ -10,10 +10,10 @@ import structlog
 
 from dlop.embedded.kubelet.node_object import LEASE_NAMESPACE, NodeProperties, lease_object, node_object
 from dlop.embedded.kubelet.orphaned_pods import orphaned_status
-from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from dlop.kube.resources import LEASES, NODES, PODS
+from dlop.kube.retry_backoff import ExponentialBackoff
 from dlop.kube.types import JsonObject
 
 log = structlog.get_logger(__name__)

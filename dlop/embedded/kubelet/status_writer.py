@@ -7,10 +7,10 @@ from random import Random
 
 import structlog
 
-from dlop.kube.backoff import ExponentialBackoff
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import ConflictError, KubeError, NotFoundError, StatusError
 from dlop.kube.resources import PODS
+from dlop.kube.retry_backoff import ExponentialBackoff
 from dlop.kube.types import JsonObject
 
 log = structlog.get_logger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from dlop.embedded.kubelet.restart_backoff import ContainerRole, container_role
+from dlop.embedded.kubelet.crash_loop_backoff import ContainerRole, container_role
 from dlop.kube.quantity import quantity_value
 from dlop.kube.types import JsonObject
 

@@ -1,7 +1,7 @@
-"""State machine of an informer: which request to send next, given the result of the last one.
+"""State machine of the reflector in an informer: which request to send next, given the result of the last one.
 
 A watch that ends is resumed at its last resource version. A list is sent only if that cannot work: at the start, when
-the version is compacted, when the server rejects the version, or when the next event itself seems to break the stream
+the version is compacted (410 Gone), when the server rejects the version, or when the next event itself seems to break the stream
 (two immediate breaks in a row, or breaks inside a line). A stream that breaks while it is idle does not cause a list.
 """
 
@@ -26,7 +26,7 @@ class NextRequest(Enum):
     WATCH = "a watch from the last resource version"
 
 
-class ListWatchState:
+class ReflectorState:
     """State of one informer."""
 
     def __init__(self) -> None:

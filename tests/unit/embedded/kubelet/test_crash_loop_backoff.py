@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlop.embedded.kubelet.restart_backoff import (
+from dlop.embedded.kubelet.crash_loop_backoff import (
     BackoffPolicy,
     ContainerRole,
     RestartBackoff,
