@@ -23,7 +23,7 @@ from dlop.kube.client import Client
 from dlop.kube.cooperative import YieldBudget
 from dlop.kube.errors import KubeError, StatusError, TransportError
 from dlop.kube.objects import ObjectMeta, PartialObject, T, object_decoder
-from dlop.kube.reflector import ReflectorState, NextRequest
+from dlop.kube.reflector import NextRequest, ReflectorState
 from dlop.kube.resources import Resource
 from dlop.kube.retry_backoff import ExponentialBackoff
 from dlop.kube.watch import WatchEvent, WatchEventType
