@@ -111,7 +111,12 @@ class DLJob(StoredJob, ABC):
 
     @abstractmethod
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        """Environment variables with which a replica finds its peers. Variables that the user has set are kept."""
+        """Environment variables with which a replica finds its peers.
+
+        Variables that the user has set are kept, unless `overrides_user_env` is set.
+        """
+
+    # Overrides: the environment.
 
     def get_pod_fields(self, replica: Replica) -> Mapping[str, str]:
         """Variables that are set from fields of the pod: `{"POD_IP": "status.podIP"}`.
@@ -205,7 +210,7 @@ class DLJob(StoredJob, ABC):
         return role.restart_policy
 
     def is_final_failure(self, role: RoleSpec, index: int, failure: LastFailure) -> bool | None:
-        """Whether a failed replica is not restarted; None applies the restart policy of the role."""
+        """Whether a failure is final, so that the replica is not restarted; None applies the restart policy of the role."""
         return None
 
     def fixed_roles(self) -> tuple[str, ...]:
@@ -224,7 +229,7 @@ class DLJob(StoredJob, ABC):
         return any(role is not None and role.count(ReplicaState.RUNNING) > 0 for role in roles)
 
     def evaluate(self, progress: Progress) -> JobResult | None:
-        """Whether the job has finished; None if not.
+        """The result of the job; None if it has not finished.
 
         By default it fails with the first failed replica, and succeeds when all required roles have succeeded.
         """
@@ -293,7 +298,7 @@ class DLJob(StoredJob, ABC):
         return f"{service}.{self.metadata.namespace}.svc.{domain}" if domain else service
 
     def addresses(self, role: str) -> list[str]:
-        """`host:port` of all replicas of a role, ordered by index; empty if the job does not have the role."""
+        """`host:port`, or `host` without a port, of all replicas of a role, ordered by index; empty if the job does not have the role."""
         if role not in self._addresses:
             self._addresses[role] = self._addresses_of(role)
         return list(self._addresses[role])

@@ -1,8 +1,9 @@
 """One replica of a job: its pod and its service.
 
-The user's template is preserved. The operator adds the environment of the framework, the port, labels and the owner
-reference, and does not overwrite what the user wrote. Manifests are plain data here: no value is ever interpolated into a
-command or evaluated.
+The operator adds the environment of the framework, the port, labels and the owner reference to the user's template. The
+operator sets the restart policy and the labels that it needs; other values of the user are kept, except for environment
+variables if the kind sets `overrides_user_env`. Manifests are plain data here: no value is ever interpolated into a command
+or evaluated.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _skip_without_cluster(item: pytest.Item) -> Generator[None, None, None]:
 # --- communication between the main process and the workers -------------------------------------------------------------
 
 _ADDRESS_KEY = "dlop_clusters"
-_DESELECTED_KEY = "dlop_left_out"
+_DESELECTED_KEY = "dlop_deselected"
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,7 +1,7 @@
 """Fake API server: serves pods from memory, with lists, watches and injected faults.
 
 It is a `Transport`, so a real `Client` uses it. All streams follow one history of changes. `cut`, `silence` and
-`lag_behind` change the behaviour of streams; `faults` holds one fault per upcoming request.
+`lag_behind` change the behavior of streams; `faults` holds one fault per upcoming request.
 """
 
 from __future__ import annotations

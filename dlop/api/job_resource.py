@@ -1,4 +1,4 @@
-"""A job as stored in the API server: metadata, parsed spec and status. `dlop.job` adds the behaviour.
+"""A job as stored in the API server: metadata, parsed spec and status. `dlop.job` adds the behavior.
 
 Parsed specs are cached across passes, because a job is reconciled many times before its spec changes. The spec itself is the
 cache key, so an entry is never stale.

@@ -1,4 +1,4 @@
-"""Validation rules that do not break objects that are stored already.
+"""Validation rules that do not break objects that are already stored.
 
 A job may be older than a rule of its CRD: another operator or an older dlop may have created it. The API server evaluates
 the rules of the whole object even if only the status is written, so the status of such a job could not be updated. Ratcheting

@@ -193,7 +193,7 @@ class RecordBuilder:
             indexes.clear()
 
     def build(self, *, live_uids: Iterable[str]) -> Record:
-        """The record to store. Entries for pods that do not exist any more are dropped."""
+        """The record to store. Entries for pods that no longer exist are dropped."""
         uids = frozenset(live_uids)
         return msgspec.structs.replace(
             self._record,
@@ -213,7 +213,7 @@ class RecordBuilder:
 
 
 def _parse_desired(stored: dict[str, str], replicas: dict[str, int]) -> dict[str, set[int]]:
-    """The stored indexes by role, without those that the spec does not contain any more."""
+    """The stored indexes by role, without those that the spec no longer contains."""
     return {role: {index for index in parse_indexes(stored.get(role, "")) if index < count} for role, count in replicas.items()}
 
 

@@ -68,7 +68,7 @@ class RunPolicy:
     managed_by: str | None = None
     """The controller that reconciles the job; None means dlop."""
     node_lost_seconds: int | None = 60
-    """Time after the grace period until a terminating pod is force deleted; None disables force deletion."""
+    """Time after the grace period until a terminating pod is force-deleted; None disables force deletion."""
     scheduling: SchedulingPolicy = SchedulingPolicy()
 
 

@@ -86,7 +86,7 @@ class RunPolicyModel(ApiModel):
     active_deadline_seconds: Int64Count | None = None
     """Seconds that the job may run, counted from its start or its last resumption."""
     start_deadline_seconds: Count | None = None
-    """Seconds until all pods of the job must run."""
+    """Seconds within which each pod of the job must start. A replacement pod gets the full time again."""
     ttl_seconds_after_finished: Count | None = None
     """Seconds that a finished job is kept. Unset keeps it."""
     clean_pod_policy: CleanPodPolicyValue | None = None

@@ -138,7 +138,7 @@ class Options:
     cluster_domain: str = ""
     """For example `cluster.local`. If it is empty, host names are resolved with the search path of the pods."""
     node_lost_seconds: int | None = 60
-    """Time after the grace period until a terminating pod is force deleted; None disables force deletion."""
+    """Time after the grace period until a terminating pod is force-deleted; None disables force deletion."""
     kubectl_delivery_image: str = KUBECTL_DELIVERY_IMAGE
     """The image that delivers kubectl to the launchers of MPI jobs."""
     gang_scheduler_name: str = ""

@@ -79,7 +79,7 @@ def _node_options(options: argparse.Namespace) -> NodeOptions:
     from dlop.local.options import NetworkMode, NodeOptions
 
     if options.gpus < 0 or (options.cpus is not None and not 0 < options.cpus < float("inf")):
-        raise UsageError("--gpus and --cpus must be positive numbers.")
+        raise UsageError("--gpus must not be negative, and --cpus must be a positive number.")
     images = _images(options)
     if options.no_namespaces and options.network == "own":
         raise UsageError("--network own requires namespaces; remove --no-namespaces.")

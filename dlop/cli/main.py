@@ -1,7 +1,7 @@
 """Entry point of `dlop` and `python -m dlop`.
 
 Each command is a module of `dlop.cli` with a function `main(arguments) -> int`. It is imported only when it runs, so that help is
-fast. Exit codes: 0 success, 1 failure, 2 invalid usage.
+fast. Exit codes: 0 success, 1 failure, 2 invalid usage, 130 after Ctrl-C.
 """
 
 from __future__ import annotations

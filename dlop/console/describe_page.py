@@ -25,7 +25,7 @@ def render_page(view: JobView, *, log_tail: Sequence[LogLine] = (), now: float) 
     """`log_tail` is the end of the failed replica's log."""
     return [
         *_facts(view, now=now),
-        *_section("Waiting", [(WARNING, sentence) for sentence in view.waits_for]),
+        *_section("Waiting", [(WARNING, sentence) for sentence in view.pending_reasons]),
         *_section("Last failure", _failure(view, log_tail)),
         *_section("Replicas", [(PLAIN, line) for line in format_table(replicas_table(view))] if view.replicas else []),
         *_section("History", list(_history(view.history, now=now))),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dlop.api.progress import ReplicaState
 from dlop.console.duration import format_elapsed
 from dlop.jobs.replicas import GONE, TERMINATING, ReplicaView
-from dlop.jobs.view import UNSEEN, JobView
+from dlop.jobs.view import NOT_RECONCILED, JobView
 
 _TERMINAL_STATES = (ReplicaState.SUCCEEDED, ReplicaState.FAILED)
 # Every pod passes through these states, so they are not worth reporting.
@@ -45,7 +45,7 @@ def replica_name(role: str, index: int) -> str:
 
 def describe_changes(before: JobView | None, now: JobView) -> Iterator[str]:
     """One line for each change. `before` is None for a new job."""
-    if now.phase != UNSEEN and (before is None or before.phase != now.phase):
+    if now.phase != NOT_RECONCILED and (before is None or before.phase != now.phase):
         yield f"{job_title(now)}: {now.phase}{f' ({format_counts(now)})' if not now.is_finished else ''}"
     previous = {} if before is None else {(replica.role, replica.index): replica for replica in before.replicas}
     for replica in now.replicas:
@@ -56,9 +56,9 @@ def describe_changes(before: JobView | None, now: JobView) -> Iterator[str]:
 
 def blocking_reasons(view: JobView) -> list[str]:
     """Why the job does not make progress, without transient reasons."""
-    if view.is_finished or view.phase == UNSEEN:
+    if view.is_finished or view.phase == NOT_RECONCILED:
         return []
-    return [reason for reason in view.waits_for if not reason.endswith(_TRANSIENT)]
+    return [reason for reason in view.pending_reasons if not reason.endswith(_TRANSIENT)]
 
 
 def _replica_changes(before: ReplicaView | None, now: ReplicaView) -> Iterator[str]:

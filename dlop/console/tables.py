@@ -27,7 +27,7 @@ STYLES = {
     "Pending": "yellow",
     "Missing": "dim",
     "Gone": "dim",
-    "Unseen": "dim",
+    "NotReconciled": "dim",
 }
 """Styles of phases and replica states."""
 

@@ -3,8 +3,8 @@
 Creates use slow start. They stop at the first rejected create, or after a few if each object is invalid on its own. The
 rejections are recorded, creates back off, and the job is requeued at once so that its status shows the reason.
 
-If a write failed, the next pass writes the status, because it knows more. The first status of a new job has low priority:
-if the job changes while the write is queued, the next pass writes it.
+If a write failed, the status is left to the next pass, which sees the effect of the write. The first status of a new job has
+low priority: if the job changes while the write is queued, the next pass writes it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ApplyResult:
     writes: int = 0
     """Number of writes that changed an object."""
     object_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Number of objects by operation (created, deleted, refused) and resource."""
+    """Number of objects by operation (created, deleted, rejected) and resource."""
     skipped_creates: int = 0
     """Number of objects not created because of a name conflict."""
     recovered: bool = False
@@ -233,7 +233,7 @@ class Applier:
                 self.result.count("created", create.resource)
                 return True
             case WriteResult.REJECTED:
-                self.result.count("refused", create.resource)
+                self.result.count("rejected", create.resource)
                 return self._handle_rejection(create, outcome)
             case WriteResult.CONFLICT:
                 return self._handle_conflict(create)

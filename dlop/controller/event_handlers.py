@@ -169,7 +169,7 @@ class EventHandlers:
     # --- jobs --------------------------------------------------------------------------------------------------------
 
     def _consume_echo(self, old: CustomObject, new: CustomObject) -> bool:
-        """Clear the expected echo of the job's last status write. Returns whether this change is that echo and nothing more."""
+        """Clear the expected watch event of the job's last status write. Returns whether this change is only that event."""
         state = self._job_states.get(new.metadata.uid)
         if state is None or state.expected_echo is None:
             return False

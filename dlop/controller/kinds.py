@@ -1,4 +1,4 @@
-"""Managed kinds and job keys, as the controller sees them. Both stand for `dlop.job.DLJob`."""
+"""Managed kinds, and the keys of jobs in the work queue."""
 
 from __future__ import annotations
 

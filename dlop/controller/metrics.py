@@ -36,7 +36,7 @@ _JOB_COUNTERS = {
 _OBJECT_COUNTERS = {
     "created": "Number of child objects created.",
     "deleted": "Number of child objects deleted.",
-    "refused": "Number of child objects rejected by the API server.",
+    "rejected": "Number of child objects rejected by the API server.",
 }
 
 

@@ -1,4 +1,4 @@
-"""Slow-start batching: a server that rejects a request rejects a few of them and not thousands."""
+"""Slow-start batching: if the server rejects requests, only a few are sent instead of thousands."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""An embedded cluster: API server, controllers, scheduler and kubelet in one process, on the loopback only."""
+"""An embedded cluster: API server, controllers, scheduler and kubelet in one process, on loopback only."""

@@ -1,4 +1,4 @@
-"""Certificates for servers on the loopback: a CA and one server certificate, generated at start.
+"""Certificates for servers on loopback: a CA and one server certificate, generated at start.
 
 `kubectl` sends a bearer token only over TLS, and the kubelet's API requires TLS. Keys stay in memory, except for a private temporary
 file, because the ssl module loads keys only from files.

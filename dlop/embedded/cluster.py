@@ -2,7 +2,7 @@
 
     async with EmbeddedCluster() as cluster:
         client = cluster.client()               # in-process, deterministic, without sockets
-        server = await cluster.serve()          # HTTPS on the loopback, for kubectl and other processes
+        server = await cluster.serve()          # HTTPS on loopback, for kubectl and other processes
 
 Clock, UIDs and random numbers are parameters, so that tests are reproducible.
 """
@@ -58,7 +58,7 @@ class EmbeddedCluster:
         self.queue = ObjectQueue()
         self._clock = clock
         self._new_uid = new_uid
-        self._rng = random.Random() if rng is None else rng  # noqa: S311 - for names and time-outs, not for secrets
+        self._rng = random.Random() if rng is None else rng  # noqa: S311 - for names and timeouts, not for secrets
         self._token = secrets.token_urlsafe(32) if token is None else token
         self.storage = self._new_storage()
         self.faults = Faults(self.store)
@@ -97,7 +97,7 @@ class EmbeddedCluster:
         return Client(self.transport(), limits=ClientLimits(**limits))
 
     async def serve(self, *, tls: bool = True, port: int = 0, server: ApiServer | None = None) -> HttpServer:
-        """Serve over HTTP on the loopback until the cluster stops. `kubectl` sends its token only over TLS."""
+        """Serve over HTTP on loopback until the cluster stops. `kubectl` sends its token only over TLS."""
         certificates = generate_certificates(now_seconds=time.time()) if tls else None
         http_server = await serve(server or self.server, certificates=certificates, port=port)
         self._http_servers.append(http_server)

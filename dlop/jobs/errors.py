@@ -1,4 +1,4 @@
-"""Errors of job operations. Each message names the job, the cause and a way out."""
+"""Errors of job operations. Each message names the job, the cause and a fix."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     message: str
     is_warning: bool = False
-    count: int = msgspec.field(default=1, name="times")
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,13 +23,13 @@ from dlop.jobs.replicas import GONE, ReplicaView, replica_views
 from dlop.kube.objects import Pod
 from dlop.kube.timestamps import format_time
 
-UNSEEN = "Unseen"
+NOT_RECONCILED = "NotReconciled"
 """The phase of a job that no operator has reconciled."""
 
 
 class RoleView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
-    desired: int = msgspec.field(name="wanted")
+    desired: int
     pending: int
     running: int
     succeeded: int
@@ -47,10 +47,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     uid: str
     phase: str
-    """A `Phase` or `Unseen`."""
+    """A `Phase` or `NotReconciled`."""
     message: str
     """From the status conditions."""
-    is_terminating: bool = msgspec.field(name="isLeaving")
+    is_terminating: bool
     created_at: str
     started_at: str
     finished_at: str
@@ -59,7 +59,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     disruptions: int
     roles: tuple[RoleView, ...]
     replicas: tuple[ReplicaView, ...]
-    waits_for: tuple[str, ...]
+    pending_reasons: tuple[str, ...]
     """Why the job does not make progress, most important first; empty if it does."""
     pending_reason: str
     """The first of these as a reason and one clause."""
@@ -102,7 +102,7 @@ def build_view(job: JobHandle, pods: Iterable[Pod], events: Iterable[KubeEvent] 
         namespace=job.namespace,
         name=job.name,
         uid=job.uid,
-        phase=phase or UNSEEN,
+        phase=phase or NOT_RECONCILED,
         message=message,
         is_terminating=job.metadata.deletion_timestamp is not None,
         created_at=_creation_time(job),
@@ -113,7 +113,7 @@ def build_view(job: JobHandle, pods: Iterable[Pod], events: Iterable[KubeEvent] 
         disruptions=sum(record.disruptions.values()),
         roles=tuple(_role_views(spec, replicas, record)),
         replicas=replicas,
-        waits_for=tuple(map(str, reasons)),
+        pending_reasons=tuple(map(str, reasons)),
         pending_reason=reasons[0].summary if reasons else "",
         blocked=record.blocked,
         last_failure=record.last_failure,

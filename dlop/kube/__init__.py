@@ -1,1 +1,1 @@
-"""Kubernetes client library: client, informers, work queue, expectations and leader election. It knows nothing of training jobs."""
+"""Kubernetes client library: client, informers, work queue, expectations and leader election. It is independent of training jobs."""

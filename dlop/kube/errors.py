@@ -1,7 +1,7 @@
 """Errors of calls to the API server.
 
 KubeError
-├── ConfigurationError        no usable kubeconfig or service account; the message names the file and the way out
+├── ConfigurationError        no usable kubeconfig or service account; the message names the file and how to fix the problem
 ├── NotLeaderError            a write without leadership; nothing was sent
 ├── RequestCancelledError     a low-priority request was cancelled while it waited for a slot; nothing was sent
 ├── TransportError            no response to a read, or nothing was sent; nothing has changed
@@ -28,7 +28,7 @@ class KubeError(Exception):
 
 
 class ConfigurationError(KubeError):
-    """No usable kubeconfig or service account. The message names the file and the way out."""
+    """No usable kubeconfig or service account. The message names the file and how to fix the problem."""
 
 
 class NotLeaderError(KubeError):

@@ -1,9 +1,9 @@
 """Writes of an owner that the cache does not show yet.
 
 A create is expected by name and a delete by uid, before the call is made. An expectation ends when the cache shows the
-change, or when the server's response says that it will not happen. If the outcome of a call is unknown, the server is
-asked for the object after a short delay, again and again until it answers. The server is also asked about creates that a
-relist did not show, because those objects may have been created and deleted in between.
+change, or when the server's response says that it will not happen. If the outcome of a call is unknown, the object is
+read from the server after a short delay, with retries until the server responds. Objects whose creates a relist did not
+show are also read, because they may have been created and deleted in between.
 
 There are no counters that could drift, and expectations never expire. Expectations save work; correctness does not
 depend on them.

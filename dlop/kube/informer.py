@@ -257,7 +257,7 @@ class Informer(Generic[T]):
             self._record_progress()
         if open_seconds > self._timings.max_backoff_seconds:
             self._backoff.reset()  # a gateway that closes idle streams must not cause longer and longer delays
-        self._state.on_stream_broken(error, at_once=open_seconds < self._timings.short_watch_seconds)
+        self._state.on_stream_broken(error, soon_after_open=open_seconds < self._timings.short_watch_seconds)
 
     def _record_progress(self) -> None:
         """Reset the back-off if the stream has delivered something new."""

@@ -260,7 +260,7 @@ class LeaderElector:
             response = await self._replace(self._builder.held(old))
         record = LeaseRecord.parse(response)
         if record.holder != self._identity:
-            raise MalformedLeaseError("the response to the write names another holder than the request")
+            raise MalformedLeaseError("the response to the write names a different holder than the request")
         self._observe(record)
         self._renewed_at = sent_at
 

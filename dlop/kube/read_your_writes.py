@@ -3,7 +3,7 @@
 The resourceVersion of every write is recorded for the owner. `ready` compares it with the versions of the caches. If a
 cache is behind, the caller is notified once, as soon as it has caught up. Nothing polls. A cache that does not catch up
 in time (its watch sends no bookmarks, or etcd was restored from a backup) is refreshed from the server. A refresh that
-starts after a write includes that write, whatever the versions say.
+starts after a write includes that write, regardless of the versions.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class ReadYourWrites:
             if not self._waiting:
                 self._has_waiting.clear()
                 await self._has_waiting.wait()
-                continue  # the owner may not be waiting any more
+                continue  # the owner may no longer be waiting
             first = next(iter(self._waiting.values()))
             if first.deadline > loop.time():
                 await asyncio.sleep(first.deadline - loop.time())

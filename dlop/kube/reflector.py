@@ -74,13 +74,13 @@ class ReflectorState:
         """The server treated a streaming list as a plain watch, as very old servers do."""
         self._supports_streaming_lists = False
 
-    def on_stream_broken(self, error: Exception, *, at_once: bool) -> None:
-        """An open stream ended with an error. `at_once` says that it broke shortly after it was opened."""
+    def on_stream_broken(self, error: Exception, *, soon_after_open: bool) -> None:
+        """An open stream ended with an error. `soon_after_open` says that it broke shortly after it was opened."""
         if self.next_request is NextRequest.STREAMING_LIST:
             self.consistent_read = self.consistent_read or _rejects_version(error)
             self.next_request = NextRequest.PAGED_LIST
             return
-        if at_once or isinstance(error, MalformedWatchEventError):
+        if soon_after_open or isinstance(error, MalformedWatchEventError):
             self._breaks += 1
         if isinstance(error, StatusError) or self._breaks >= _MAX_BREAKS:
             self.relist()

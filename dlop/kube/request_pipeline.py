@@ -138,7 +138,7 @@ class RequestPipeline:
 
 
 def rejected_credentials_error(error: UnauthorizedError, origin: str) -> UnauthorizedError:
-    """The error for credentials that were rejected again after they were read again. Names their origin and the way out."""
+    """The error for credentials that were rejected again after they were read again. Names their origin and how to fix the problem."""
     message = f"the server rejects the credentials of {origin}, also after reading them again ({error}): log in again or get new ones"
     return UnauthorizedError({**error.status, "message": message})
 

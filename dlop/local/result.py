@@ -27,7 +27,7 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Duration of the jobs."""
     kept_in: str = ""
     """The working directory, if it was kept."""
-    errors: tuple[str, ...] = msgspec.field(default=(), name="mistakes")
+    errors: tuple[str, ...] = ()
     """Validation errors of the manifests."""
     jobs: tuple[JobView, ...] = ()
 

@@ -204,7 +204,7 @@ class Session:
                 self._views[job.uid] = msgspec.structs.replace(view, history=current.history)
 
     def _timeout_reason(self) -> str:
-        reasons = [reason for view in self._views.values() if not view.is_finished for reason in view.waits_for]
+        reasons = [reason for view in self._views.values() if not view.is_finished for reason in view.pending_reasons]
         return f"not finished within the timeout{f'; waiting: {reasons[0]}' if reasons else ''}"
 
     def _result(

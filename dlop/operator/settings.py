@@ -79,7 +79,7 @@ class Settings(BaseModel):
         default=15, ge=1, description="Seconds that non-leader candidates wait after the last renewal before they acquire the lease."
     )
     renew_deadline_seconds: float = Field(
-        default=10.0, gt=0, description="Seconds that the leader retries to renew the lease before it gives up leadership."
+        default=10.0, gt=0, description="Seconds that the leader keeps trying to renew the lease before it gives up leadership."
     )
     retry_period_seconds: float = Field(default=2.0, gt=0, description="Seconds between attempts to acquire or renew the lease.")
     bind_address: str = Field(
@@ -117,7 +117,7 @@ class Settings(BaseModel):
         description="Image with nslookup for an init container that waits for the master of a PyTorchJob; no init container if empty.",
     )
     pytorch_init_container_max_tries: int = Field(
-        default=100, ge=1, description="Number of tries of that init container, one every two seconds."
+        default=100, ge=1, description="Number of attempts of the PyTorchJob init container, one every two seconds."
     )
     pytorch_init_container_template_file: str = Field(
         default="",
@@ -125,7 +125,7 @@ class Settings(BaseModel):
     )
     drain_seconds: float = Field(default=20.0, ge=0, description="Seconds that running passes may take to finish after SIGTERM.")
     watch_age_limit_seconds: float = Field(
-        default=600.0, gt=0, description="Seconds without contact to the API server after which /healthz fails."
+        default=600.0, gt=0, description="Seconds without contact with the API server after which /healthz fails."
     )
 
     def elects_leader(self, *, in_cluster: bool) -> bool:

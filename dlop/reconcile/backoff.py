@@ -26,7 +26,7 @@ WHOLE_JOB = "*"
 
 _RESTARTS_WITHOUT_DELAY = {ReplicaState.RESTARTING: 1, ReplicaState.DISRUPTED: 2}
 """Consecutive failures that are retried at once. Disruptions get one more, because nodes are often drained one after
-another. A storm of disruptions must still not cause a storm of creates."""
+another. Many disruptions must still not cause a burst of creates."""
 
 
 def restart_unit(scope: RestartScope, role: str, index: int) -> str:

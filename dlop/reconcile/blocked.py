@@ -164,7 +164,7 @@ def describe_terminating(resource: Resource, finalizers: Sequence[str], *, is_te
     if finalizers:
         return f"is still terminating: finalizers {', '.join(finalizers)}; remove them, or wait"
     if resource == PODS:
-        return "is still terminating: its node has not confirmed the deletion; force delete it, or wait"
+        return "is still terminating: its node has not confirmed the deletion; force-delete it, or wait"
     return "is still terminating: wait"
 
 

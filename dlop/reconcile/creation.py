@@ -2,7 +2,7 @@
 
 A rejected create is planned again in every pass; the controller decides when to retry it.
 
-Some child objects are updated while the job runs, for example a list of the running pods. An annotation holds a hash of their
+`child_patches` updates existing children, for example a list of the running pods. An annotation holds a hash of their
 contents, so that the caches need not keep the contents.
 """
 

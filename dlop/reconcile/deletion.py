@@ -1,4 +1,4 @@
-"""Which pods, services and other children to delete, and when to force delete a pod.
+"""Which pods, services and other children to delete, and when to force-delete a pod.
 
 A pod is not deleted while the stored record claims it; see `dlop/api/record.py`.
 """
@@ -85,12 +85,12 @@ def force_deletes(context: ReconcileContext, pods: Iterable[Pod]) -> tuple[Delet
 
 
 def next_force_deletes(context: ReconcileContext, pods: Iterable[Pod]) -> Iterator[float]:
-    """The times at which terminating pods will be force deleted."""
+    """The times at which terminating pods will be force-deleted."""
     return (due for _, due in _force_delete_times(context, pods) if context.now < due)
 
 
 def _force_delete_times(context: ReconcileContext, pods: Iterable[Pod]) -> Iterator[tuple[Pod, float]]:
-    """Terminating pods. One that was force deleted already is skipped, because only finalizers keep it."""
+    """Terminating pods. One that was force-deleted already is skipped, because only finalizers keep it."""
     timeout = context.policy.node_lost_seconds
     if timeout is None:
         return

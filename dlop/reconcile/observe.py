@@ -101,7 +101,7 @@ class _Observer:
                 return self._failed(replica, pod)
 
     def _terminating(self, replica: ReplicaId, pod: Pod) -> ReplicaProgress:
-        """Dlop releases its claim before it deletes a pod. A claimed pod that is terminating was deleted by another client."""
+        """The operator releases its claim before it deletes a pod. A claimed pod that is terminating was deleted by another client."""
         if not self._is_claimed(replica) and not self._is_accounted(pod):
             return _progress(replica, ReplicaState.MISSING, pod)
         return self._lost_replica(replica, ReplicaState.DISRUPTED, pod, self._failure(replica, pod))

@@ -37,7 +37,7 @@ class Delete:
     name: str
     uid: str
     grace_seconds: int | None = None
-    """0 force deletes the object without waiting for its node; None uses the default of the object."""
+    """0 force-deletes the object without waiting for its node; None uses the default of the object."""
     resource_version: str | None = None
     """A further precondition; None means none."""
 
@@ -76,7 +76,7 @@ class Plan:
     requeue_at: float | None = None
     """The next deadline, in seconds since the epoch; None if there is none."""
     settles: bool = False
-    """Whether nothing is left to plan after this pass. The echoes of its own writes then do not need another pass."""
+    """Whether nothing is left to plan after this pass. Watch events caused by its own writes then need no further pass."""
 
     @property
     def creates(self) -> tuple[Create, ...]:

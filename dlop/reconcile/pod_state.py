@@ -52,7 +52,7 @@ def classify_pod(pod: Pod, role: RoleSpec) -> PodState:
 
 
 def has_started(pod: Pod, role: RoleSpec) -> bool:
-    """Whether the main container has run. A pod is also pending while only another container does not start."""
+    """Whether the main container has run. A pod stays Pending even if only a different container cannot start."""
     if pod.status.phase not in ("", "Pending"):
         return True
     main = main_container(pod, role)
@@ -135,7 +135,7 @@ def _is_restarted_by_kubelet(pod: Pod, terminated: ContainerStateTerminated) -> 
 
 
 def _deletion_requested_at(pod: Pod) -> float | None:
-    """The time of the delete request. A pod that exits after it was terminated, whatever its exit code."""
+    """The time of the delete request. A pod that exits after this time was terminated, regardless of its exit code."""
     if pod.metadata.deletion_timestamp is None:
         return None
     return pod.metadata.deletion_timestamp.timestamp() - (pod.metadata.deletion_grace_period_seconds or 0)

@@ -2,8 +2,8 @@
 
 The restart matrix in `dlop/reconcile/README.md` lists all cases. This module also enforces backoffLimit and disruptionLimit.
 
-A job whose replicas know the world size restarts as a whole when it is scaled while it runs. Otherwise old pods would wait for the
-old number of peers and new pods for the new one. This does not count as a failure.
+This module also restarts a job that is scaled while it runs, if its replicas know the world size: otherwise old pods would wait for
+the old number of peers and new pods for the new one. This does not count as a failure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LostReplica:
     """Restarting or Disrupted."""
     failure: LastFailure
     uid: str
-    """UID of the pod; empty if the pod does not exist any more."""
+    """UID of the pod; empty if the pod no longer exists."""
 
     @property
     def role(self) -> str:

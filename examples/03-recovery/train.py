@@ -1,7 +1,7 @@
 """The linear regression of 01-mxnet-linear with a checkpoint after each epoch and a simulated failure.
 
 Gradients are summed over all workers, so the other workers block when one is lost. The whole job is restarted and resumes after
-the last finished epoch. `ACCIDENT` selects the failure of the pod of worker 1 in epoch 3 of the first run.
+the last finished epoch. `FAILURE` selects the failure of the pod of worker 1 in epoch 3 of the first run.
 """
 
 import os
@@ -26,7 +26,7 @@ def log(text: str) -> None:
 
 def simulate_failure() -> None:
     """Exit at once, without a message to the other replicas."""
-    if os.environ["ACCIDENT"] == "kill":
+    if os.environ["FAILURE"] == "kill":
         log("sending SIGKILL to itself")
         os.kill(os.getpid(), signal.SIGKILL)
     log("exiting with code 1")

@@ -1,4 +1,4 @@
-"""A peer of a ring that computes the sum over all peers and communicates only with its neighbours.
+"""A peer of a ring that computes the sum over all peers and communicates only with its neighbors.
 
 Every peer has a number. In each of n - 1 rounds it sends a number to the next peer and receives one from the previous peer, starting
 with its own number. Then every peer has received every number. Ring all-reduce of gradients works in the same way.

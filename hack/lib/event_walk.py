@@ -187,7 +187,7 @@ def trace_pod_event() -> list[Hop]:
 
 def table(hops: list[Hop]) -> Iterator[str]:
     plain = sum(hop.is_plain_value for hop in hops)
-    yield f"{len(hops)} modules, {len(hops) - plain} without modules of plain values:"
+    yield f"{len(hops)} modules; {len(hops) - plain} of them are not plain data modules:"
     yield ""
     yield "| | module | entered by | what it does |"
     yield "|---|---|---|---|"

@@ -39,7 +39,7 @@ PAGES = {
 
 
 def kinds_markdown() -> str:
-    """One row a kind."""
+    """One row per kind."""
     rows = "\n".join(_kind_row(kind) for kind in load_registry([]))
     return f"| kind | roles | container | port | what it is |\n|---|---|---|---|---|\n{rows}"
 
@@ -52,19 +52,20 @@ def _kind_row(kind: type[DLJob]) -> str:
 
 
 def settings_markdown() -> str:
-    """One row a setting."""
+    """One row per setting."""
     rows = [f"| `{row.flag}` | `{row.variable}` | {row.default or ''} | {row.description} |" for row in list_settings()]
     return "\n".join(["| flag | variable | default | meaning |", "|---|---|---|---|", *rows])
 
 
 def legacy_flags_markdown() -> str:
     """How flags and variables of Kubeflow's operator are translated; those with the same translation share a row."""
-    answers: dict[str, list[str]] = {}
+    names_by_description: dict[str, list[str]] = {}
     for flag in LEGACY_FLAGS:
-        answers.setdefault(f"Rejected: {flag.description}." if flag.is_rejected else flag.description, []).append(f"`{flag.flag}`")
+        description = f"Rejected: {flag.description}." if flag.is_rejected else flag.description
+        names_by_description.setdefault(description, []).append(f"`{flag.flag}`")
     for variable in LEGACY_VARIABLES:
-        answers.setdefault(variable.description, []).append(f"`{variable.name}`")
-    rows = [f"| {', '.join(names)} | {_with_marked_flags(answer)} |" for answer, names in answers.items()]
+        names_by_description.setdefault(variable.description, []).append(f"`{variable.name}`")
+    rows = [f"| {', '.join(names)} | {_with_marked_flags(description)} |" for description, names in names_by_description.items()]
     return "\n".join(["| flag or variable | here |", "|---|---|", *rows])
 
 
@@ -73,25 +74,25 @@ def _with_marked_flags(text: str) -> str:
 
 
 def commands_markdown() -> str:
-    """One row a command."""
+    """One row per command."""
     rows = [f"| `dlop {name}` | {command.summary} |" for name, command in COMMANDS.items()]
     return "\n".join(["| command | what it does |", "|---|---|", *rows])
 
 
 def run_policy_markdown() -> str:
-    """One row a field of `runPolicy`."""
+    """One row per field of `runPolicy`."""
     rows = [f"| `{field.alias}` | {field.description} |" for field in RunPolicyModel.model_fields.values()]
     return "\n".join(["| field of `runPolicy` | meaning |", "|---|---|", *rows])
 
 
 def framework_markdown(section: str) -> str:
-    """One row for each thing in those parts of `DLJob` whose headings begin like this."""
+    """One row per member in the sections of `DLJob` whose headings start with `section`."""
     rows = [f"| `{name}` | {description} |" for heading, name, description in members() if heading.startswith(section)]
     return "\n".join(["| of `DLJob` | meaning |", "|---|---|", *rows])
 
 
 def members() -> Iterator[tuple[str, str, str]]:
-    """What `DLJob` has in public: the heading that it stands under, its name, and the first sentence on it."""
+    """The public members of `DLJob`: section heading, name, and first sentence of the docstring."""
     yield from _members(StoredJob)
     yield from _members(DLJob)
 

@@ -23,7 +23,7 @@ class Cause(StrEnum):
     FAILED = "pod fails without an exit code of the program, for example because an init container fails"
     EVICTED = "pod is evicted, preempted, or shut down with its node"
     DELETED = "pod is deleted by another client"
-    VANISHED = "pod does not exist any more"
+    VANISHED = "pod no longer exists"
     NODE_LOST = "node does not respond"
 
 

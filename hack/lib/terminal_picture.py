@@ -2,7 +2,7 @@
 
     terminal_picture.py hack/demo --out demo.svg
 
-The terminal emulation supports colours, cursor up and erase line, which is what a table with live updates uses.
+The terminal emulation supports colors, cursor up and erase line, which is what a table with live updates uses.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _chunks(terminal: int) -> Iterator[bytes]:
 
 
 def final_screen(output: str) -> list[str]:
-    """The non-empty lines of the screen after all output, with colour escape sequences."""
+    """The non-empty lines of the screen after all output, with color escape sequences."""
     lines, row = [""], 0
     for numbers, action, carriage_return, line_feed, text in _TOKEN.findall(output):
         if action == "A":

@@ -69,7 +69,7 @@ async def test_jobs_of_every_spec_format_are_submitted_listed_changed_and_delete
     for name in ("crew", "mxjobs.fioravanzo.org/mx", "mxjobs.mpba.fbk.eu/mx"):
         assert (await commands.dlop("scale", name, "worker=5"))[1].endswith("scaled to worker 5\n")
     views = json.loads((await commands.dlop("get", "-o", "json"))[0])
-    assert {(view["reference"], view["roles"][-1]["wanted"]) for view in views} == {
+    assert {(view["reference"], view["roles"][-1]["desired"]) for view in views} == {
         ("crewjobs.crew.dlop.dev/crew", 5),
         ("mxjobs.fioravanzo.org/mx", 5),
         ("mxjobs.mpba.fbk.eu/mx", 5),
@@ -119,4 +119,4 @@ async def test_a_conflicting_change_is_retried(commands: JobCommands) -> None:
         )
     )
     (view,) = json.loads((await commands.dlop("get", "-o", "json"))[0])
-    assert {role["name"]: role["wanted"] for role in view["roles"]} == {"SCHEDULER": 1, "SERVER": 3, "WORKER": 4}
+    assert {role["name"]: role["desired"] for role in view["roles"]} == {"SCHEDULER": 1, "SERVER": 3, "WORKER": 4}

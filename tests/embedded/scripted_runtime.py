@@ -1,7 +1,7 @@
 """A runtime whose processes only wait, for tests in virtual time.
 
 `["for", "90", "exit", "3"]` runs for 90 seconds and exits with 3. SIGTERM terminates it immediately with 143, unless its first word is
-`ignore-term`: `["ignore-term", "for", "90", "exit", "3"]`. SIGKILL always does.
+`ignore-term`: `["ignore-term", "for", "90", "exit", "3"]`. SIGKILL always terminates it.
 """
 
 from __future__ import annotations

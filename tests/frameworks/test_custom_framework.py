@@ -23,7 +23,7 @@ def test_the_framework_has_at_most_25_lines() -> None:
 def test_the_readme_shows_the_same_class() -> None:
     readme = (EXAMPLES.parent / "README.md").read_text()
     body = inspect.getsource(RingJob).replace("(self, replica: Replica) -> Mapping[str, str]:", "(self, replica):")
-    assert body.replace('        """What a peer reads at its start."""\n', "") in readme
+    assert body.replace('        """Read by `peer.py`."""\n', "") in readme
 
 
 def test_the_environment_of_a_peer_has_its_rank_and_all_addresses() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.hack.scripts import python, run
 from tests.local.example_needs import HUGE
 
-FILE = "tests/local/test_examples_for_real.py"
+FILE = "tests/local/test_examples_with_processes.py"
 COLLECT = ("-p", "no:cacheprovider", "--collect-only", "-q", FILE)
 LINE = "tests of frameworks with large packages were deselected: `hack/test --frameworks` runs them"
 

@@ -147,6 +147,8 @@ async def test_other_files_in_an_existing_working_directory_are_kept(tmp_path: P
     [
         (("nowhere.yaml",), "nowhere.yaml cannot be read: No such file or directory"),
         (("--gpus", "many"), "--gpus"),
+        (("--gpus", "-1"), "--gpus must not be negative, and --cpus must be a positive number."),
+        (("--cpus", "0"), "--gpus must not be negative, and --cpus must be a positive number."),
         (("--memory", "much"), "--memory must be a quantity such as 8Gi, got much"),
         (("--timeout", "soon"), "'soon' is not a duration"),
         (("--image", "name"), "--image name: must have the form NAME=PATH"),
@@ -248,7 +250,7 @@ async def test_validation_errors_as_json(tmp_path: Path) -> None:
     result = await run_local(write_manifests(tmp_path, invalid), "--output", "json", folder=tmp_path)
     document = json.loads(result.out)
     assert result.code == document["exitCode"] == 2
-    assert [line.split(": ")[1] for line in document["mistakes"]] == ["spec.replicaSpecs[0].replicas"]
+    assert [line.split(": ")[1] for line in document["errors"]] == ["spec.replicaSpecs[0].replicas"]
 
 
 async def test_a_job_that_is_deleted_when_it_has_finished_has_a_result(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def _is_stuck(pod: dict[str, object]) -> bool:
 async def test_describe_reports_a_job_without_an_operator(env_without_operator: CliEnv) -> None:
     await env_without_operator.kit.submit(crew("alone"))
     result = await env_without_operator.dlop("describe", "alone")
-    assert "  Phase:        Unseen\n" in result.out
+    assert "  Phase:        NotReconciled\n" in result.out
     assert "Waiting\n  no operator has reconciled the job yet; check that one is running (`dlop run` or `dlop deploy`)" in result.out
 
 
@@ -219,7 +219,7 @@ async def test_roles_are_scaled_in_every_dialect(env: CliEnv, make: object) -> N
     job = env.kit.job("default/job")
     await env.kit.until(job, reached=lambda view: sum("worker" in name for name in view.pods) == 3, within_seconds=30)
     assert (await env.dlop("scale", "job", "WORKER=3")).err.endswith("job already has WORKER 3\n")
-    assert (await env.dlop("get", "-o", "json")).json[0]["roles"][-1]["wanted"] == 3
+    assert (await env.dlop("get", "-o", "json")).json[0]["roles"][-1]["desired"] == 3
 
 
 async def test_an_invalid_scale_is_rejected_with_the_field(env: CliEnv) -> None:

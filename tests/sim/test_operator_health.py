@@ -1,4 +1,4 @@
-"""Health and readiness of an operator, with and without contact to the API server."""
+"""Health and readiness of an operator, with and without contact with the API server."""
 
 from __future__ import annotations
 

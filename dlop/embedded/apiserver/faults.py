@@ -99,7 +99,10 @@ class Faults:
         return self._arm(_failure(status, match, _Stage.AFTER, times))
 
     def drop_watches(self, *, match: RequestMatch = EVERYTHING, abort: bool = True) -> int:
-        """End the running watches that match, by aborting the connection or else by a regular end. Returns their number."""
+        """End the running watches that match, by aborting the connection or, with `abort=False`, by ending the stream normally.
+
+        Returns their number.
+        """
         matching = [watch for watch in self._watches if match.matches(watch.request_info)]
         for watch in matching:
             watch.end(abort=abort)

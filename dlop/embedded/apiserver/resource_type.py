@@ -58,7 +58,7 @@ class ScaleFieldPaths:
 
 
 class Strategy:
-    """Resource-specific behaviour of create, update and delete, like the REST strategies of kube-apiserver.
+    """Resource-specific behavior of create, update and delete, like the REST strategies of kube-apiserver.
 
     `prepare_*` may modify the top level and `metadata` of `body` in place. Everything deeper is shared with older
     versions and must be copied first.

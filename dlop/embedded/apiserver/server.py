@@ -98,7 +98,7 @@ class ApiServer:
         return result
 
     def end_watches(self) -> None:
-        """End all watches regularly, as a server shutdown does."""
+        """End all watches normally, as on server shutdown."""
         for watch in list(self._watches):
             watch.end()
 

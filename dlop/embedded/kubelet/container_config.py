@@ -24,7 +24,7 @@ class ContainerConfig:
 
 
 class ContainerConfigBuilder:
-    """Builds the configurations of the containers of one pod. The public attributes are set during the pod's set-up."""
+    """Builds the configurations of the containers of one pod. The public attributes are set during the pod's setup."""
 
     def __init__(self, config_reader: ConfigReader, *, pod_dir: Path, log_dir: Path, environment: Mapping[str, str]) -> None:
         """`environment` are variables that every container has."""

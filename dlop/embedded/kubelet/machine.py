@@ -1,4 +1,4 @@
-"""Properties of the host: its size, and the environment variables that containers get as from an image."""
+"""Properties of the host: its size, and the environment variables that containers get as if their image set them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class NodeContext:
     timings: Timings = field(default_factory=Timings)
     allocatable: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of every container, as from an image."""
+    """Variables that containers get as if their image set them."""
     api_access: ApiAccess | None = None
     """How pods reach the API server. None if they cannot."""
     keep_logs: bool = False

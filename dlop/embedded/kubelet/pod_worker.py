@@ -1,4 +1,4 @@
-"""Runs one pod on the node: set-up, init containers in order, main containers, and termination.
+"""Runs one pod on the node: setup, init containers in order, main containers, and termination.
 
 A pod finishes when its containers have finished, or is terminated because it was deleted or its deadline has passed. The final status
 is always written before the pod object is deleted, and no process of the pod runs after that.

@@ -44,7 +44,7 @@ class StatusWriter:
         self._changed.set()
 
     def mark_deleted(self) -> None:
-        """The pod object does not exist any more, so nothing is written to it."""
+        """The pod object no longer exists, so nothing is written to it."""
         self._is_deleted = True
         self._flushed.set()
 

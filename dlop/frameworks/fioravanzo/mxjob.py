@@ -1,8 +1,8 @@
 """MXJob of fioravanzo.org/v1alpha1: MXNet with one scheduler, servers and workers.
 
-The chief, by default the scheduler, decides about success. Exit code 0 is success, exit codes 1 to 127 and OOMKilled are permanent
-failures, and any other exit code is retried. Servers and workers are always restarted. Names contain a runtime id, so that a
-recreated job of the same name never meets the pods of its predecessor.
+The chief, by default the scheduler, determines the result: exit code 0 is success, exit codes 1 to 127 and OOMKilled are permanent
+failures, and the chief is restarted after any other exit code. All other replicas are always restarted. Names contain a runtime ID,
+so that a recreated job does not conflict with the pods of the earlier one.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The kinds of kubeflow.org/v1, compatible with Kubeflow's training operator. Shared behaviour is in `base`."""
+"""The kinds of kubeflow.org/v1, compatible with Kubeflow's training operator. Shared behavior is in `base`."""

@@ -2,8 +2,8 @@
 
 Off by default, because services exist before pods and `torchrun` retries. Two flags of Kubeflow's operator turn them on.
 
-The template is YAML with placeholders in the syntax of Go templates, such as `{{.Name}}`. No other syntax of Go templates is
-supported.
+`--pytorch-init-container-template-file` replaces them with a YAML template. It may contain `{{.MasterAddr}}`,
+`{{.InitContainerImage}}` and `{{.MaxTries}}`, and no other Go template syntax.
 """
 
 from __future__ import annotations

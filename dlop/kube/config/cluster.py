@@ -114,7 +114,7 @@ class AuthCache:
     def _on_read(self, reading: asyncio.Task[RequestAuth]) -> None:
         self._reading = None
         if not reading.cancelled():
-            reading.exception()  # mark as retrieved, because no caller may be waiting any more
+            reading.exception()  # mark as retrieved, because no caller may be waiting any longer
 
     async def _read(self) -> RequestAuth:
         rejected = self._is_rejected

@@ -1,7 +1,7 @@
 """Exec credential plugins: the `exec` user of a kubeconfig.
 
 kubernetes-asyncio also supports them, but without a timeout, without the expiry of certificates, and it blocks forever if
-a plugin writes much to stderr.
+a plugin writes a lot to stderr.
 """
 
 from __future__ import annotations

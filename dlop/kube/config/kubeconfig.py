@@ -1,6 +1,6 @@
 """Reading of kubeconfig files with kubernetes-asyncio, which implements the merge rules and legacy kinds of users.
 
-Every problem becomes a ConfigurationError that names the file and the way out.
+Every problem becomes a ConfigurationError that names the file and how to fix the problem.
 """
 
 from __future__ import annotations

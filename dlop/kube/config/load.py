@@ -33,7 +33,7 @@ async def load(
     """Load the configuration of a cluster.
 
     Raises:
-        ConfigurationError: no usable configuration; the message names the file and the way out.
+        ConfigurationError: no usable configuration; the message names the file and how to fix the problem.
     """
     paths = str(kubeconfig or environ.get("KUBECONFIG") or "")
     if not paths and context is None and environ.get("KUBERNETES_SERVICE_HOST"):

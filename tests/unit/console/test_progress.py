@@ -40,7 +40,7 @@ def test_only_changes_are_described() -> None:
 
 
 def test_a_job_that_was_not_reconciled_yet_has_no_changes() -> None:
-    assert list(describe_changes(None, job_view(replica(0, "Missing"), phase="Unseen"))) == []
+    assert list(describe_changes(None, job_view(replica(0, "Missing"), phase="NotReconciled"))) == []
 
 
 def test_transient_reasons_are_not_blocking() -> None:

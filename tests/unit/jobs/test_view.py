@@ -166,7 +166,7 @@ def test_a_replica_that_waits_for_its_next_pod_has_the_last_failure() -> None:
 )
 def test_the_reason_why_a_job_does_not_make_progress(job: JobHandle, reason: str, message: str) -> None:
     view = build_view(job, [])
-    assert message in view.waits_for[0]
+    assert message in view.pending_reasons[0]
     assert view.pending_reason.startswith(reason)
 
 
@@ -176,26 +176,27 @@ def test_pods_with_the_same_reason_are_grouped() -> None:
     ]
     running = [pod("job-chief-0", "Running", {"running": {}})]
     view = build_view(handle(status=record()), [*stuck, *running])
-    assert view.waits_for == ("pods job-worker-0, job-worker-1: ErrImagePull: no such image",)
+    assert view.pending_reasons == ("pods job-worker-0, job-worker-1: ErrImagePull: no such image",)
     assert view.pending_reason == "ErrImagePull: no such image"
 
 
 def test_a_blocked_condition_about_a_pod_is_not_repeated_with_the_reason_of_the_pods() -> None:
     stuck = [pod(f"job-worker-{number}", "Pending", {"waiting": {"reason": "ErrImagePull", "message": "no"}}) for number in (0, 1)]
     blocked = {"object": "pod job-worker-0", "reason": "ErrImagePull", "message": "pod job-worker-0: cannot start: ErrImagePull: no"}
-    assert build_view(handle(status=record(blocked=blocked)), stuck).waits_for == ("pods job-worker-0, job-worker-1: ErrImagePull: no",)
+    view = build_view(handle(status=record(blocked=blocked)), stuck)
+    assert view.pending_reasons == ("pods job-worker-0, job-worker-1: ErrImagePull: no",)
     other = {"object": "pod job-chief-0", "reason": "BackOff", "message": "pod job-chief-0: back-off before the next restart"}
-    assert len(build_view(handle(status=record(blocked=other)), stuck).waits_for) == 2
+    assert len(build_view(handle(status=record(blocked=other)), stuck).pending_reasons) == 2
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_finished_job_has_no_pending_reasons(phase: str) -> None:
     view = build_view(handle(status=record(phase)), [pod("job-worker-0", "Pending", {"waiting": {"reason": "ErrImagePull"}})])
-    assert (view.waits_for, view.pending_reason) == ((), "")
+    assert (view.pending_reasons, view.pending_reason) == ((), "")
 
 
 def test_a_job_that_makes_progress_has_no_pending_reasons() -> None:
-    assert build_view(handle(status=record()), [pod("job-chief-0", "Running", {"running": {}})]).waits_for == ()
+    assert build_view(handle(status=record()), [pod("job-chief-0", "Running", {"running": {}})]).pending_reasons == ()
 
 
 # --- history -------------------------------------------------------------------------------------------------------------
@@ -263,4 +264,4 @@ def test_without_numeric_resource_versions_events_are_ordered_by_time() -> None:
 
 @pytest.mark.parametrize("status", [{"dlop": 3}, {"dlop": {"phase": "Boat"}}, {"conditions": [None, 3, {"type": 5}]}, {"startTime": 7}])
 def test_an_invalid_status_still_yields_a_view(status: JsonObject) -> None:
-    assert build_view(handle(status=status), [pod("job-worker-0")]).phase in ("Unseen", "Running")
+    assert build_view(handle(status=status), [pod("job-worker-0")]).phase in ("NotReconciled", "Running")

@@ -1,4 +1,4 @@
-"""Informer: behaviour with a fake API server, on virtual time."""
+"""Informer: behavior with a fake API server, on virtual time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Transports of the API server: HTTP on the loopback, and in-process without sockets."""
+"""Transports of the API server: HTTP on loopback, and in-process without sockets."""

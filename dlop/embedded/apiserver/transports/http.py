@@ -1,4 +1,4 @@
-"""HTTP transport on the loopback, for `kubectl` and other processes.
+"""HTTP transport on loopback, for `kubectl` and other processes.
 
 It uses aiohttp's low-level server without a router, because the API server parses paths itself.
 """
@@ -62,7 +62,7 @@ class HttpServer:
         }
 
     async def close(self) -> None:
-        """Stop accepting requests, end the watches regularly, and wait for pending responses."""
+        """Stop accepting requests, end the watches normally, and wait for pending responses."""
         self._listener.close()
         self._api_server.end_watches()
         self._web_server.pre_shutdown()  # closes idle connections now and others after their response
@@ -73,7 +73,7 @@ class HttpServer:
 async def serve(
     server: ApiServer, *, certificates: Certificates | None, port: int = 0, listening: socket.socket | None = None
 ) -> HttpServer:
-    """Serve on the loopback, or on a listening socket. Uses TLS if there are certificates; port 0 means a free port."""
+    """Serve on loopback, or on a listening socket. Uses TLS if there are certificates; port 0 means a free port."""
     web_server = web.Server(_Handler(server).handle, handler_cancellation=True, access_log=None)
     context: ssl.SSLContext | None = certificates.context if certificates else None
     address = {"host": HOST, "port": port} if listening is None else {"sock": listening}

@@ -1,7 +1,7 @@
 """In-process transport: a `Transport` that calls the API server directly.
 
 Without sockets and threads, runs are reproducible, also on a virtual clock. As over the network, a response takes at
-least one iteration of the event loop, time-outs apply, and a lost response to a write is ambiguous.
+least one iteration of the event loop, timeouts apply, and a lost response to a write is ambiguous.
 """
 
 from __future__ import annotations

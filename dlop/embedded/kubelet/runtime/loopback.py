@@ -1,7 +1,7 @@
 """Loopback addresses for pods on the host's network.
 
 On Linux all of 127.0.0.0/8 is usable, and each runtime claims a /16 that no other runtime on this machine uses. On other systems only
-127.0.0.1 is, and all pods share it.
+127.0.0.1 is usable, and all pods share it.
 """
 
 from __future__ import annotations

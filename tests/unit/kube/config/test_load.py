@@ -1,4 +1,4 @@
-"""Loading of cluster configurations: sources, users, and error messages that name the file and the way out."""
+"""Loading of cluster configurations: sources, users, and error messages that name the file and how to fix the problem."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Memory and process limits of containers by control groups, where the launcher may create them.
 
-Root may almost everywhere, and a user may where the system delegates a subtree, as most desktops do. Only cgroup v2 is used, and
-cgroups that the launcher did not create are never changed.
+Root can create them almost everywhere, and other users can where the system delegates a subtree, as most desktops do. Only cgroup v2
+is used, and cgroups that the launcher did not create are never changed.
 """
 
 from __future__ import annotations
