@@ -20,6 +20,7 @@ from dlop.embedded.apiserver.rest.watch import ConnectionDroppedError, closing
 from dlop.embedded.apiserver.server import ApiServer
 from dlop.embedded.apiserver.transports.websockets import is_websocket_upgrade, offered_protocols, relay
 from dlop.embedded.certificates import Certificates
+from dlop.embedded.connections import abort_connections, open_transports
 from dlop.kube.errors import StatusError
 from dlop.kube.transport import Request, Response, StreamResponse
 from dlop.kube.types import JsonObject
@@ -65,8 +66,10 @@ class HttpServer:
         """Stop accepting requests, end the watches normally, and wait for pending responses."""
         self._listener.close()
         self._api_server.end_watches()
+        transports = open_transports(self._web_server)
         self._web_server.pre_shutdown()  # closes idle connections now and others after their response
         await self._web_server.shutdown(_SHUTDOWN_SECONDS)
+        await abort_connections(self._listener, transports)
         await self._listener.wait_closed()
 
 

@@ -18,6 +18,7 @@ from typing import Self
 from aiohttp import web
 
 from dlop.embedded.certificates import generate_certificates
+from dlop.embedded.connections import abort_connections, open_transports
 from dlop.embedded.kubelet.server.backend import (
     ContainerNotFoundError,
     ContainerRef,
@@ -53,6 +54,7 @@ class KubeletServer:
         self._certificates = generate_certificates(now_seconds=time.time(), name="dlop-kubelet", client_ca_pem=client_ca_pem)
         self._runner = web.AppRunner(self._application(), handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         self._request_tasks: set[asyncio.Task[object]] = set()
+        self._listener: asyncio.Server | None = None
         self.port = 0
 
     @property
@@ -64,13 +66,20 @@ class KubeletServer:
         await self._runner.setup()
         listener = socket.create_server((HOST, 0))
         self.port = listener.getsockname()[1]
-        await web.SockSite(self._runner, listener, ssl_context=self._certificates.context).start()
+        server = self._runner.server
+        if server is None:
+            raise RuntimeError("the runner has no server")
+        self._listener = await asyncio.get_running_loop().create_server(server, sock=listener, ssl=self._certificates.context)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        transports = open_transports(self._runner.server) if self._runner.server is not None else []
         for task in self._request_tasks:
             task.cancel()
         await self._runner.cleanup()
+        await abort_connections(self._listener, transports)
 
     def _application(self) -> web.Application:
         application = web.Application(middlewares=[self._authenticate])
