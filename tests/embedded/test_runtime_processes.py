@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pty
 import resource
@@ -213,7 +214,7 @@ async def test_a_sandbox_whose_creation_was_cancelled_is_closed(pods: Pods) -> N
     # The launcher handles requests in order, so the second sandbox is closed before the third.
     third = await pods.pod("third")
     await third.close()
-    assert _open_files(pods) == before
+    assert _open_files(pods) <= before
 
 
 async def test_a_program_has_the_usual_open_file_limit(pod: Pod) -> None:
@@ -286,11 +287,15 @@ async def test_one_hundred_concurrent_pods_leave_no_open_files(pods: Pods) -> No
     await one(0)
     before = _open_files(pods)
     assert await asyncio.gather(*(one(number) for number in range(1, 101))) == ["done"] * 100
-    assert _open_files(pods) == before
+    assert _open_files(pods) <= before
 
 
 def _open_files(pods: Pods) -> int:
-    """Open files of this process and of the launcher. In namespaces the launcher is the only child of its first process."""
+    """Open files of this process and of the launcher. In namespaces the launcher is the only child of its first process.
+
+    Files of earlier tests may still be closed between two calls, so a test compares for more files, not for other numbers.
+    """
+    gc.collect()
     launcher = launcher_of_this_process()
     if isinstance(pods.runtime, NamespacesRuntime):
         (launcher,) = children(launcher)
