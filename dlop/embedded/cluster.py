@@ -89,11 +89,11 @@ class EmbeddedCluster:
         self._kubelets.trust(host, port, ca_pem=ca_pem, token=token)
 
     def transport(self) -> InProcessTransport:
-        """An in-process transport, without sockets."""
-        return InProcessTransport(self.server)
+        """An in-process transport of the administrator, without sockets."""
+        return InProcessTransport(self.server, token=self.server.token)
 
     def client(self, **limits: Any) -> Client:
-        """An in-process client. The arguments are those of `ClientLimits`."""
+        """An in-process client of the administrator. The arguments are those of `ClientLimits`."""
         return Client(self.transport(), limits=ClientLimits(**limits))
 
     async def serve(self, *, tls: bool = True, port: int = 0, server: ApiServer | None = None) -> HttpServer:

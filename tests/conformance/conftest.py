@@ -26,6 +26,7 @@ from dlop.kube.resources import NAMESPACES
 from dlop.kube.types import JsonObject
 from tests.conformance.crds import CRDS, GADGET_CRD
 from tests.conformance.kubectl import Kubectl
+from tests.conformance.service_accounts import Account, create_account, create_token_request
 from tests.conformance.support import SERVERS, Api, ApiServer
 from tests.thorough import THOROUGH
 
@@ -144,6 +145,13 @@ async def api(server: ApiServer) -> Api:
     namespace = f"case-{next(server.namespace_numbers)}"
     await server.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     return Api(server, namespace)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def account(api: Api, tmp_path: Path) -> Account:
+    """A new service account without permissions."""
+    await create_account(api)
+    return Account(api, (await create_token_request(api))["status"]["token"], tmp_path)
 
 
 @pytest.fixture(scope="session")

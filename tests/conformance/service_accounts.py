@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import yaml
 
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, Resource
-from dlop.kube.transport import Request, Response
+from dlop.kube.transport import JSON, Request, Response
 from dlop.kube.types import JsonObject
 from tests.conformance.support import TIMEOUT_SECONDS, Api, decode_json
 
@@ -48,14 +50,24 @@ class Account:
     def subject(self) -> JsonObject:
         return {"kind": "ServiceAccount", "name": ACCOUNT_NAME, "namespace": self.api.namespace}
 
-    async def send(self, path: str, *, method: str = "GET", token: str | None = None) -> Response:
-        """Send a request with the token of the account, or with another one."""
+    async def send(
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        token: str | None = None,
+        body: JsonObject | None = None,
+        content_type: str = JSON,
+        query: tuple[tuple[str, str], ...] = (),
+    ) -> Response:
+        """Send a request with the token of the account, or with another one. An empty token sends an anonymous request."""
         bearer = self.token if token is None else token
-        request = Request(method, path, headers={"authorization": f"Bearer {bearer}"})
+        headers = {"authorization": f"Bearer {bearer}" if bearer else "", "content-type": content_type}
+        request = Request(method, path, query, headers, body=None if body is None else msgspec.json.encode(body))
         if self.api.server.kubeconfig is None:
             return await self.api.client.transport.send(request, timeout_seconds=TIMEOUT_SECONDS)
         config = yaml.safe_load(self.api.server.kubeconfig.read_text())
-        users = [{**user, "user": {"token": bearer}} for user in config["users"]]
+        users = [{**user, "user": {"token": bearer} if bearer else {}} for user in config["users"]]
         kubeconfig = self.directory / "kubeconfig"
         kubeconfig.write_text(yaml.safe_dump({**config, "users": users}))
         transport = await connect(kubeconfig)
@@ -65,16 +77,17 @@ class Account:
             await transport.close()
 
     async def request(
-        self, resource: Resource, name: str | None = None, *, namespace: str | None = None, method: str = "GET"
+        self, resource: Resource, name: str | None = None, *, namespace: str | None = None, method: str = "GET", **options: Any
     ) -> JsonObject:
+        """Send a request and return the body of the response. `options` are those of `send`."""
         path = resource.path(namespace=(namespace or self.api.namespace) if resource.namespaced else None, name=name)
-        return decode_json(await self.send(path, method=method))
+        return decode_json(await self.send(path, method=method, **options))
 
-    async def wait_until_allowed(self, resource: Resource, name: str | None = None, **options: str) -> None:
+    async def wait_until_allowed(self, resource: Resource, name: str | None = None, **options: Any) -> None:
         """Repeat a request until it is not forbidden, because a server needs some time to observe new roles."""
         await self.api.wait_until(lambda: self.request(resource, name, **options), lambda body: body.get("code") != 403)
 
-    async def expect_forbidden(self, resource: Resource, name: str | None = None, **options: str) -> str:
+    async def expect_forbidden(self, resource: Resource, name: str | None = None, **options: Any) -> str:
         """Send a request that must be forbidden, and return the message."""
         body = await self.request(resource, name, **options)
         assert (body.get("code"), body.get("reason")) == (403, "Forbidden"), body

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import pytest_asyncio
 
-from dlop.kube.resources import CLUSTER_ROLES, CONFIG_MAPS, PODS, ROLES, SERVICE_ACCOUNTS
-from tests.conformance.service_accounts import ACCOUNT_NAME, RBAC_GROUP, Account, create_account, create_token_request, rule
-from tests.conformance.support import Api, over_https
+from dlop.kube.resources import CLUSTER_ROLES, CONFIG_MAPS, PODS, ROLES, SERVICE_ACCOUNTS, Resource
+from tests.conformance.service_accounts import ACCOUNT_NAME, RBAC_GROUP, Account, create_token_request, rule
+from tests.conformance.support import decode_json, over_https
 
 pytestmark = over_https(reason="the token of an account is sent in a request header")
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def account(api: Api, tmp_path: Path) -> Account:
-    await create_account(api)
-    return Account(api, (await create_token_request(api))["status"]["token"], tmp_path)
 
 
 async def test_an_account_without_roles_is_forbidden_and_the_message_names_the_missing_permission(account: Account) -> None:
@@ -106,3 +97,32 @@ async def test_a_token_becomes_invalid_when_its_account_is_deleted(account: Acco
     assert (await account.send("/api")).status == 200
     await account.api.delete(SERVICE_ACCOUNTS, ACCOUNT_NAME)
     await account.api.wait_until(lambda: account.send("/api"), lambda response: response.status == 401)
+
+
+async def test_a_request_without_a_token_is_anonymous_and_has_no_permissions(account: Account) -> None:
+    namespace = account.api.namespace
+    for method, verb in (("GET", "list"), ("POST", "create"), ("DELETE", "deletecollection")):
+        assert await account.expect_forbidden(CONFIG_MAPS, method=method, token="") == (
+            f'configmaps is forbidden: User "system:anonymous" cannot {verb} resource "configmaps" in API group "" '
+            f'in the namespace "{namespace}"'
+        )
+    body = decode_json(await account.send("/api", token=""))
+    assert (body["code"], body["message"]) == (403, 'forbidden: User "system:anonymous" cannot get path "/api"')
+    for path in ("/healthz", "/livez", "/readyz", "/version"):
+        assert (await account.send(path, token="")).status == 200, path
+
+
+async def test_an_anonymous_request_has_the_permissions_of_its_user_and_its_group_only(account: Account) -> None:
+    await account.grant_role(rule("pods", "list"), subject={"kind": "Group", "apiGroup": RBAC_GROUP, "name": "system:unauthenticated"})
+    await account.wait_until_allowed(PODS, token="")
+    await account.expect_forbidden(CONFIG_MAPS, token="")
+    await account.expect_forbidden(PODS)
+
+
+async def test_a_request_for_an_unknown_resource_is_forbidden_without_permissions(account: Account) -> None:
+    unknown = Resource("", "v1", "nonsenses", "Nonsense")
+    for token, user in (("", "system:anonymous"), (None, account.user)):
+        assert await account.expect_forbidden(unknown, token=token) == (
+            f'nonsenses is forbidden: User "{user}" cannot list resource "nonsenses" in API group "" '
+            f'in the namespace "{account.api.namespace}"'
+        )

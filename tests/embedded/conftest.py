@@ -18,13 +18,6 @@ from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, NODES
 from tests.embedded.kubelet_env import FakePods, KubeletEnv, register_node
-from tests.shared_clusters import Clusters, ClusterSpec
-
-
-@pytest.fixture(scope="session")
-def cluster_with_nodes(clusters: Clusters) -> RealCluster:
-    """A real cluster for tests with a complete node, which runs the pods of all namespaces. Other tests must not create pods there."""
-    return clusters.get(ClusterSpec(name="nodes"))
 
 
 @pytest.fixture(params=["embedded", "real"])

@@ -139,7 +139,19 @@ INIT = (
     ),
     Case(
         "a sidecar that exits is restarted even with restartPolicy Never",
-        pod(sh("sleep 60"), initContainers=[sh("sleep 0.1", name="side", restartPolicy="Always")]),
+        pod(
+            sh("sleep 60"),
+            # It exits once. Otherwise it could restart again before the main container runs.
+            initContainers=[
+                sh(
+                    "[ -e /state/restarted ] && exec sleep 60; touch /state/restarted",
+                    name="side",
+                    restartPolicy="Always",
+                    volumeMounts=[{"name": "state", "mountPath": "/state"}],
+                )
+            ],
+            volumes=[{"name": "state", "emptyDir": {}}],
+        ),
         (
             ExpectStatus(
                 {

@@ -38,7 +38,7 @@ class Fixture:
     async def client(self, server: ApiServer | None = None) -> Client:
         server = server or self.cluster.server
         if not self.over_http:
-            return Client(InProcessTransport(server))
+            return Client(InProcessTransport(server, token=server.token))
         http_server = await self.cluster.serve(server=server)
         path = self.directory / "kubeconfig"
         path.write_text(json.dumps(http_server.kubeconfig()))

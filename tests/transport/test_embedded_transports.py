@@ -19,10 +19,11 @@ from dlop.embedded.apiserver.transports.http import HttpServer
 from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
-from dlop.kube.errors import AmbiguousWriteError, NotFoundError, TransportError
-from dlop.kube.resources import CONFIG_MAPS
+from dlop.kube.errors import AmbiguousWriteError, NotFoundError, TransportError, UnauthorizedError
+from dlop.kube.resources import CONFIG_MAPS, SERVICE_ACCOUNTS
 from dlop.kube.transport import Request
-from dlop.testing.virtual_time import virtual_time
+from dlop.kube.types import JsonObject
+from dlop.testing.virtual_time import LoopClock, virtual_time
 
 _PATH = CONFIG_MAPS.path(namespace="default")
 
@@ -214,6 +215,25 @@ async def test_a_wrong_token_is_unauthorized_in_process() -> None:
     async with EmbeddedCluster() as cluster:
         response = await InProcessTransport(cluster.server, token="wrong").send(Request("GET", _PATH), timeout_seconds=1)
         assert response.status == 401
+
+
+@virtual_time
+async def test_an_in_process_client_renews_a_token_that_has_expired() -> None:
+    async with EmbeddedCluster(clock=LoopClock()) as cluster:
+        admin = cluster.client()
+        await admin.create(SERVICE_ACCOUNTS, {"metadata": {"name": "bot"}}, namespace="default")
+
+        async def request_token() -> str:
+            body: JsonObject = {"spec": {"expirationSeconds": 600}}
+            response = await admin.create(SERVICE_ACCOUNTS, body, namespace="default", name="bot", subresource="token")
+            return str(response["status"]["token"])
+
+        token = await request_token()
+        client = Client(InProcessTransport(cluster.server, token=token, renew_token=request_token))
+        await asyncio.sleep(601)
+        with pytest.raises(UnauthorizedError):
+            await Client(InProcessTransport(cluster.server, token=token)).call("GET", "/api")
+        await client.call("GET", "/api")
 
 
 @virtual_time

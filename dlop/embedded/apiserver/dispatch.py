@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -14,13 +16,15 @@ from dlop.embedded.apiserver.api_errors import (
     not_found,
     version_too_large,
 )
-from dlop.embedded.apiserver.authentication import ISSUER, TokenAuthenticator
+from dlop.embedded.apiserver.authentication import ISSUER, Authenticator
+from dlop.embedded.apiserver.authorization import check_verb
 from dlop.embedded.apiserver.core.namespaces import FINALIZE
 from dlop.embedded.apiserver.core.serviceaccounts import TOKEN, token_request
 from dlop.embedded.apiserver.negotiation import ResponseFormat, check_format, negotiate
 from dlop.embedded.apiserver.patches.patch import decode_patch
 from dlop.embedded.apiserver.pod_subresources import BINDING, CREATED, EVICTION, bind, evict, finalize
 from dlop.embedded.apiserver.query_options import WriteOptions, delete_options, list_options, watch_options, write_options
+from dlop.embedded.apiserver.rbac_escalation import check_escalation
 from dlop.embedded.apiserver.request_decoding import check_size, decode_delete_options, decode_object, duplicate_fields
 from dlop.embedded.apiserver.request_info import RequestInfo, Verb
 from dlop.embedded.apiserver.responses import JSON_HEADERS, ResponseEncoder, deletion_status
@@ -30,6 +34,7 @@ from dlop.embedded.apiserver.rest.storage import ResourceStorage
 from dlop.embedded.apiserver.rest.update import STATUS
 from dlop.embedded.apiserver.rest.watch import Watch, watch_request
 from dlop.kube.errors import StatusError
+from dlop.kube.resources import ROLES
 from dlop.kube.transport import JSON, Request, Response
 from dlop.kube.types import JsonObject
 
@@ -37,7 +42,7 @@ SCALE = "scale"
 
 
 class RequestDispatcher:
-    def __init__(self, storage: ResourceStorage, authenticator: TokenAuthenticator) -> None:
+    def __init__(self, storage: ResourceStorage, authenticator: Authenticator) -> None:
         self._storage = storage
         self._authenticator = authenticator
 
@@ -84,7 +89,7 @@ class RequestDispatcher:
 
     def _create(self, info: RequestInfo, request: Request, encoder: ResponseEncoder) -> Response:
         body, options, warnings = _read_body(info, request)
-        stored = self._storage.create(info.type, info.target.namespace, body, options)
+        stored = self._storage.create(info.type, info.target.namespace, body, self._with_admission(info, options))
         return Response(201, _with_warnings(encoder.headers, warnings), encoder.encode_object(stored))
 
     def _update(self, info: RequestInfo, request: Request, encoder: ResponseEncoder) -> Response:
@@ -92,16 +97,24 @@ class RequestDispatcher:
         body, options, warnings = _read_body(info, request)
         subresource = target.subresource or None
         created = subresource is None and self._storage.would_create(info.type, target.namespace, target.name)
+        if created:
+            check_verb(self._storage.store, info.user, Verb.CREATE, target)
+        options = self._with_admission(info, options)
         stored = self._storage.update(info.type, target.namespace, target.name, body, options, subresource=subresource)
         return Response(201 if created else 200, _with_warnings(encoder.headers, warnings), encoder.encode_object(stored))
 
     def _patch(self, info: RequestInfo, request: Request, encoder: ResponseEncoder) -> Response:
         target, warnings = info.target, list[str]()
-        options = write_options(info, duplicate_fields=(), warn=warnings.append)
+        options = self._with_admission(info, write_options(info, duplicate_fields=(), warn=warnings.append))
         mutate = decode_patch(info.type, request.headers.get("content-type", ""), request.body or b"")
         subresource = target.subresource or None
         stored = self._storage.change(info.type, target.namespace, target.name, mutate, options, subresource=subresource)
         return Response(200, _with_warnings(encoder.headers, warnings), encoder.encode_object(stored))
+
+    def _with_admission(self, info: RequestInfo, options: WriteOptions) -> WriteOptions:
+        if info.type.resource.group != ROLES.group:
+            return options
+        return replace(options, admit=partial(check_escalation, self._storage.store, info))
 
     def _delete(self, info: RequestInfo, request: Request, encoder: ResponseEncoder) -> Response:
         target = info.target

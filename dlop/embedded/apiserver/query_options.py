@@ -36,6 +36,10 @@ def _ignore_warning(_: str) -> None:
     pass
 
 
+def _admit_all(_: JsonObject, __: JsonObject | None) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
     """Options of create, update and patch."""
@@ -46,6 +50,8 @@ class WriteOptions:
     """Paths of fields that the body has more than once. The last value wins; they are reported like unknown fields."""
     warn: Callable[[str], None] = _ignore_warning
     """Called with each message for the `Warning` header of the response."""
+    admit: Callable[[JsonObject, JsonObject | None], None] = _admit_all
+    """Called before validation with the new and the old object, which is None on create. Raises a StatusError to reject the write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

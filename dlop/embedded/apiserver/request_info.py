@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from dlop.embedded.apiserver.api_errors import bad_request, method_not_allowed_here, no_such_path
 from dlop.embedded.apiserver.registry import ResourceRegistry
 from dlop.embedded.apiserver.resource_type import ResourceType
+from dlop.embedded.apiserver.users import User
 from dlop.kube.transport import Request
 
 
@@ -45,6 +46,7 @@ class RequestInfo:
     type: ResourceType
     target: RequestTarget
     query: Mapping[str, str]
+    user: User
 
     def number(self, parameter: str) -> int:
         """An integer parameter of the query; 0 if absent.
@@ -87,8 +89,8 @@ def parse_target(path: str) -> RequestTarget | None:
     return RequestTarget(group, version, plural, namespace, name, subresource)
 
 
-def parse_request(request: Request, registry: ResourceRegistry) -> RequestInfo:
-    """Parse a request.
+def parse_request(request: Request, registry: ResourceRegistry, *, user: User) -> RequestInfo:
+    """Parse a request of a user.
 
     Raises:
         UnknownPathError: the path does not belong to a resource.
@@ -102,12 +104,12 @@ def parse_request(request: Request, registry: ResourceRegistry) -> RequestInfo:
     if type is None:
         raise no_such_path() if registry.has_builtin_group(target.group) else UnknownPathError
     _check_scope(type, target, request.method)
-    verb = _verb(request.method, target, query)
+    verb = _supported_verb(request.method, target, query)
     if verb is None and type.is_custom and method_needs_name(request.method):
         raise bad_request("name must be provided")
     if verb is None or (not target.subresource and verb not in type.verbs):
         raise method_not_allowed_here()
-    return RequestInfo(verb, type, target, query)
+    return RequestInfo(verb, type, target, query, user)
 
 
 def method_needs_name(method: str) -> bool:
@@ -124,17 +126,23 @@ def _check_scope(type: ResourceType, target: RequestTarget, method: str) -> None
         raise no_such_path() if target.name else method_not_allowed_here()
 
 
-def _verb(method: str, target: RequestTarget, query: Mapping[str, str]) -> Verb | None:
+def requested_verb(method: str, target: RequestTarget, query: Mapping[str, str]) -> Verb | None:
+    """The verb for RBAC, whether the resource supports it or not. None for other methods."""
     if method == "GET" and not target.name:
         watching = query.get("watch", "false").lower() not in ("0", "false")
         return Verb.WATCH if watching else Verb.LIST
     if method == "DELETE" and not target.name:
         return Verb.DELETE_COLLECTION
-    if method == "POST":
-        return Verb.CREATE if target.subresource or not target.name else None
-    if not target.name:
-        return None
     return _BY_METHOD.get(method)
 
 
-_BY_METHOD = {"GET": Verb.GET, "PUT": Verb.UPDATE, "PATCH": Verb.PATCH, "DELETE": Verb.DELETE}
+def _supported_verb(method: str, target: RequestTarget, query: Mapping[str, str]) -> Verb | None:
+    """The verb, or None if the path does not allow it."""
+    verb = requested_verb(method, target, query)
+    if verb is Verb.CREATE:
+        return verb if target.subresource or not target.name else None
+    return verb if target.name or verb in _COLLECTION_VERBS else None
+
+
+_COLLECTION_VERBS = (Verb.LIST, Verb.WATCH, Verb.DELETE_COLLECTION)
+_BY_METHOD = {"GET": Verb.GET, "POST": Verb.CREATE, "PUT": Verb.UPDATE, "PATCH": Verb.PATCH, "DELETE": Verb.DELETE}

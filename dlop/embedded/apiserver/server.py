@@ -6,7 +6,6 @@ atomic; only injected faults, watches and calls to kubelets await. An unexpected
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeVar
@@ -15,8 +14,8 @@ import structlog
 from aiohttp import ClientWebSocketResponse
 
 from dlop.embedded.apiserver import authorization
-from dlop.embedded.apiserver.api_errors import bad_request, internal_error, status_error
-from dlop.embedded.apiserver.authentication import ServiceAccountUser, TokenAuthenticator
+from dlop.embedded.apiserver.api_errors import bad_request, internal_error
+from dlop.embedded.apiserver.authentication import Authenticator
 from dlop.embedded.apiserver.dispatch import RequestDispatcher
 from dlop.embedded.apiserver.faults import Faults
 from dlop.embedded.apiserver.kubelet_proxy.kubelet_client import KubeletClient
@@ -26,14 +25,10 @@ from dlop.embedded.apiserver.responses import JSON_HEADERS, TEXT_HEADERS, error_
 from dlop.embedded.apiserver.rest.storage import ResourceStorage
 from dlop.embedded.apiserver.rest.watch import ConnectionDroppedError, Watch
 from dlop.embedded.apiserver.views import discovery, openapi
-from dlop.kube.errors import ForbiddenError, StatusError, UnauthorizedError
+from dlop.kube.errors import StatusError
 from dlop.kube.transport import Request, Response, StreamResponse
 
 log = structlog.get_logger(__name__)
-
-_HEALTH = ("/healthz", "/livez", "/readyz")
-# Paths that kube-apiserver serves without authentication.
-_PUBLIC_PATHS = (*_HEALTH, "/version")
 
 HandlerResult = TypeVar("HandlerResult")
 
@@ -46,9 +41,8 @@ class ApiServer:
         self._pod_streams = PodStreams(storage, self.kubelets)
         self.faults = faults
         self.storage = storage
-        self._authenticator = TokenAuthenticator(storage, secret=token)
+        self._authenticator = Authenticator(storage, admin_token=token)
         self._dispatcher = RequestDispatcher(storage, self._authenticator)
-        self._admin_authorization = f"Bearer {token}"
         self._watches: set[Watch] = set()
 
     async def handle(self, request: Request) -> Response | StreamResponse:
@@ -78,11 +72,9 @@ class ApiServer:
     ) -> HandlerResult | Response:
         """Authenticate, authorize and handle a request. Errors become responses."""
         try:
-            is_administrator = request.headers.get("authorization") == self._admin_authorization
-            account = None if is_administrator else self._authenticate(request)
-            info = parse_request(request, self.storage.registry)
-            if account is not None:
-                authorization.check(self.storage.store, account, info)
+            user = self._authenticator.authenticate(request.headers.get("authorization", ""))
+            authorization.check(self.storage.store, user, request)
+            info = parse_request(request, self.storage.registry, user=user)
             await self.faults.before(info)
             result = await handler(info, request)
             self.faults.after(info)
@@ -121,22 +113,6 @@ class ApiServer:
             self._watches.discard(watch)
             self.faults.watch_closed(watch)
 
-    def _authenticate(self, request: Request) -> ServiceAccountUser | None:
-        """The service account to authorize; None for the administrator and for public paths."""
-        header = request.headers.get("authorization", "")
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self.token.encode()):
-            return None
-        if scheme.lower() == "bearer":
-            account = self._authenticator.authenticate(token.strip())
-            if account is None:
-                raise status_error(UnauthorizedError, "Unauthorized")
-            return account
-        if not request.path.startswith(_PUBLIC_PATHS):
-            message = f'forbidden: User "system:anonymous" cannot {request.method.lower()} path "{request.path}"'
-            raise status_error(ForbiddenError, message, {})
-        return None
-
     def _non_resource_response(self, request: Request) -> Response:
         """The response of a path that is not a resource: health, version, discovery, OpenAPI, or 404."""
         try:
@@ -151,7 +127,7 @@ class ApiServer:
         path = request.path.rstrip("/")
         if request.method not in ("GET", "HEAD"):
             return None
-        if path in _HEALTH or path.endswith("/ping"):
+        if path in authorization.HEALTH_PATHS or path.endswith("/ping"):
             return Response(200, TEXT_HEADERS, b"ok")
         accept = request.headers.get("accept", "")
         return discovery.respond(path, accept, self.storage.registry) or openapi.respond(path, accept, self.storage.registry)

@@ -15,8 +15,6 @@ from dlop.kube.types import JsonObject
 
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where Kubernetes clients look for the token."""
-# Longer than any pod runs, because the token is not refreshed. It becomes invalid with its pod.
-TOKEN_SECONDS = 365 * 24 * 3600
 _PRIVATE, _PUBLIC = 0o600, 0o644
 
 

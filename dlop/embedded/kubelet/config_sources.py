@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from dlop.embedded.kubelet.environment import ConfigSources
 from dlop.embedded.kubelet.volumes import token_projections
@@ -13,6 +14,13 @@ from dlop.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Resource
 from dlop.kube.types import JsonObject
 
 _TOKEN_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountToken:
+    value: str
+    lifetime_seconds: float
+    """As granted by the server."""
 
 
 class ConfigReader:
@@ -29,7 +37,7 @@ class ConfigReader:
         """
         return ConfigSources(await self._read_all(CONFIG_MAPS, namespace, config_maps), await self._read_all(SECRETS, namespace, secrets))
 
-    async def request_tokens(self, pod: JsonObject) -> dict[tuple[str, str], str]:
+    async def request_tokens(self, pod: JsonObject) -> dict[tuple[str, str], ServiceAccountToken]:
         """The tokens that the pod's volumes project, by volume and path.
 
         Raises:
@@ -37,7 +45,7 @@ class ConfigReader:
         """
         return {(volume, projection["path"]): await self.request_token(pod, projection) for volume, projection in token_projections(pod)}
 
-    async def request_token(self, pod: JsonObject, projection: JsonObject) -> str:
+    async def request_token(self, pod: JsonObject, projection: JsonObject) -> ServiceAccountToken:
         """A token of the pod's service account, with the audience and expiration of the projection.
 
         Raises:
@@ -51,7 +59,7 @@ class ConfigReader:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         account = pod["spec"].get("serviceAccountName") or "default"
         response = await self._client.create(SERVICE_ACCOUNTS, body, namespace=metadata["namespace"], name=account, subresource="token")
-        return str(response["status"]["token"])
+        return ServiceAccountToken(response["status"]["token"], response["spec"]["expirationSeconds"])
 
     async def _read_all(self, resource: Resource, namespace: str, names: Iterable[str]) -> dict[str, JsonObject | None]:
         sorted_names = sorted(names)

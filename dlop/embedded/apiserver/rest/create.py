@@ -39,6 +39,7 @@ class Creator:
         check_namespace(type, namespace, metadata)
         if type.resource.namespaced:
             self._check_namespace_active(type, namespace, metadata)
+        options.admit(body, None)
         version = metadata.pop("resourceVersion", None)
         body = self._prepare(type, namespace, body)
         errors = validate_metadata(body, None, type=type) + type.strategy.validate(body, None, subresource=None)

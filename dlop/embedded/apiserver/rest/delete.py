@@ -69,9 +69,12 @@ class Deleter:
 
 
 def _is_pending(body: JsonObject, grace: int) -> bool:
-    """Whether the object is already terminating with a grace period that is not longer."""
+    """Whether the object is already terminating with a grace period that is not longer.
+
+    An object without a grace period should be gone already. Deleting it again removes it, as in kube-apiserver.
+    """
     pending = body["metadata"].get("deletionGracePeriodSeconds")
-    return pending is not None and grace >= pending
+    return bool(pending) and grace >= pending
 
 
 def _deletion_time(metadata: JsonObject, grace: int, now: Timestamp) -> str:

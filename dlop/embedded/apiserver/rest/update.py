@@ -102,6 +102,7 @@ class Updater:
         subresource: str | None,
     ) -> StoredObject:
         old = to_served_version(type, current.body)
+        options.admit(body, old)
         _check_version(type, key, body["metadata"], current.version)
         body = type.strategy.reset_fields(_reset_fields(type, body, old, subresource=subresource), old, subresource=subresource)
         _keep_old_metadata(body["metadata"], old["metadata"])

@@ -7,7 +7,7 @@ least one iteration of the event loop, timeouts apply, and a lost response to a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 
 from dlop.embedded.apiserver.rest.watch import ConnectionDroppedError, closing
@@ -19,10 +19,11 @@ from dlop.kube.transport import Request, Response, StreamResponse
 class InProcessTransport:
     """Sends requests to an `ApiServer` in the same event loop."""
 
-    def __init__(self, server: ApiServer, *, token: str | None = None) -> None:
-        """`token` defaults to that of the administrator."""
+    def __init__(self, server: ApiServer, *, token: str, renew_token: Callable[[], Awaitable[str]] | None = None) -> None:
+        """An empty `token` means anonymous requests. `renew_token` returns a new one after the server has rejected it."""
         self._server = server
-        self._authorization = f"Bearer {server.token if token is None else token}"
+        self._token = token
+        self._renew_token = renew_token
 
     async def send(self, request: Request, *, timeout_seconds: float) -> Response:
         try:
@@ -49,14 +50,15 @@ class InProcessTransport:
             yield StreamResponse(response.status, response.headers, chunks)
 
     async def refresh_credentials(self) -> str:
-        """Nothing to do, because the token does not change."""
+        if self._renew_token is not None:
+            self._token = await self._renew_token()
         return "the embedded API server"
 
     async def close(self) -> None:
         """Nothing to do, because there are no connections."""
 
     def _authorized(self, request: Request) -> Request:
-        headers = {"authorization": self._authorization, **request.headers}
+        headers = {"authorization": f"Bearer {self._token}", **request.headers}
         return Request(request.method, request.path, request.query, headers, request.body)
 
 
