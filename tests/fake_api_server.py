@@ -1,7 +1,7 @@
 """Fake API server: serves pods from memory, with lists, watches and injected faults.
 
 It is a `Transport`, so a real `Client` uses it. All streams follow one history of changes. `cut`, `silence` and
-`lag_behind` change the behavior of streams; `faults` holds one fault per upcoming request.
+`lag_behind` change the behavior of streams; `faults` holds one fault per upcoming request; `kill` refuses all requests.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class FakeApiServer:
         self.queries: list[dict[str, str]] = []
         self.streams_lists = streams_lists
         self._page_size = page_size
+        self._is_down = False
         self._uids = 0
         self._visible: int | None = None
         self._streams: set[_Stream] = set()
@@ -128,6 +129,15 @@ class FakeApiServer:
         for stream in self._streams:
             stream.ending = how
         self._wake_all()
+
+    def kill(self) -> None:
+        """Break all streams and refuse all requests until `start`."""
+        self._is_down = True
+        self.cut(Cut.BROKEN)
+
+    def start(self) -> None:
+        """Serve requests again."""
+        self._is_down = False
 
     def silence(self) -> None:
         """Send nothing more on open streams, as on a half-open connection."""
@@ -202,6 +212,8 @@ class FakeApiServer:
         return query
 
     def _next_fault(self) -> Fault:
+        if self._is_down:
+            return Fault.REFUSED
         return self.faults.popleft() if self.faults else Fault.NONE
 
     def _version_error(self, version: str | None, *, listing: bool) -> Response | None:

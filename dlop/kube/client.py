@@ -20,6 +20,7 @@ from dlop.kube.errors import AmbiguousWriteError, TransportError, UnauthorizedEr
 from dlop.kube.objects import decode_json
 from dlop.kube.request_pipeline import ClientLimits, RequestPipeline, rejected_credentials_error
 from dlop.kube.resources import Resource
+from dlop.kube.server_contact import ServerContact
 from dlop.kube.transport import JSON, Request, Response, StreamResponse, Transport
 from dlop.kube.types import JsonObject
 from dlop.kube.watch import WatchEvent, read_events
@@ -82,7 +83,8 @@ class Client:
     def __init__(self, transport: Transport, *, limits: ClientLimits = ClientLimits(), may_write: Callable[[], bool] | None = None) -> None:  # noqa: B008
         self.transport = transport
         self.limits = limits
-        self._pipeline = RequestPipeline(transport, limits=limits, may_write=may_write)
+        self.contact = ServerContact()
+        self._pipeline = RequestPipeline(transport, limits=limits, may_write=may_write, contact=self.contact)
 
     def guarded(self, may_write: Callable[[], bool]) -> Client:
         """A client whose writes raise NotLeaderError while `may_write` returns false."""
@@ -215,6 +217,7 @@ class Client:
         idle_timeout_seconds = idle_timeout_seconds or timeout_seconds + _WATCH_GRACE_SECONDS
         async with AsyncExitStack() as stack:
             response = await self._open_watch(stack, request, idle_timeout_seconds)
+            stack.enter_context(self.contact.open_stream())
             events = await stack.enter_async_context(aclosing(read_events(response.chunks)))
             yield events
 
@@ -230,6 +233,7 @@ class Client:
         credentials_origin = ""
         while True:
             response = await stack.enter_async_context(self.transport.stream(request, idle_timeout_seconds=idle_timeout_seconds))
+            self._pipeline.record_response(response.status)
             if response.status == 200:
                 return response
             body = b"".join([chunk async for chunk in response.chunks])

@@ -2,8 +2,9 @@
 
 A create is expected by name and a delete by uid, before the call is made. An expectation ends when the cache shows the
 change, or when the server's response says that it will not happen. If the outcome of a call is unknown, the object is
-read from the server after a short delay, with retries until the server responds. Objects whose creates a relist did not
-show are also read, because they may have been created and deleted in between.
+read from the server after a short delay, with retries and back-off until the server responds. Objects whose creates a relist
+did not show are also read, because they may have been created and deleted in between. However often a call is marked as
+uncertain, its object is read once, and only a few objects are read at the same time.
 
 There are no counters that could drift, and expectations never expire. Expectations save work; correctness does not
 depend on them.
@@ -15,14 +16,20 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from random import Random
 from typing import NamedTuple
 
 import structlog
 
 from dlop.kube.errors import KubeError
 from dlop.kube.resources import Resource
+from dlop.kube.workqueue import RetryDelays, WorkQueue
 
 log = structlog.get_logger(__name__)
+
+# Less than the read slots of a client, so that lookups that time out do not block other reads.
+_PARALLEL_LOOKUPS = 8
+_MAX_RETRY_SECONDS = 20.0
 
 
 class Child(NamedTuple):
@@ -44,6 +51,12 @@ class ResolvedExpectation:
     """Of the object with the child's name; None if there is no such object."""
 
 
+class _UncertainCall(NamedTuple):
+    owner_uid: str
+    child: Child
+    number: int
+
+
 Lookup = Callable[[Child], Awaitable[str | None]]
 """Gets the object with a child's name from the server. Returns its resourceVersion, or None if it does not exist."""
 
@@ -51,14 +64,25 @@ Lookup = Callable[[Child], Awaitable[str | None]]
 class Expectations:
     """Expected creates and deletes of all owners."""
 
-    def __init__(self, *, lookup: Lookup, on_resolved: Callable[[ResolvedExpectation], None], resolve_after_seconds: float = 2.0) -> None:
+    def __init__(
+        self,
+        *,
+        lookup: Lookup,
+        on_resolved: Callable[[ResolvedExpectation], None],
+        rng: Random,
+        resolve_after_seconds: float = 2.0,
+    ) -> None:
         self._lookup = lookup
         self._on_resolved = on_resolved
         self._resolve_after_seconds = resolve_after_seconds
         # Numbered, so that an uncertain call is not confused with a later call for the same name.
         self._owners: dict[str, dict[Child, int]] = {}
         self._numbers = itertools.count()
-        self._uncertain: asyncio.Queue[tuple[str, Child, int]] = asyncio.Queue()
+        self._uncertain: WorkQueue[_UncertainCall] = WorkQueue(
+            rng=rng,
+            retry_delays=RetryDelays(base_seconds=2 * resolve_after_seconds, cap_seconds=_MAX_RETRY_SECONDS),
+            namespace_of=lambda call: call.child.namespace,
+        )
 
     # --- around a call -----------------------------------------------------------------------------------------------
 
@@ -79,14 +103,17 @@ class Expectations:
         """The call was sent and no response arrived. Ask the server, unless the cache shows the change first."""
         number = self._number(owner_uid, child)
         if number is not None:
-            self._uncertain.put_nowait((owner_uid, child, number))
+            self._uncertain.add_after(_UncertainCall(owner_uid, child, number), self._resolve_after_seconds)
 
     def mark_creates_uncertain(self, resource: Resource) -> None:
-        """After a relist, ask the server about every create that is still expected: the object may be deleted already."""
+        """After a relist, ask the server about every create that is still expected: the object may be deleted already.
+
+        A lookup that waits for its back-off is made sooner, because the server responds again.
+        """
         for owner_uid, children in self._owners.items():
             for child, number in children.items():
                 if child.resource == resource and not child.uid:
-                    self._uncertain.put_nowait((owner_uid, child, number))
+                    self._uncertain.add_after(_UncertainCall(owner_uid, child, number), self._resolve_after_seconds)
 
     def forget(self, owner_uid: str) -> None:
         """Drop all expectations of a deleted owner."""
@@ -110,24 +137,30 @@ class Expectations:
     async def run(self) -> None:
         """Resolve uncertain calls until cancelled."""
         async with asyncio.TaskGroup() as group:
-            while True:
-                owner_uid, child, number = await self._uncertain.get()
-                group.create_task(self._resolve(owner_uid, child, number), name=f"resolve {child.resource.plural}/{child.name}")
+            for number in range(_PARALLEL_LOOKUPS):
+                group.create_task(self._resolve_calls(), name=f"resolve uncertain calls {number}")
 
-    async def _resolve(self, owner_uid: str, child: Child, number: int) -> None:
+    async def _resolve_calls(self) -> None:
         while True:
-            await asyncio.sleep(self._resolve_after_seconds)
-            if self._number(owner_uid, child) != number:
-                return
+            call = await self._uncertain.get()
+            try:
+                await self._resolve(call)
+            finally:
+                self._uncertain.done(call)
+
+    async def _resolve(self, call: _UncertainCall) -> None:
+        owner_uid, child, number = call
+        if self._number(owner_uid, child) == number:
             try:
                 resource_version = await self._lookup(child)
             except KubeError as error:
                 log.warning("cannot resolve uncertain write", child=child.name, namespace=child.namespace, error=str(error))
-                continue
+                self._uncertain.add_rate_limited(call)
+                return
             if self._number(owner_uid, child) == number:
                 self.observe(owner_uid, child)
                 self._on_resolved(ResolvedExpectation(owner_uid, child, resource_version))
-            return
+        self._uncertain.forget(call)
 
     def _number(self, owner_uid: str, child: Child) -> int | None:
         children = self._owners.get(owner_uid)

@@ -1,14 +1,15 @@
 """Informer: keeps the cache of one resource in sync with the API server and calls handlers for every change.
 
 It lists once, then watches. A watch that ends is resumed at its last resource version. The informer retries every
-failure with back-off, so that the cache converges to the state of the server. It never awaits between a change of the
-cache and its handlers. Handlers run in order, and a handler that fails does not affect the others. Long work yields to
-the event loop (`YieldBudget`).
+failure, so that the cache converges to the state of the server; see `ServerRetry` for the delays. A resource version that
+is gone (410) is not a failure. The informer never awaits between a change of the cache and its handlers. Handlers run in
+order, and a handler that fails does not affect the others. Long work yields to the event loop (`YieldBudget`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
@@ -21,11 +22,11 @@ import structlog
 from dlop.kube.cache import Cache, CacheChange, Replacement, parse_resource_version
 from dlop.kube.client import Client
 from dlop.kube.cooperative import YieldBudget
-from dlop.kube.errors import KubeError, StatusError, TransportError
+from dlop.kube.errors import GoneError, KubeError, StatusError, TransportError
 from dlop.kube.objects import ObjectMeta, PartialObject, T, object_decoder
 from dlop.kube.reflector import NextRequest, ReflectorState
 from dlop.kube.resources import Resource
-from dlop.kube.retry_backoff import ExponentialBackoff
+from dlop.kube.server_contact import ServerRetry
 from dlop.kube.watch import WatchEvent, WatchEventType
 
 log = structlog.get_logger(__name__)
@@ -53,7 +54,10 @@ class InformerTimings:
     short_watch_seconds: float = 1.0
     """A watch that ends sooner and without an event is a failure. Without back-off it would be reopened in a hot loop."""
     initial_backoff_seconds: float = 0.8
-    """Delay after the first failure. It doubles with each further failure and is multiplied by a random factor up to 2."""
+    """Delay after the first failure. It doubles with each further failure and is multiplied by a random factor up to 2.
+
+    During an outage of the server it does not grow.
+    """
     max_backoff_seconds: float = 30.0
     backoff_reset_seconds: float = 120.0
     """After this long without a failure the back-off starts again."""
@@ -84,7 +88,10 @@ class _Handlers(Generic[T]):
 
 
 class Informer(Generic[T]):
-    """Informer for one resource, in one namespace or in all. `labels` are the label keys that the cache indexes."""
+    """Informer for one resource, in one namespace or in all. Create it on a running event loop.
+
+    `labels` are the label keys that the cache indexes.
+    """
 
     def __init__(
         self,
@@ -96,11 +103,15 @@ class Informer(Generic[T]):
         namespace: str | None = None,
         label_selector: str | None = None,
         labels: Iterable[str] = (),
+        keep_annotation: Callable[[str], bool] | None = None,
         handlers: Iterable[Handler[T]] = (),
         on_relist: Callable[[Resource], None] = lambda _: None,
         timings: InformerTimings = InformerTimings(),
     ) -> None:
-        """`on_relist` is called after each list except the first, after the handlers have run for all its changes."""
+        """`keep_annotation` selects the annotations to cache by name; None keeps all.
+
+        `on_relist` is called after each list except the first, after the handlers have run for all its changes.
+        """
         self.resource = resource
         self.cache: Cache[T] = Cache(labels=labels)
         self.last_error = ""
@@ -110,12 +121,13 @@ class Informer(Generic[T]):
         self._client = client
         self._namespace = namespace
         self._label_selector = label_selector
-        self._decode_object = object_decoder(kind)
+        self._decode_object = object_decoder(kind, keep_annotation=keep_annotation)
         self._handlers: _Handlers[T] = _Handlers(resource.qualified_name, handlers)
         self._on_relist = on_relist
         self._timings = timings
         self._rng = rng
-        self._backoff = ExponentialBackoff(
+        self._retry = ServerRetry(
+            client.contact,
             rng=rng,
             first_seconds=timings.initial_backoff_seconds,
             cap_seconds=timings.max_backoff_seconds,
@@ -123,7 +135,14 @@ class Informer(Generic[T]):
         )
         self._state = ReflectorState()
         self._synced = asyncio.Event()
-        self._last_contact: float | None = None
+        self._is_stopped = False
+        self._due_at = asyncio.get_running_loop().time()
+        """When the current step of the loop ends at the latest."""
+        self._requested_at = -math.inf
+        self._gone_at = -math.inf
+        """When a resource version was last gone."""
+        self._list_seconds = 0.0
+        """How long the last list took."""
         self._opened_at: float | None = None
         """When the current stream was opened; None before that."""
         self._version_at_open = 0
@@ -144,16 +163,22 @@ class Informer(Generic[T]):
         await self._synced.wait()
 
     @property
-    def last_contact_seconds_ago(self) -> float | None:
-        """Seconds since the server last sent something; None before the first time."""
-        return None if self._last_contact is None else asyncio.get_running_loop().time() - self._last_contact
+    def overdue_seconds(self) -> float:
+        """For how long the loop has been stuck.
+
+        A loop that runs receives data, opens a new stream or retries in time, even if the server does not answer.
+        """
+        return max(0.0, asyncio.get_running_loop().time() - self._due_at)
 
     async def refresh(self) -> None:
         """Interrupt the watch and relist. Afterwards the cache is at least as new as the server at the time of the call.
 
         Raises:
             KubeError: the list failed. The informer continues to retry on its own.
+            TransportError: the informer was stopped.
         """
+        if self._is_stopped:
+            raise self._stopped_error()
         refreshed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refreshes.append(refreshed)
         if self._interruptible is not None and not self._interruptible.expired():
@@ -168,18 +193,31 @@ class Informer(Generic[T]):
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep the cache in sync until cancelled."""
-        while True:
-            try:
-                await self._send_next_request()
-            except KubeError as error:
+        """Keep the cache in sync until cancelled. Refreshes that are pending then fail."""
+        try:
+            while True:
+                await self._run_once()
+        finally:
+            self._is_stopped = True
+            self._fail_refreshes(self._stopped_error())
+
+    async def _run_once(self) -> None:
+        try:
+            await self._send_next_request()
+        except KubeError as error:
+            if isinstance(error, GoneError) and self._may_relist_at_once():
+                log.info("resource version is gone, relisting", resource=self.resource.qualified_name)
+                await self._spread_relist()
+            else:
                 await self._back_off(error)
-            except Exception as error:  # a bug; an informer that stops silently would be worse
-                log.exception("informer failed", resource=self.resource.qualified_name)
-                self._state.relist()
-                await self._back_off(error)
+        except Exception as error:  # a bug; an informer that stops silently would be worse
+            log.exception("informer failed", resource=self.resource.qualified_name)
+            self._state.relist()
+            await self._back_off(error)
 
     async def _send_next_request(self) -> None:
+        self._requested_at = asyncio.get_running_loop().time()
+        self._expect_progress()
         self._refreshing = tuple(self._refreshes)  # a later refresh needs a list that is sent later
         if self._refreshing:
             self._state.refresh()
@@ -189,15 +227,33 @@ class Informer(Generic[T]):
             await self._watch()
 
     async def _back_off(self, error: Exception) -> None:
-        retry_after = error.retry_after_seconds if isinstance(error, StatusError) else None
-        now = asyncio.get_running_loop().time()
-        delay = self._backoff.delay_seconds(now=now, retry_after_seconds=retry_after)
-        self.last_error = f"cannot list or watch {self.resource.qualified_name}: {error}"
-        log.warning(
-            "list or watch failed, retrying", resource=self.resource.qualified_name, error=str(error), delay_seconds=round(delay, 1)
-        )
+        delay = self._retry.delay_seconds(error, started_at=self._requested_at)
+        last_error, self.last_error = self.last_error, f"cannot list or watch {self.resource.qualified_name}: {error}"
+        if self.last_error != last_error:  # an outage may last for hours
+            log.warning(
+                "list or watch failed, retrying", resource=self.resource.qualified_name, error=str(error), delay_seconds=round(delay, 1)
+            )
         self._fail_refreshes(error)
-        await asyncio.sleep(delay)
+        self._due_at = asyncio.get_running_loop().time() + delay
+        await self._retry.wait(delay)
+
+    def _may_relist_at_once(self) -> bool:
+        """Whether to relist without back-off. Not if the version of the relist was gone sooner than a list takes."""
+        now = asyncio.get_running_loop().time()
+        since_list = now - self._gone_at - self._list_seconds
+        self._gone_at = now
+        return since_list >= max(self._timings.short_watch_seconds, self._list_seconds)
+
+    async def _spread_relist(self) -> None:
+        # A compaction can end all watches together. The times of new requests are already random.
+        if asyncio.get_running_loop().time() - self._requested_at >= self._timings.short_watch_seconds:
+            await self._retry.spread()
+
+    def _expect_progress(self) -> None:
+        self._due_at = asyncio.get_running_loop().time() + self._idle_timeout_seconds
+
+    def _stopped_error(self) -> TransportError:
+        return TransportError(f"the informer of {self.resource.qualified_name} was stopped")
 
     # --- paged lists -------------------------------------------------------------------------------------------------
 
@@ -205,7 +261,8 @@ class Informer(Generic[T]):
         try:
             replacement, version = await self._read_pages()
         except KubeError as error:
-            self._state.on_open_failed(error)
+            if self._state.on_open_failed(error):
+                return
             raise
         await self._swap(replacement, version)
 
@@ -223,7 +280,7 @@ class Informer(Generic[T]):
         )
         async with aclosing(pages):
             async for page in pages:
-                self._last_contact = asyncio.get_running_loop().time()
+                self._expect_progress()
                 version = version or page.resource_version
                 for item in page.items:
                     obj = self._decode(item)
@@ -252,18 +309,19 @@ class Informer(Generic[T]):
         self._record_progress()
 
     def _on_stream_broken(self, error: KubeError, *, open_seconds: float) -> None:
+        soon_after_open = open_seconds < self._timings.short_watch_seconds
         # An ERROR event causes a list. Events before it must not reset the back-off.
         if not isinstance(error, StatusError):
             self._record_progress()
-        if open_seconds > self._timings.max_backoff_seconds:
-            self._backoff.reset()  # a gateway that closes idle streams must not cause longer and longer delays
-        self._state.on_stream_broken(error, soon_after_open=open_seconds < self._timings.short_watch_seconds)
+        if open_seconds > self._timings.max_backoff_seconds or not (isinstance(error, StatusError) or soon_after_open):
+            self._retry.reset()  # a gateway that closes idle streams must not cause longer and longer delays
+        self._state.on_stream_broken(error, soon_after_open=soon_after_open)
 
     def _record_progress(self) -> None:
         """Reset the back-off if the stream has delivered something new."""
         if self.cache.resource_version > self._version_at_open:
             self._state.on_progress()
-            self._backoff.reset()
+            self._retry.reset()
 
     async def _run_stream(self) -> None:
         loop = asyncio.get_running_loop()
@@ -277,6 +335,7 @@ class Informer(Generic[T]):
                     if listing:
                         await self._consume_list(events, watchdog)
                     self.last_error = ""
+                    self._expect_progress()
                     if not self._refresh_is_due:  # a refresh may have been requested before the stream was interruptible
                         self._interruptible = watchdog
                         await self._consume_changes(events)
@@ -316,7 +375,8 @@ class Informer(Generic[T]):
         loop = asyncio.get_running_loop()
         budget = YieldBudget()
         async for event in stream:
-            self._last_contact = now = loop.time()
+            now = loop.time()
+            self._due_at = now + self._idle_timeout_seconds
             yield event
             if self._refresh_is_due:
                 return
@@ -380,6 +440,7 @@ class Informer(Generic[T]):
         changes = self.cache.swap(replacement, resource_version=version)
         self._state.on_listed()
         self._version_at_open = version
+        self._list_seconds = asyncio.get_running_loop().time() - self._requested_at
         if self.synced:
             self._handlers.notify(changes)
             self._on_relist(self.resource)

@@ -179,6 +179,10 @@ class Condition(_SlimStruct, frozen=True):
     last_transition_time: datetime | None = None
 
 
+_UNREADY_BY_CONTAINERS = frozenset({"ContainersNotReady", "PodCompleted", "PodFailed"})
+"""Reasons of the condition Ready that the container statuses show as well. Others are readiness gates and lost nodes."""
+
+
 class PodStatus(_SlimStruct, frozen=True):
     phase: str = ""
     reason: str = ""
@@ -197,7 +201,12 @@ class PodStatus(_SlimStruct, frozen=True):
 
 
 def _is_relevant(condition: Condition) -> bool:
-    """Whether a pod condition has information that no other field has: the pod is unschedulable, or will be disrupted."""
+    """Whether a pod condition has information that no other field has.
+
+    The pod is unschedulable, will be disrupted, or is not ready although all its containers are.
+    """
+    if condition.type == "Ready":
+        return condition.status != "True" and condition.reason not in _UNREADY_BY_CONTAINERS
     return condition.type == "DisruptionTarget" or (condition.type == "PodScheduled" and condition.status != "True")
 
 
@@ -239,14 +248,40 @@ class PodGroup(PartialObject, frozen=True, gc=False, rename="camel", omit_defaul
     status: PodGroupStatus = PodGroupStatus()
 
 
+class Taint(_SlimStruct, frozen=True):
+    key: str = ""
+
+
+class NodeSpec(_SlimStruct, frozen=True):
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(_SlimStruct, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+    def __post_init__(self) -> None:
+        _set(self, "conditions", tuple(condition for condition in self.conditions if condition.type == "Ready"))
+
+
+class Node(_SlimStruct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def ready(self) -> Condition | None:
+        """The condition Ready; None if the kubelet has not reported one yet."""
+        return self.status.conditions[0] if self.status.conditions else None
+
+
 class PriorityClass(_SlimStruct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     global_default: bool = False
 
 
-def object_decoder(kind: type[T]) -> Callable[[Buffer], T]:
-    """A function that decodes one object of this kind.
+def object_decoder(kind: type[T], *, keep_annotation: Callable[[str], bool] | None = None) -> Callable[[Buffer], T]:
+    """A function that decodes one object of this kind, with the annotations whose names `keep_annotation` accepts; None keeps all.
 
     If a field has an unexpected type, nulls are read as absent, as in Go. If the object is still invalid, only its metadata
     is decoded, so that the object is at least known to exist.
@@ -260,6 +295,8 @@ def object_decoder(kind: type[T]) -> Callable[[Buffer], T]:
             obj = strict.decode(data)
         except msgspec.DecodeError:
             obj = _decode_leniently(data, strict)
+        if keep_annotation is not None:
+            _filter_annotations(obj.metadata, keep_annotation)
         return _copy_raw_fields(obj) if isinstance(obj, CustomObject) else obj
 
     return decode
@@ -282,6 +319,12 @@ def _without_nulls(data: Any) -> Any:
     if isinstance(data, list):
         return [_without_nulls(value) for value in data if value is not None]
     return data
+
+
+def _filter_annotations(metadata: ObjectMeta, keep: Callable[[str], bool]) -> None:
+    """Call this only for an object that is not shared yet."""
+    if metadata.annotations:
+        _set(metadata, "annotations", {name: value for name, value in metadata.annotations.items() if keep(name)})
 
 
 def _copy_raw_fields(obj: CustomObject) -> Any:

@@ -3,7 +3,8 @@
 The resourceVersion of every write is recorded for the owner. `ready` compares it with the versions of the caches. If a
 cache is behind, the caller is notified once, as soon as it has caught up. Nothing polls. A cache that does not catch up
 in time (its watch sends no bookmarks, or etcd was restored from a backup) is refreshed from the server. A refresh that
-starts after a write includes that write, regardless of the versions.
+starts after a write includes that write, regardless of the versions. A refresh that fails or takes too long is repeated
+later; meanwhile the other caches are refreshed.
 """
 
 from __future__ import annotations
@@ -50,10 +51,18 @@ class _Owner:
 class ReadYourWrites:
     """The recorded writes of all owners, and the owners that wait for a cache."""
 
-    def __init__(self, caches: Mapping[Resource, VersionedCache], *, refresh: Refresh, refresh_after_seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        caches: Mapping[Resource, VersionedCache],
+        *,
+        refresh: Refresh,
+        refresh_after_seconds: float = 10.0,
+        refresh_timeout_seconds: float = 60.0,
+    ) -> None:
         self._caches = caches
         self._refresh = refresh
         self._refresh_after_seconds = refresh_after_seconds
+        self._refresh_timeout_seconds = refresh_timeout_seconds
         self._owners: dict[str, _Owner] = {}
         # In the order in which the owners started to wait, which is also the order of their deadlines.
         self._waiting: dict[str, _Owner] = {}
@@ -100,9 +109,13 @@ class ReadYourWrites:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     def _first_stale(self, owner: _Owner) -> Resource | None:
-        """The first resource whose cache does not show the owner's writes. Drops the writes that are shown."""
+        """The first resource whose cache does not show the owner's writes. Drops the writes that are shown.
+
+        A resource that is no longer cached is not stale.
+        """
         for resource, version in list(owner.written.items()):
-            if self._caches[resource].resource_version < version:
+            cache = self._caches.get(resource)
+            if cache is not None and cache.resource_version < version:
                 return resource
             del owner.written[resource]
         return None
@@ -144,13 +157,15 @@ class ReadYourWrites:
     async def _refresh_cache(self, resource: Resource) -> None:
         written = {owner_uid: owner.written.get(resource, 0) for owner_uid, owner in self._owners.items()}
         try:
-            await self._refresh(resource)
-        except KubeError as error:
-            log.warning("cannot refresh stale cache", resource=resource.qualified_name, error=str(error))
-            written = {}
+            async with asyncio.timeout(self._refresh_timeout_seconds):
+                await self._refresh(resource)
+        except (KubeError, TimeoutError) as error:
+            log.warning("cannot refresh stale cache", resource=resource.qualified_name, error=str(error) or "timeout")
+            self._extend_deadlines(resource)
+            return
         for owner_uid, version in written.items():
             self._confirm_write(owner_uid, resource, version)
-        self._extend_deadlines()
+        self._extend_deadlines(resource)
 
     def _confirm_write(self, owner_uid: str, resource: Resource, version: int) -> None:
         owner = self._owners.get(owner_uid)
@@ -161,9 +176,10 @@ class ReadYourWrites:
         if owner_uid in self._waiting:
             self._recheck(owner_uid, owner)
 
-    def _extend_deadlines(self) -> None:
+    def _extend_deadlines(self, resource: Resource) -> None:
+        """Move the owners that still wait for the resource behind the others, so that one cache does not keep the gate busy."""
         now = asyncio.get_running_loop().time()
-        overdue = [owner_uid for owner_uid, owner in self._waiting.items() if owner.deadline <= now]
+        overdue = [owner_uid for owner_uid, owner in self._waiting.items() if owner.waits_for == resource and owner.deadline <= now]
         for owner_uid in overdue:
             owner = self._waiting.pop(owner_uid)
             owner.deadline = now + self._refresh_after_seconds

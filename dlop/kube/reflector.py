@@ -57,7 +57,7 @@ class ReflectorState:
         self.consistent_read = True
 
     def on_open_failed(self, error: Exception) -> bool:
-        """No connection, or an error response. Returns whether another kind of request can be sent at once."""
+        """No connection, or an error response. Returns whether a different request can be sent at once."""
         rejected = _rejects_request(error)
         if self.next_request is NextRequest.WATCH:
             if rejected or _status_code(error) == 404:
@@ -67,8 +67,9 @@ class ReflectorState:
             self._supports_streaming_lists = False
             self.next_request = NextRequest.PAGED_LIST
             return True
+        is_new_request = _rejects_version(error) and not self.consistent_read
         self.consistent_read = self.consistent_read or rejected
-        return False
+        return is_new_request
 
     def on_streaming_list_ignored(self) -> None:
         """The server treated a streaming list as a plain watch, as very old servers do."""

@@ -22,6 +22,7 @@ from dlop.kube.errors import (
     UnauthorizedError,
     error_from_response,
 )
+from dlop.kube.server_contact import UNAVAILABLE_CODES, ServerContact
 from dlop.kube.transport import Request, Response, Transport
 
 _MAX_RETRIES = 10
@@ -56,8 +57,9 @@ class ClientLimits:
 class RequestPipeline:
     """Sends requests over a transport, within limits."""
 
-    def __init__(self, transport: Transport, *, limits: ClientLimits, may_write: Callable[[], bool] | None) -> None:
+    def __init__(self, transport: Transport, *, limits: ClientLimits, may_write: Callable[[], bool] | None, contact: ServerContact) -> None:
         self._transport = transport
+        self._contact = contact
         self._limits = limits
         self._may_write = may_write
         self._cancel_if: Callable[[], bool] | None = None
@@ -112,6 +114,14 @@ class RequestPipeline:
             retries += 1
             await asyncio.sleep(delay)
 
+    def record_response(self, status: int) -> None:
+        """Record contact with the server. The response of a proxy without a backend is none."""
+        if status in UNAVAILABLE_CODES:
+            return
+        self._contact.answered_at = asyncio.get_running_loop().time()
+        if self._contact.is_down:
+            self._contact.end_outage()
+
     async def refresh_credentials(self, deadline: float) -> str:
         """Read the credentials again. Returns their origin, for error messages."""
         try:
@@ -132,7 +142,9 @@ class RequestPipeline:
             remaining = deadline - asyncio.get_running_loop().time()
             if remaining <= 0:
                 raise TransportError(f"{request.method} {request.path} was not sent: deadline exceeded")
-            return await self._transport.send(request, timeout_seconds=remaining)
+            response = await self._transport.send(request, timeout_seconds=remaining)
+            self.record_response(response.status)
+            return response
         finally:
             limiter.release()
 

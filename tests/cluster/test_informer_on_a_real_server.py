@@ -19,8 +19,8 @@ from dlop.kube.config import load
 from dlop.kube.errors import TooManyRequestsError
 from dlop.kube.http.transport import HttpTransport
 from dlop.kube.informer import Informer
-from dlop.kube.objects import Pod
-from dlop.kube.resources import CLUSTER_ROLE_BINDINGS, PODS
+from dlop.kube.objects import PartialObject, Pod
+from dlop.kube.resources import CLUSTER_ROLE_BINDINGS, CONFIG_MAPS, EVENTS, LEASES, PODS, SERVICES
 from dlop.kube.transport import Request, Response
 from tests.cluster.load_balancer import LoadBalancer, run_load_balancer
 
@@ -119,6 +119,30 @@ async def test_an_informer_reconnects_to_another_server_when_its_server_is_kille
             assert load_balancer.connections_to(ports[1]) == 1
             assert isinstance(client.transport, CountingTransport)
             assert not client.transport.responses, "the informer must only send watches, because it streams the list"
+
+
+async def test_informers_are_back_two_seconds_after_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
+    resources = (PODS, SERVICES, CONFIG_MAPS, LEASES, EVENTS)
+    with RealCluster.started() as cluster:
+        async with connect_client(cluster, tmp_path) as client, connect_client(cluster, tmp_path) as direct, asyncio.TaskGroup() as group:
+            informers = [Informer(client, resource, PartialObject, rng=Random(resource.plural)) for resource in resources]
+            tasks = [group.create_task(informer.run()) for informer in informers]
+            async with asyncio.timeout(30):
+                for informer in informers:
+                    await informer.wait_synced()
+            for kill in range(4):
+                cluster.kill_api_server(0)
+                await asyncio.sleep(5)  # an outage in which a back-off would grow
+                cluster.compact()
+                await asyncio.to_thread(cluster.restart_api_server, 0)
+                async with asyncio.timeout(2):
+                    while any(informer.last_error for informer in informers):  # noqa: ASYNC110 - informers have no event for it
+                        await asyncio.sleep(0.01)
+                await create(direct, f"pod-{kill}")
+                created = await direct.get(PODS, f"pod-{kill}", namespace=NAMESPACE)
+                await asyncio.wait_for(informers[0].cache.wait_for_version(int(created["metadata"]["resourceVersion"])), 2)
+            for task in tasks:
+                task.cancel()
 
 
 async def test_an_informer_relists_when_its_resource_version_was_compacted(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -37,7 +39,7 @@ class Server:
 
     @asynccontextmanager
     async def expectations(self) -> AsyncIterator[Expectations]:
-        expectations = Expectations(lookup=self.lookup, on_resolved=self.resolved.append, resolve_after_seconds=2)
+        expectations = Expectations(lookup=self.lookup, on_resolved=self.resolved.append, rng=Random(0), resolve_after_seconds=2)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(expectations.run())
             yield expectations
@@ -129,11 +131,63 @@ async def test_a_failed_lookup_is_retried_until_the_server_answers() -> None:
     async with server.expectations() as expectations:
         expectations.expect("owner", POD)
         expectations.mark_uncertain("owner", POD)
-        await asyncio.sleep(40)
+        await asyncio.sleep(180)
         assert expectations.expects("owner", POD)
-        await asyncio.sleep(10)
+        await asyncio.sleep(240)
         assert expectations.satisfied("owner")
     assert server.resolved == [ResolvedExpectation("owner", POD, "5")]
+
+
+@virtual_time
+async def test_lookups_that_fail_back_off() -> None:
+    server = Server(failures=1000)
+    async with server.expectations() as expectations:
+        expectations.expect("owner", POD)
+        expectations.mark_uncertain("owner", POD)
+        await asyncio.sleep(600)
+    times = [time for time, _ in server.lookups]
+    assert times[1] - times[0] < 5
+    assert all(10 < later - earlier < 21 for earlier, later in itertools.pairwise(times[-10:]))
+
+
+@virtual_time
+async def test_a_relist_ends_the_back_off_because_the_server_responds_again() -> None:
+    server = Server(failures=6)
+    async with server.expectations() as expectations:
+        expectations.expect("owner", POD)
+        expectations.mark_uncertain("owner", POD)
+        await asyncio.sleep(60)
+        assert (server.failures, expectations.satisfied("owner")) == (0, False)
+        expectations.mark_creates_uncertain(PODS)
+        await asyncio.sleep(2.2)
+        assert expectations.satisfied("owner")
+
+
+@virtual_time
+async def test_a_create_is_looked_up_once_however_many_relists_do_not_show_it() -> None:
+    server = Server()
+    async with server.expectations() as expectations:
+        expectations.expect("owner", POD)
+        expectations.mark_uncertain("owner", POD)
+        for _ in range(100):
+            expectations.mark_creates_uncertain(PODS)
+        await asyncio.sleep(100)
+    assert server.lookups == [(2.0, POD.name)]
+    assert server.resolved == [ResolvedExpectation("owner", POD, None)]
+
+
+@virtual_time
+async def test_relists_do_not_add_tasks() -> None:
+    server = Server(failures=10_000)
+    async with server.expectations() as expectations:
+        for index in range(500):
+            expectations.expect("owner", POD._replace(name=f"job-worker-{index}"))
+        await asyncio.sleep(0)
+        tasks = len(asyncio.all_tasks())
+        for _ in range(5):
+            expectations.mark_creates_uncertain(PODS)
+            await asyncio.sleep(1)
+            assert len(asyncio.all_tasks()) == tasks
 
 
 @virtual_time

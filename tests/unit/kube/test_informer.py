@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ import pytest
 
 from dlop.kube.cache import Cache, CacheChange
 from dlop.kube.client import Client
-from dlop.kube.errors import ForbiddenError
+from dlop.kube.errors import ForbiddenError, TransportError
 from dlop.kube.informer import Informer, InformerTimings
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
@@ -279,10 +280,10 @@ async def test_a_watch_that_the_server_ends_at_once_is_not_reopened_in_a_hot_loo
 
 
 @virtual_time
-async def test_an_unreachable_server_is_retried_with_back_off_and_not_relisted_afterwards() -> None:
+async def test_a_server_that_fails_is_retried_with_back_off_and_not_relisted_afterwards() -> None:
     server = FakeApiServer()
     async with running_informer(server) as informer:
-        server.faults.extend([Fault.REFUSED] * 8)
+        server.faults.extend([Fault.ERROR] * 8)
         server.cut(Cut.BROKEN)
         await asyncio.sleep(600)
         server.put("a")
@@ -322,14 +323,43 @@ async def test_missing_permissions_are_reported_until_they_are_granted() -> None
 
 
 @virtual_time
-async def test_the_time_since_the_last_contact_is_reported() -> None:
+async def test_an_informer_without_data_or_without_a_server_is_not_overdue() -> None:
     server = FakeApiServer()
     async with running_informer(server) as informer:
+        server.faults.extend([Fault.SILENT] * 20)
         server.silence()
-        await asyncio.sleep(100)
-        assert informer.last_contact_seconds_ago == 100
-    idle: Informer[Pod] = Informer(Client(server), PODS, Pod, rng=Random(1))
-    assert idle.last_contact_seconds_ago is None
+        for _ in range(100):
+            await asyncio.sleep(30)
+            assert informer.overdue_seconds < 2
+        server.kill()
+        for _ in range(100):
+            await asyncio.sleep(30)
+            assert informer.overdue_seconds < 2
+
+
+@virtual_time
+async def test_an_informer_that_hangs_or_does_not_run_is_overdue() -> None:
+    server = FakeApiServer()
+    released = asyncio.Event()
+
+    class HangingClient(Client):
+        @asynccontextmanager
+        async def watch(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
+            while not released.is_set():
+                with contextlib.suppress(asyncio.CancelledError):  # not even the watchdog of the informer ends it
+                    await released.wait()
+            if released.is_set():
+                raise asyncio.CancelledError
+            yield
+
+    hanging: Informer[Pod] = Informer(HangingClient(server), PODS, Pod, rng=Random(1))
+    task = asyncio.create_task(hanging.run())
+    not_running: Informer[Pod] = Informer(Client(server), PODS, Pod, rng=Random(1))
+    await asyncio.sleep(630)
+    assert (hanging.overdue_seconds, not_running.overdue_seconds) == (600, 630)
+    released.set()
+    task.cancel()
+    await asyncio.wait([task])
 
 
 @pytest.mark.parametrize("turns", range(12))
@@ -463,6 +493,20 @@ async def test_a_cancelled_refresh_is_dropped() -> None:
             await asyncio.wait_for(informer.refresh(), 0.1)
         await asyncio.sleep(10)
         assert server.kinds == ["stream", "watch", "watch"]
+
+
+@virtual_time
+async def test_an_informer_that_is_stopped_fails_pending_and_later_refreshes() -> None:
+    server = FakeApiServer()
+    async with running_informer(server) as informer:
+        server.faults.append(Fault.SILENT)
+        pending = asyncio.create_task(informer.refresh())
+        await run_ready_callbacks()
+    async with asyncio.timeout(1):
+        with pytest.raises(TransportError, match="the informer of pods was stopped"):
+            await pending
+        with pytest.raises(TransportError, match="the informer of pods was stopped"):
+            await informer.refresh()
 
 
 @pytest.mark.parametrize("streams_lists", [True, False])

@@ -64,6 +64,12 @@ def test_the_controller_is_the_owner_with_the_controller_flag() -> None:
     assert ObjectMeta().controller is None
 
 
+def test_only_selected_annotations_are_kept() -> None:
+    annotated = msgspec.json.encode({"metadata": {"name": "job-worker-0", "annotations": {"one": "1", "two": "2"}}})
+    assert object_decoder(Pod)(annotated).metadata.annotations == {"one": "1", "two": "2"}
+    assert object_decoder(Pod, keep_annotation=lambda name: name == "two")(annotated).metadata.annotations == {"two": "2"}
+
+
 def test_other_fields_are_skipped() -> None:
     encoded = msgspec.json.encode(decode_pod(POD))
     assert b"managedFields" not in encoded

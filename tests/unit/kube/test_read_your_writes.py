@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -214,6 +215,45 @@ async def test_a_write_during_the_refresh_is_not_confirmed_by_it() -> None:
         fixture.caches[PODS].advance(6)
         await run_ready_callbacks()
         assert fixture.woken == ["owner"]
+
+
+class PartlyBroken(Fixture):
+    """A refresh of pods never succeeds: it fails or hangs."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        super().__init__()
+        self.hangs = hangs
+
+    async def refresh(self, resource: Resource) -> None:
+        if resource == PODS:
+            await asyncio.sleep(1_000_000 if self.hangs else 0)
+            raise TransportError("unreachable")
+        await super().refresh(resource)
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+@virtual_time
+async def test_a_cache_that_cannot_be_refreshed_does_not_block_the_others(hangs: bool) -> None:
+    fixture = PartlyBroken(hangs=hangs)
+    fixture.gate.record_write("pods", PODS, "7")
+    fixture.gate.record_write("services", SERVICES, "7")
+    async with fixture.running():
+        assert not fixture.ready("pods")
+        assert not fixture.ready("services")
+        fixture.server_version = 7
+        await asyncio.sleep(75)
+        assert fixture.woken == ["services"]
+
+
+@virtual_time
+async def test_a_cache_that_is_removed_blocks_no_owner() -> None:
+    fixture = Fixture()
+    fixture.gate.record_write("owner", PODS, "7")
+    fixture.gate.record_write("owner", SERVICES, "7")
+    assert not fixture.ready("owner")
+    del fixture.caches[PODS]
+    fixture.caches[SERVICES].advance(7)
+    assert fixture.ready("owner")
 
 
 @virtual_time
