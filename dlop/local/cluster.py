@@ -19,6 +19,7 @@ from typing import Self
 
 from dlop.api.crd import build_crds
 from dlop.embedded.apiserver.transports.http import HttpServer
+from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.embedded.kubelet.api_access import ApiAccess, ApiAddress
 from dlop.embedded.kubelet.image_map import ImageMap
@@ -30,6 +31,7 @@ from dlop.embedded.kubelet.runtime.detect import DetectedRuntime
 from dlop.embedded.kubelet.server.api import HOST
 from dlop.frameworks.registry import Registry
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from dlop.local.operator_account import create_operator_account, request_operator_token
 from dlop.local.options import NodeOptions
 from dlop.local.workdir import WorkDir
 from dlop.operator.operator import Operator
@@ -62,7 +64,7 @@ class LocalCluster:
         self._cluster = EmbeddedCluster()
         self._stack = AsyncExitStack()
         self.client = self._cluster.client()
-        """An in-process client without a socket."""
+        """An in-process client of the administrator, without a socket."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -128,7 +130,10 @@ class LocalCluster:
 
     async def _start_operator(self, kubelet: EmbeddedKubelet) -> None:
         settings = Settings(leader_election=False, bind_address=NO_ADDRESS)
-        operator = Operator(settings, self._registry, transport=self._cluster.transport())
+        await create_operator_account(self.client, self._registry)
+        token = await request_operator_token(self.client)
+        transport = InProcessTransport(self._cluster.server, token=token, renew_token=lambda: request_operator_token(self.client))
+        operator = Operator(settings, self._registry, transport=transport)
         # If the operator or the kubelet fails, the cluster stops.
         group = await self._stack.enter_async_context(asyncio.TaskGroup())
         for name, work in (("operator", operator.run()), ("kubelet", kubelet.wait())):

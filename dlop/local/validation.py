@@ -160,10 +160,10 @@ def _rendered_children(body: JsonObject, registry: Registry, *, namespace: str) 
         yield from ((path, PODS, pod) for path, pod in _templates(body.get("spec"), "spec"))
         return
     for replica in replicas:
-        prefix = _template_path(job, replica.role)
-        if (service := job.make_service(replica.spec, replica.index)) is not None:
+        prefix = job.schema.template_path(job.spec_field, replica.role)
+        if (service := replica.service()) is not None:
             yield prefix, SERVICES, service
-        yield prefix, PODS, job.make_pod(replica.spec, replica.index, attempt=0)
+        yield prefix, PODS, replica.pod()
 
 
 def _templates(value: Any, path: str) -> Iterator[tuple[str, JsonObject]]:
@@ -186,11 +186,6 @@ def _with_name(body: JsonObject) -> JsonObject:
     if not isinstance(metadata, dict) or metadata.get("name"):
         return body
     return {**body, "metadata": {**metadata, "name": f"{metadata.get('generateName', '')}xxxxx"}}
-
-
-def _template_path(job: DLJob, role: str) -> str:
-    steps = (job.replicas_path(role) or ())[:-1]
-    return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps) + ".template"
 
 
 # --- static checks -------------------------------------------------------------------------------------------------------

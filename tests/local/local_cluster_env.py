@@ -56,9 +56,9 @@ class LocalClusterEnv:
 
 
 @asynccontextmanager
-async def local_cluster_env(folder: Path, **node_options: Any) -> AsyncIterator[LocalClusterEnv]:
-    """A local cluster with enough CPUs for any number of pods."""
-    registry = Registry(load_registry())
+async def local_cluster_env(folder: Path, *, registry: Registry | None = None, **node_options: Any) -> AsyncIterator[LocalClusterEnv]:
+    """A local cluster with enough CPUs for any number of pods. `registry` defaults to the installed kinds."""
+    registry = Registry(load_registry()) if registry is None else registry
     with open_workdir(folder, keep=False) as workdir:
         async with LocalCluster(registry, workdir=workdir, node=NodeOptions(**{"cpus": 1000, **node_options})) as cluster:
             yield LocalClusterEnv(cluster.client, workdir.path, registry)
