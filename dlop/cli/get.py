@@ -11,6 +11,7 @@ from dlop.cli.errors import CommandError
 from dlop.cli.job_args import JobSession, job_parser, run_with_session, wall_time
 
 if TYPE_CHECKING:
+    from dlop.jobs.queries import ViewChanges
     from dlop.jobs.view import JobView
 
 
@@ -43,9 +44,9 @@ def main(arguments: Sequence[str]) -> int:
         if not options.watch:
             printer.print_all(await list_job_views(session.client, listing.jobs, namespace=namespace))
             return 0
-        async with watch_jobs(session.client, listing.readable, namespace=namespace, name=reference.name) as lists, aclosing(lists):
-            async for views in lists:
-                printer.print_changed(views)
+        async with watch_jobs(session.client, listing.readable, namespace=namespace, name=reference.name) as changes, aclosing(changes):
+            async for view_changes in changes:
+                printer.print_changes(view_changes)
         return 0
 
     return run_with_session(options, get)
@@ -60,7 +61,8 @@ class _JobPrinter:
         self._output = Output()
         self._namespace = namespace
         self._as_json = as_json
-        self._printed: dict[str, JobView] = {}
+        self._printed: dict[str, tuple[object, ...]] = {}
+        """The visible states of the printed jobs, by UID."""
         self._headers_printed = False
 
     def print_all(self, views: list[JobView]) -> None:
@@ -73,16 +75,15 @@ class _JobPrinter:
         else:
             print_line(f"no jobs found{f' in the namespace {self._namespace}' if self._namespace else ''}")
 
-    def print_changed(self, views: list[JobView]) -> None:
-        from dlop.console.tables import (
-            format_table,
-            jobs_table,
-        )
+    def print_changes(self, changes: ViewChanges) -> None:
+        """Print the jobs whose visible state has changed."""
+        from dlop.console.tables import format_table, jobs_table
 
-        before, self._printed = self._printed, {view.uid: view for view in views}
-        changed = [view for view in views if view.uid not in before or _visible_state(before[view.uid]) != _visible_state(view)]
-        for uid in before.keys() - self._printed.keys():
-            print_line(f"{before[uid].kind} {before[uid].name} deleted")
+        for view in changes.deleted:
+            del self._printed[view.uid]
+            print_line(f"{view.kind} {view.name} deleted")
+        changed = [view for view in changes.changed if self._printed.get(view.uid) != _visible_state(view)]
+        self._printed |= {view.uid: _visible_state(view) for view in changed}
         if self._as_json:
             for view in changed:
                 self._output.json(view, on_one_line=True)

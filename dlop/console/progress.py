@@ -11,8 +11,8 @@ from dlop.jobs.replicas import GONE, TERMINATING, ReplicaView
 from dlop.jobs.view import NOT_RECONCILED, JobView
 
 _TERMINAL_STATES = (ReplicaState.SUCCEEDED, ReplicaState.FAILED)
-# Every pod passes through these states, so they are not worth reporting.
-_TRANSIENT = (": ContainerCreating", ": PodInitializing")
+# Every pod passes through these states, and roles start in order, so they are not worth reporting.
+_TRANSIENT = (": ContainerCreating", ": PodInitializing", " waits for ")
 _UNSUCCESSFUL = (ReplicaState.FAILED, ReplicaState.DISRUPTED)
 
 

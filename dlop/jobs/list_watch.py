@@ -84,7 +84,8 @@ class _ListWatcher(Generic[T]):
         self._client = client
         self._scope = scope
         self._decode = object_decoder(kind)
-        self._known: dict[tuple[str, str], T] = {}
+        self._known: dict[str, T] = {}
+        """By UID. An object of the same name may have replaced another one."""
 
     async def list_all(self) -> ChangeSet[T]:
         scope, objects, resource_version = self._scope, list[T](), ""
@@ -94,9 +95,9 @@ class _ListWatcher(Generic[T]):
         async for page in pages:
             resource_version = resource_version or page.resource_version
             objects += [self._decode(item) for item in page.items]
-        before, self._known = self._known, {_key(item): item for item in objects}
+        before, self._known = self._known, {item.metadata.uid: item for item in objects}
         self.resource_version = resource_version
-        return ChangeSet(tuple(objects), tuple(item for key, item in before.items() if key not in self._known))
+        return ChangeSet(tuple(objects), tuple(item for uid, item in before.items() if uid not in self._known))
 
     async def watch_changes(self) -> AsyncGenerator[ChangeSet[T], None]:
         scope, opened_at, is_idle = self._scope, asyncio.get_running_loop().time(), True
@@ -123,14 +124,10 @@ class _ListWatcher(Generic[T]):
         item = self._decode(event.object)
         self.resource_version = item.metadata.resource_version
         if event.type is WatchEventType.DELETED:
-            self._known.pop(_key(item), None)
+            self._known.pop(item.metadata.uid, None)
             return ChangeSet(deleted=(item,))
-        self._known[_key(item)] = item
+        self._known[item.metadata.uid] = item
         return ChangeSet(upserted=(item,))
-
-
-def _key(item: T) -> tuple[str, str]:
-    return item.metadata.namespace, item.metadata.name
 
 
 @asynccontextmanager

@@ -116,6 +116,20 @@ async def test_the_first_change_set_is_the_list_even_if_it_is_empty() -> None:
         assert await anext(changes) == ChangeSet()
 
 
+@virtual_time
+async def test_an_object_that_is_replaced_while_the_connection_is_lost_is_reported_as_deleted() -> None:
+    server = FakeApiServer()
+    server.put("pod-0")
+    async with aclosing(watch_fake_pods(server)) as changes:
+        (first,) = (await anext(changes)).upserted
+        server.delete("pod-0")
+        server.put("pod-0")
+        server.compact()
+        change_set = await anext(changes)
+        assert [pod.metadata.uid for pod in change_set.deleted] == [first.metadata.uid]
+        assert [pod.metadata.name for pod in change_set.upserted] == ["pod-0"]
+
+
 # --- merged sources ------------------------------------------------------------------------------------------------------
 
 
