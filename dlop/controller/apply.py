@@ -29,7 +29,8 @@ from dlop.kube.client import Propagation
 from dlop.kube.errors import AmbiguousWriteError, InvalidError, KubeError, NotFoundError, RequestCancelledError, StatusError
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.resources import Resource
-from dlop.reconcile.plan import Delete, Patch, Plan
+from dlop.kube.types import JsonObject
+from dlop.reconcile.plan import Delete, Patch, Plan, ReplicaCreate
 from dlop.reconcile.snapshot import RejectedWrite
 
 log = structlog.get_logger(__name__)
@@ -65,6 +66,8 @@ class ApplyResult:
     recovered: bool = False
     """All previously rejected creates succeeded. The next pass writes the status."""
     error: KubeError | None = None
+    render_error: Exception | None = None
+    """The exception of a framework that failed to render an object."""
 
     def count(self, operation: str, resource: Resource) -> None:
         self.object_counts[operation, resource.qualified_name] += 1
@@ -91,7 +94,11 @@ class Applier:
     result: ApplyResult = field(default_factory=ApplyResult)
 
     async def execute(self, plan: Plan) -> None:
-        """Delete, patch and create the children. Errors go to `result`."""
+        """Delete, patch and create the children. Errors of writes go to `result`.
+
+        Raises:
+            Exception: the framework failed to render an object.
+        """
         if self._clear_obsolete_rejections(plan):
             return
         if plan.deletes or plan.creates:
@@ -102,6 +109,8 @@ class Applier:
             return
         if plan.creates:
             await self._create_all(plan)
+        if self.result.render_error is not None:
+            raise self.result.render_error
 
     async def publish(self, plan: Plan) -> None:
         """Write the status and record the events, if `execute` succeeded.
@@ -147,7 +156,7 @@ class Applier:
         return True
 
     def _finishes_job(self, plan: Plan) -> bool:
-        phase = None if plan.status is None else self.job.read_phase(plan.status)
+        phase = None if plan.status is None else self.job.status.read_phase(plan.status)
         return phase is not None and phase.is_finished
 
     # --- deletes -----------------------------------------------------------------------------------------------------
@@ -158,6 +167,8 @@ class Applier:
             self.result.writes += 1
             self.result.count("deleted", delete.resource)
             return True
+        if delete.is_retry and outcome.result is WriteResult.STALE:
+            return True  # the first delete has completed in the meantime
         self.result.escalate(Requeue.BACKOFF, outcome.error)
         return outcome.result is WriteResult.STALE
 
@@ -221,12 +232,17 @@ class Applier:
             self.result.recovered = True
             self.result.escalate(Requeue.NOW, None)
 
-    async def _create_group(self, creates: Sequence[Create], *, initial: int) -> bool:
+    async def _create_group(self, creates: Sequence[Create | ReplicaCreate], *, initial: int) -> bool:
         """Returns whether the group is complete."""
         return await self._run_batch(creates, self._create, initial=initial) and self.result.retry_after_seconds is None
 
-    async def _create(self, create: Create) -> bool:
-        outcome = await self.writer.create(create)
+    async def _create(self, create: Create | ReplicaCreate) -> bool:
+        try:
+            body = create.body
+        except Exception as error:  # noqa: BLE001 - raised by the framework; requests in flight must complete before it is reported
+            self.result.render_error = error
+            return False
+        outcome = await self.writer.create(create, body)
         match outcome.result:
             case WriteResult.DONE:
                 self.result.writes += 1
@@ -236,7 +252,7 @@ class Applier:
                 self.result.count("rejected", create.resource)
                 return self._handle_rejection(create, outcome)
             case WriteResult.CONFLICT:
-                return self._handle_conflict(create)
+                return self._handle_conflict(create, body)
             case WriteResult.SHARED:
                 self._get_or_create_state().shared.add((create.resource, create.name))
                 return True
@@ -244,7 +260,7 @@ class Applier:
                 self.result.escalate(Requeue.BACKOFF, outcome.error)
                 return False
 
-    def _handle_rejection(self, write: Create | Patch, outcome: WriteOutcome) -> bool:
+    def _handle_rejection(self, write: Create | ReplicaCreate | Patch, outcome: WriteOutcome) -> bool:
         """Record a rejected write. Returns whether to continue: an invalid object says nothing about the next one, up to a limit."""
         state = self._get_or_create_state()
         error = outcome.error
@@ -257,10 +273,10 @@ class Applier:
         self.result.escalate(Requeue.NOW, None)
         return isinstance(error, InvalidError) and len(state.rejected_writes) < INITIAL_BATCH_SIZE
 
-    def _handle_conflict(self, create: Create) -> bool:
+    def _handle_conflict(self, create: Create | ReplicaCreate, body: JsonObject) -> bool:
         """Record a name conflict. Returns True, because other creates can continue."""
         self.result.skipped_creates += 1
-        labels = create.body["metadata"].get("labels") or {}
+        labels = body["metadata"].get("labels") or {}
         orphan_labels = {name: value for name, value in labels.items() if name not in _VOLATILE_LABELS}
         state = self._get_or_create_state()
         if (create.resource, create.name) not in state.name_conflicts:

@@ -249,7 +249,7 @@ class Controller:
             self._deps.job_states.get_or_create(uid, key).dirty = True
 
     def _forget_if_finished(self, job: DLJob) -> None:
-        phase = job.read_phase(job.stored_status)
+        phase = job.status.read_phase(job.stored_status)
         if phase is not None and phase.is_finished and self._deps.expectations.satisfied(job.metadata.uid):
             self._deps.job_states.forget(job.metadata.uid)
 
@@ -259,7 +259,7 @@ def _can_delay_status(job: DLJob, snapshot: Snapshot, plan: Plan) -> bool:
 
     Once a job has pods, its status may be the only record of what happened to them.
     """
-    has_started = bool(snapshot.pods) or job.read_phase(job.stored_status) is not None
+    has_started = bool(snapshot.pods) or job.status.read_phase(job.stored_status) is not None
     return bool(plan.pods) and not (has_started or plan.children or plan.deletes or plan.patches)
 
 

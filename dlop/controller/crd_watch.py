@@ -13,13 +13,14 @@ import msgspec
 import structlog
 
 from dlop.controller.kinds import ManagedKind
+from dlop.controller.read_access import check_read_access
 from dlop.kube.cache import CacheChange
 from dlop.kube.client import Client
-from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError, UnauthorizedError
+from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError, StatusError
 from dlop.kube.informer import Informer, InformerTimings
 from dlop.kube.objects import Condition, ObjectMeta
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
-from dlop.kube.retry_backoff import ExponentialBackoff
+from dlop.kube.server_contact import ServerRetry
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +28,6 @@ KindListener = Callable[[ManagedKind], None]
 
 
 _PRESERVE_UNKNOWN_FIELDS = "x-kubernetes-preserve-unknown-fields"
-_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 
 class _Slim(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -120,10 +120,22 @@ class CrdWatcher:
         self._on_served = on_served
         self._on_removed = on_removed
         self._served: set[ManagedKind] = set()
-        self._backoff = ExponentialBackoff(rng=rng, first_seconds=1.0, cap_seconds=30.0, reset_after_seconds=120.0)
+        self._retry = ServerRetry(
+            client.contact,
+            rng=rng,
+            first_seconds=timings.initial_backoff_seconds,
+            cap_seconds=timings.max_backoff_seconds,
+            reset_after_seconds=timings.backoff_reset_seconds,
+        )
         self._synced = asyncio.Event()
         self.informer: Informer[CustomResourceDefinition] = Informer(
-            client, CUSTOM_RESOURCE_DEFINITIONS, CustomResourceDefinition, rng=rng, handlers=[self._on_change], timings=timings
+            client,
+            CUSTOM_RESOURCE_DEFINITIONS,
+            CustomResourceDefinition,
+            rng=rng,
+            keep_annotation=lambda _: False,
+            handlers=[self._on_change],
+            timings=timings,
         )
         self.is_watching = False
 
@@ -144,26 +156,40 @@ class CrdWatcher:
         await self._synced.wait()
 
     async def _may_watch(self) -> bool:
-        """False only if the API server denies it. If the server is unreachable, the informer waits for it."""
-        try:
-            await self._client.call("GET", CUSTOM_RESOURCE_DEFINITIONS.path(), query=(("limit", "1"),), accept=_METADATA_ONLY)
-        except (ForbiddenError, UnauthorizedError) as error:
-            log.warning("not allowed to watch CRDs; kinds installed later need a restart of the operator", error=str(error))
-            return False
-        except KubeError as error:
-            log.info("failed to list CRDs, retrying", error=str(error))
-        return True
+        """Retries until the API server allows or denies it. Rejected credentials (401) and other failures are neither."""
+        while True:
+            started_at = asyncio.get_running_loop().time()
+            try:
+                await check_read_access(self._client, CUSTOM_RESOURCE_DEFINITIONS, namespace=None)
+            except ForbiddenError as error:
+                log.warning("not allowed to watch CRDs; kinds installed later need a restart of the operator", error=str(error))
+                return False
+            except KubeError as error:
+                log.warning("failed to list or watch CRDs, retrying", error=str(error))
+                await self._retry.wait(self._retry.delay_seconds(error, started_at=started_at))
+            else:
+                return True
 
     async def _discover(self) -> None:
-        for kind in [kind for kinds in self._kinds.values() for kind in kinds]:
-            while True:
-                try:
-                    if await self._is_discovered(kind):
-                        self._on_served(kind)
-                    break
-                except KubeError as error:
-                    log.warning("discovery failed, retrying", kind=kind.resource.qualified_name, error=str(error))
-                    await asyncio.sleep(self._backoff.delay_seconds(now=asyncio.get_running_loop().time()))
+        """Query discovery for all kinds, until each has an answer. Kinds with an answer do not wait for the others."""
+        kinds = [kind for kinds in self._kinds.values() for kind in kinds]
+        while kinds:
+            started_at = asyncio.get_running_loop().time()
+            errors = {kind: error for kind in kinds if (error := await self._discover_kind(kind)) is not None}
+            kinds = list(errors)
+            if errors:
+                if all(isinstance(error, StatusError) for error in errors.values()):
+                    self._synced.set()  # the server answers; the operator starts without these kinds
+                await self._retry.wait(self._retry.delay_seconds(next(iter(errors.values())), started_at=started_at))
+
+    async def _discover_kind(self, kind: ManagedKind) -> KubeError | None:
+        try:
+            if await self._is_discovered(kind):
+                self._on_served(kind)
+        except KubeError as error:
+            log.warning("discovery failed, retrying", kind=kind.resource.qualified_name, error=str(error))
+            return error
+        return None
 
     async def _is_discovered(self, kind: ManagedKind) -> bool:
         path = f"/apis/{kind.resource.group}/{kind.resource.version}"

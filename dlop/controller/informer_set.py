@@ -10,21 +10,26 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from random import Random
 from typing import Any
 
-from dlop.api.constants import JOB_UID_LABEL
+from dlop.api.constants import GROUP_ANNOTATION, JOB_UID_LABEL, LAST_APPLIED_ANNOTATION, SIZE_ANNOTATION, TEMPLATE_HASH_ANNOTATION
 from dlop.api.gang import POD_GROUPS
 from dlop.controller.kinds import ManagedKind
+from dlop.controller.nodes import node_problem
 from dlop.controller.record_gate import RecordGate
-from dlop.kube.cache import Cache
+from dlop.kube.cache import Cache, CacheChange
 from dlop.kube.client import Client
 from dlop.kube.informer import Handler, Informer, InformerTimings
-from dlop.kube.objects import CustomObject, KubeObject, PartialObject, Pod, PodGroup, PriorityClass, Service, T
+from dlop.kube.objects import CustomObject, KubeObject, Node, PartialObject, Pod, PodGroup, PriorityClass, Service, T
 from dlop.kube.read_your_writes import ReadYourWrites, VersionedCache
-from dlop.kube.resources import PODS, PRIORITY_CLASSES, SERVICES, Resource
+from dlop.kube.resources import NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
 
 HandlerFactory = Callable[[Resource], Handler[Any]]
 
-_FULL_TYPES: dict[Resource, type[Any]] = {**dict.fromkeys(POD_GROUPS, PodGroup), PRIORITY_CLASSES: PriorityClass}
+_FULL_TYPES: dict[Resource, type[Any]] = {**dict.fromkeys(POD_GROUPS, PodGroup), PRIORITY_CLASSES: PriorityClass, NODES: Node}
 """Resources watched without a label selector and with more than their metadata. Another operator may own a PodGroup."""
+
+
+_CHILD_ANNOTATIONS = frozenset({GROUP_ANNOTATION, SIZE_ANNOTATION, TEMPLATE_HASH_ANNOTATION})
+"""The annotations of children that are read. The others, such as those of network plugins, are not cached."""
 
 
 class InformerSet:
@@ -70,7 +75,10 @@ class InformerSet:
         return self._add_informer(resource, PartialObject, self._child_handler(resource), label_selector=JOB_UID_LABEL)
 
     def add_job_informer(self, kind: ManagedKind) -> Informer[Any]:
-        return self._add_informer(kind.resource, CustomObject, self._job_handler(kind.resource))
+        # Frameworks may read the annotations of their jobs, and PodGroups get them.
+        return self._add_informer(
+            kind.resource, CustomObject, self._job_handler(kind.resource), keep_annotation=lambda name: name != LAST_APPLIED_ANNOTATION
+        )
 
     def remove_job_informer(self, kind: ManagedKind) -> None:
         self._informers.pop(kind.resource, None)
@@ -79,12 +87,20 @@ class InformerSet:
     def _add_extra_informer(self, resource: Resource, *, select_by_label: bool) -> Informer[Any]:
         full_type = _FULL_TYPES.get(resource)
         if full_type is not None:
-            return self._add_informer(resource, full_type, self._child_handler(resource))
+            return self._add_informer(resource, full_type, self._on_node if resource == NODES else self._child_handler(resource))
         self._filtered.add(resource)
         label = JOB_UID_LABEL if select_by_label else None
         return self._add_informer(resource, PartialObject, self._child_handler(resource), label_selector=label)
 
-    def _add_informer(self, resource: Resource, kind: type[T], handler: Handler[T], *, label_selector: str | None = None) -> Informer[T]:
+    def _add_informer(
+        self,
+        resource: Resource,
+        kind: type[T],
+        handler: Handler[T],
+        *,
+        label_selector: str | None = None,
+        keep_annotation: Callable[[str], bool] = _CHILD_ANNOTATIONS.__contains__,
+    ) -> Informer[T]:
         informer = Informer(
             self._client,
             resource,
@@ -93,6 +109,7 @@ class InformerSet:
             namespace=self.namespace if resource.namespaced else None,
             label_selector=label_selector,
             labels=(JOB_UID_LABEL,),
+            keep_annotation=keep_annotation,
             handlers=[handler],
             on_relist=self._on_relist,
             timings=self._timings,
@@ -100,6 +117,15 @@ class InformerSet:
         self._informers[resource] = informer
         self._caches[resource] = informer.cache
         return informer
+
+    def _on_node(self, change: CacheChange[Node]) -> None:
+        """Reconcile the jobs with terminating pods on a node that goes down."""
+        if change.initial or node_problem(change.new) in ("", "" if change.old is None else node_problem(change.old)):
+            return
+        on_pod = self._child_handler(PODS)
+        for pod in self.pods:
+            if pod.spec.node_name == change.object.metadata.name and pod.metadata.deletion_timestamp is not None:
+                on_pod(CacheChange(None, pod))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -129,10 +155,6 @@ class InformerSet:
     def is_not_installed(self, resource: Resource) -> bool:
         return resource in self._not_installed and resource not in self._informers
 
-    def list_path(self, resource: Resource) -> str:
-        """The URL path that lists a resource in the namespace of this set."""
-        return resource.path(namespace=self.namespace if resource.namespaced else None)
-
     def watches_all(self, resource: Resource) -> bool:
         """Whether the cache shows objects of all owners, and not only those of jobs."""
         return resource in self._informers and resource not in self._filtered
@@ -140,9 +162,9 @@ class InformerSet:
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(tuple(self._informers.values()))
 
-    async def wait_synced(self, resources: Collection[Resource] | None = None) -> None:
-        """Wait until the caches of these resources, or of all, are synced. Ignores resources that are not watched."""
-        informers = [informer for informer in self if resources is None or informer.resource in resources]
+    async def wait_synced(self, resources: Collection[Resource] = (PODS, SERVICES)) -> None:
+        """Wait until the caches of these resources are synced. Ignores resources that are not watched."""
+        informers = [informer for informer in self if informer.resource in resources]
         await asyncio.gather(*(informer.wait_synced() for informer in informers))
 
     async def _refresh(self, resource: Resource) -> None:

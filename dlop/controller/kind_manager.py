@@ -13,12 +13,16 @@ from dlop.controller.crd_watch import CrdWatcher
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.kinds import JobKey, ManagedKind
 from dlop.controller.manager import Clients, ControllerManager
-from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError
+from dlop.controller.read_access import check_read_access
+from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError, UnauthorizedError
 from dlop.kube.informer import Informer
 from dlop.kube.resources import Resource
 from dlop.kube.retry_backoff import ExponentialBackoff
 
 log = structlog.get_logger(__name__)
+
+# How long the start of the operator waits for the caches of one kind. A kind that needs longer is started later.
+_START_TIMEOUT_SECONDS = 30.0
 
 
 class Spawn(Protocol):
@@ -56,7 +60,7 @@ class KindManager:
         return [kind.resource.qualified_name for kind in self._start_tasks]
 
     async def wait_synced(self) -> None:
-        """Wait until the caches of all kinds that are served now are synced, except for kinds that cannot be read."""
+        """Wait until the caches of all kinds that are served now are synced, except for kinds that cannot be read in time."""
         await self._crds.wait_synced()
         await asyncio.gather(*(self._wait_started(kind, task) for kind, task in self._start_tasks.items()))
 
@@ -65,12 +69,14 @@ class KindManager:
         return [self._crds.informer] if self._crds.is_watching else []
 
     async def _wait_started(self, kind: ManagedKind, start_task: asyncio.Task[None]) -> None:
-        """Wait until the kind is synced, removed or degraded."""
+        """Wait until the kind is synced, removed or degraded, or until the timeout."""
         degraded = asyncio.ensure_future(self._degraded[kind].wait())
         try:
-            await asyncio.wait((start_task, degraded), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((start_task, degraded), timeout=_START_TIMEOUT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             degraded.cancel()
+        if not done:
+            log.warning("caches of kind not synced in time; starting the other kinds", kind=kind.resource.qualified_name)
 
     def _on_served(self, kind: ManagedKind) -> None:
         log.info("started controller", kind=kind.resource.qualified_name, version=kind.resource.version)
@@ -168,18 +174,31 @@ class KindManager:
             yield backoff.delay_seconds(now=asyncio.get_running_loop().time())
 
     async def _check_access(self, kind: ManagedKind, resource: Resource) -> KubeError | None:
-        """Try to list a resource. Returns the error if it is forbidden, or not found unless it is the kind itself.
+        """Try to list and watch a resource. Returns the error if it is forbidden, or not found unless it is the kind itself.
 
         Other errors are transient: the informers retry.
         """
         try:
             for informers in self._manager.informer_sets:
-                await self._client.call("GET", informers.list_path(resource), query=(("limit", "1"),))
+                await self._try_read(resource, namespace=informers.namespace)
         except ForbiddenError as error:
             return error
         except KubeError as error:
             # The CRD says whether the kind itself is served.
             if isinstance(error, NotFoundError) and resource != kind.resource:
                 return error
-            log.info("failed to list resource", kind=kind.resource.qualified_name, resource=resource.qualified_name, error=str(error))
+            log.info(
+                "failed to list or watch resource", kind=kind.resource.qualified_name, resource=resource.qualified_name, error=str(error)
+            )
         return None
+
+    async def _try_read(self, resource: Resource, *, namespace: str | None) -> None:
+        """Check the permissions. Retries while the server rejects the credentials (401), which says nothing about permissions."""
+        for delay in self._backoff_delays():
+            try:
+                await check_read_access(self._client, resource, namespace=namespace)
+            except UnauthorizedError as error:
+                log.warning("credentials rejected, retrying", resource=resource.qualified_name, error=str(error))
+                await asyncio.sleep(delay)
+            else:
+                return

@@ -39,7 +39,7 @@ class ManagedKind:
     legacy_resources: tuple[Resource, ...] = ()
     """Resources of children left over from an earlier configuration of the operator. They are only deleted, and only
     where the operator can read them."""
-    framework_label: str = ""
+    metric_label: str = ""
     """Value of the `framework` label of the Kubeflow-compatible counters; empty leaves the kind out of them."""
 
     @property
@@ -54,14 +54,14 @@ class ManagedKinds:
     def __init__(self) -> None:
         self._by_resource: dict[Resource, ManagedKind] = {}
         self._by_group_and_kind: dict[tuple[str, str], ManagedKind] = {}
-        self.framework_labels: dict[str, str] = {}
+        self.metric_labels: dict[str, str] = {}
         """Framework labels by qualified resource name. Entries outlive their kind, because counters must not disappear."""
 
     def add(self, kind: ManagedKind) -> None:
         self._by_resource[kind.resource] = kind
         self._by_group_and_kind[kind.resource.group, kind.resource.kind] = kind
-        if kind.framework_label:
-            self.framework_labels[kind.resource.qualified_name] = kind.framework_label
+        if kind.metric_label:
+            self.metric_labels[kind.resource.qualified_name] = kind.metric_label
 
     def remove(self, kind: ManagedKind) -> None:
         self._by_resource.pop(kind.resource, None)

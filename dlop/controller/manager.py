@@ -59,7 +59,7 @@ class ControllerManager:
         self.kinds = ManagedKinds()
         self._client = clients.write
         self._job_states = JobStates()
-        self._expectations = Expectations(lookup=self._get_resource_version, on_resolved=self._on_resolved)
+        self._expectations = Expectations(lookup=self._get_resource_version, on_resolved=self._on_resolved, rng=clients.rng)
         self._events = EventRecorder(clients.events, instance=clients.identity, clock=clients.clock, rng=clients.rng)
         self.metrics = ControllerMetrics(
             workers=max_concurrent_reconciles(config.workers), dropped_events=lambda: self._events.counts.dropped

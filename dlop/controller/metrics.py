@@ -172,7 +172,7 @@ def count_transitions(
     counted, current = _pop_last_counted(job_states, job), plan.status if plan.status is not None else job.stored_status
     if counted is current:
         return
-    before, after = job.read_phase(counted), job.read_phase(current)
+    before, after = job.status.read_phase(counted), job.status.read_phase(current)
     if before is None and after is not None:
         metrics.count_job("created", key.resource, key.namespace)
     if after is not None and after is not before and after in _FINAL_COUNTERS:
@@ -199,7 +199,7 @@ def _in_place_restarts(before: JsonObject, after: JsonObject) -> int:
 
 def count_deletion(metrics: ControllerMetrics, resource: Resource, job: DLJob) -> None:
     """Count a deleted job, if its creation was counted."""
-    if not job.managed_by_other and job.read_phase(job.stored_status) is not None:
+    if not job.managed_by_other and job.status.read_phase(job.stored_status) is not None:
         metrics.count_job("deleted", resource, job.metadata.namespace)
 
 

@@ -16,9 +16,10 @@ from dlop.api.gang import DEFAULT_PRIORITY_CLASS
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.job_state import JobState, JobStates
 from dlop.controller.kinds import ManagedKind
+from dlop.controller.nodes import down_nodes
 from dlop.kube.cache import Cache
-from dlop.kube.objects import CustomObject, KubeObject, OwnerReference, PartialObject, PriorityClass
-from dlop.kube.resources import PODS, PRIORITY_CLASSES, SERVICES, Resource
+from dlop.kube.objects import CustomObject, KubeObject, Node, OwnerReference, PartialObject, Pod, PriorityClass
+from dlop.kube.resources import NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
 from dlop.reconcile.snapshot import NameConflict, Snapshot, TerminatingConflict
 
 
@@ -35,8 +36,9 @@ def build_snapshot(
     uid = job_object.metadata.uid
     state = job_states.get(uid)
     conflicts = _Conflicts() if state is None else _find_conflicts(informers, job_object, state, job_states)
+    pods = tuple(informers.pods.owned_by(uid))
     snapshot = Snapshot(
-        pods=tuple(informers.pods.owned_by(uid)),
+        pods=pods,
         services=tuple(informers.services.owned_by(uid)),
         children=_owned_children(informers, kind, uid),
         forbidden=tuple(
@@ -44,6 +46,7 @@ def build_snapshot(
         ),
         not_installed=tuple(resource for resource in kind.child_resources if informers.is_not_installed(resource)),
         priorities=_priorities(informers, kind),
+        down_nodes=_down_nodes(informers, pods),
         name_conflicts=tuple(conflicts.names),
         terminating_conflicts=tuple(conflicts.terminating),
         shared=frozenset() if state is None else frozenset(state.shared),
@@ -68,6 +71,12 @@ def _priorities(informers: InformerSet, kind: ManagedKind) -> dict[str, int]:
     # With several global defaults the API server uses the lowest one.
     default = min((priority.value for priority in cache if priority.global_default), default=0)
     return {DEFAULT_PRIORITY_CLASS: default, **{priority.metadata.name: priority.value for priority in cache}}
+
+
+def _down_nodes(informers: InformerSet, pods: tuple[Pod, ...]) -> dict[str, str]:
+    """Empty where nodes are not watched or cannot be read."""
+    cache: Cache[Node] | None = informers.cache(NODES) if informers.is_synced(NODES) else None
+    return {} if cache is None else down_nodes(cache, pods)
 
 
 def _labelled_orphans(informers: InformerSet, kind: ManagedKind, job_object: CustomObject) -> tuple[Orphan, ...]:
@@ -119,7 +128,9 @@ def _terminating_conflict(resource: Resource, child: KubeObject, owner: OwnerRef
         resource=resource,
         name=child.metadata.name,
         owner=_describe(owner),
+        uid=child.metadata.uid,
         finalizers=child.metadata.finalizers,
+        grace_seconds=child.metadata.deletion_grace_period_seconds,
         is_terminating=deleted_at is not None,
         since=0.0 if since is None else since.timestamp(),
     )

@@ -35,7 +35,7 @@ from dlop.kube.expectations import Child, Expectations
 from dlop.kube.objects import ObjectMeta, PartialObject, object_decoder
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.types import JsonObject
-from dlop.reconcile.plan import Delete, Patch
+from dlop.reconcile.plan import Delete, Patch, ReplicaCreate
 
 log = structlog.get_logger(__name__)
 
@@ -88,8 +88,8 @@ class Writer:
     key: JobKey
     uid: str
 
-    async def create(self, create: Create) -> WriteOutcome:
-        """Create an object, unless the cache shows that its name is in use."""
+    async def create(self, create: Create | ReplicaCreate, body: JsonObject) -> WriteOutcome:
+        """Create an object with this body, unless the cache shows that its name is in use."""
         child = Child(create.resource, self.key.namespace, create.name)
         existing = self.informers.child(create.resource, namespace=self.key.namespace, name=create.name)
         if existing is not None:
@@ -97,7 +97,7 @@ class Writer:
         self._expect(child)
         try:
             path = create.resource.path(namespace=self.key.namespace)
-            response = await self.client.call("POST", path, query=_QUERY, body=self._with_job_label(create))
+            response = await self.client.call("POST", path, query=_QUERY, body=self._with_job_label(create.resource, body))
         except AmbiguousWriteError as error:
             self.expectations.mark_uncertain(self.uid, child)
             return WriteOutcome(WriteResult.UNKNOWN, error)
@@ -178,12 +178,12 @@ class Writer:
                 "install the CRD of dlop with `dlop install --take-over`"
             )
 
-    async def _handle_create_error(self, create: Create, error: KubeError) -> WriteOutcome:
+    async def _handle_create_error(self, create: Create | ReplicaCreate, error: KubeError) -> WriteOutcome:
         if isinstance(error, AlreadyExistsError):
             return await self._handle_already_exists(create, error)
         return WriteOutcome(WriteResult.REJECTED if _is_rejection(error) or _is_not_installed(error) else WriteResult.UNKNOWN, error)
 
-    async def _handle_already_exists(self, create: Create, conflict: AlreadyExistsError) -> WriteOutcome:
+    async def _handle_already_exists(self, create: Create | ReplicaCreate, conflict: AlreadyExistsError) -> WriteOutcome:
         """Read the existing object, which the cache does not show. It may be the job's own."""
         path = create.resource.path(namespace=self.key.namespace, name=create.name)
         try:
@@ -201,13 +201,13 @@ class Writer:
         self._record_version(create.resource, response.body)
         return WriteOutcome(WriteResult.STALE if is_own else WriteResult.CONFLICT)
 
-    def _can_share(self, create: Create, existing: ObjectMeta) -> bool:
+    def _can_share(self, create: Create | ReplicaCreate, existing: ObjectMeta) -> bool:
         """Whether the job can use an existing object. One that an earlier job of the same name owns is about to be deleted."""
         owner = existing.controller
         remains = existing.deletion_timestamp is None and not (owner is not None and self.key.is_referenced_by(owner))
         return create.allow_existing and remains
 
-    async def _add_job_label(self, create: Create) -> WriteOutcome:
+    async def _add_job_label(self, create: Create | ReplicaCreate) -> WriteOutcome:
         """Label an object of the job that another operator created without the label."""
         try:
             await self._merge_patch(create.resource, create.name, {"metadata": {"labels": {JOB_UID_LABEL: self.uid}}})
@@ -221,12 +221,12 @@ class Writer:
             return True
         return existing.metadata.deletion_timestamp is not None and delete.grace_seconds is None
 
-    def _with_job_label(self, create: Create) -> JsonObject:
+    def _with_job_label(self, resource: Resource, body: JsonObject) -> JsonObject:
         """The body with the label that the informer selects by."""
-        if create.resource in (PODS, SERVICES) or self.informers.cache(create.resource) is None:
-            return create.body
-        metadata = create.body["metadata"]
-        return {**create.body, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), JOB_UID_LABEL: self.uid}}}
+        if resource in (PODS, SERVICES) or self.informers.cache(resource) is None:
+            return body
+        metadata = body["metadata"]
+        return {**body, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), JOB_UID_LABEL: self.uid}}}
 
     def _expect(self, child: Child) -> None:
         # Without a cache, no watch event would ever satisfy the expectation.

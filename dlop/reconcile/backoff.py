@@ -89,4 +89,6 @@ def _describe_unit(context: ReconcileContext, unit: str) -> str:
         return f"job {context.job.metadata.name}"
     name, _, index = unit.partition("/")
     role = context.spec.role(name)
-    return f"pod {context.job.replica_name(role, int(index))}" if role is not None and index.isdecimal() else f"role {name}"
+    if role is None or not index.isdecimal():
+        return f"role {name}"
+    return f"pod {context.job.naming.pod_name(context.job, role, int(index))}"

@@ -7,7 +7,7 @@ cannot start. Terminating objects are reported after a delay, because most of th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from dlop.api.constants import GANG_PERMISSIONS, Reason, rbac_hint
 from dlop.api.progress import Progress, ReplicaState
@@ -16,6 +16,7 @@ from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.timestamps import earliest, format_time
 from dlop.reconcile.context import ReconcileContext
+from dlop.reconcile.deletion import overdue_pods
 from dlop.reconcile.snapshot import RejectedWrite, TerminatingConflict
 
 REPORT_AFTER_SECONDS = 30
@@ -50,7 +51,7 @@ def blocked_without_replicas(context: ReconcileContext) -> Blocked | None:
     """Why a job whose required roles have no replicas neither runs nor finishes."""
     if not context.is_idle:
         return None
-    roles = context.job.required_roles()
+    roles = context.job.lifecycle.required_roles(context.job)
     message = f"the required roles have no replicas: raise the replicas of {' or '.join(roles)} above 0"
     previous = context.stored.record.blocked
     if previous is not None and previous.message == message:
@@ -67,6 +68,10 @@ def _causes(context: ReconcileContext, progress: Progress) -> Iterator[Blocked]:
             text = f"the name is already used{owner}: delete that object or rename the job"
             yield _blocked(context, conflict.resource, conflict.name, Reason.NAME_CONFLICT, text)
     yield from _terminating(context)
+    for pod in overdue_pods(context):
+        subject = f"pod {pod.metadata.name}"
+        message = f"{subject} {describe_terminating(PODS, pod.metadata.finalizers)}"
+        yield Blocked(object=subject, reason=Reason.TERMINATING, message=message, since=format_time(context.now))
     for rejected in _in_create_order(context, context.snapshot.rejected_writes):
         yield _rejected(context, rejected)
     for pod in waiting_pods(progress):
@@ -93,9 +98,12 @@ def _install_hint(context: ReconcileContext, resources: Iterable[Resource]) -> s
     return f"install the scheduler {context.job.gang.scheduler}, or start the operator without --gang-scheduler-name"
 
 
-def _rbac_hint(context: ReconcileContext, resources: Iterable[Resource]) -> str:
-    is_pod_group = context.job.gang is not None and context.job.gang.resource in resources
-    return rbac_hint(GANG_PERMISSIONS) if is_pod_group else context.job.rbac_hint
+def _rbac_hint(context: ReconcileContext, resources: Collection[Resource]) -> str:
+    """How to grant the operator the permissions for these resources."""
+    if context.job.gang is not None and context.job.gang.resource in resources:
+        return rbac_hint(GANG_PERMISSIONS)
+    permission_sets = (child.permission_set for child in context.job.children if any(each in resources for each in child.resources))
+    return rbac_hint(next((permission_set.name for permission_set in permission_sets if permission_set is not None), ""))
 
 
 def _rejected(context: ReconcileContext, rejected: RejectedWrite) -> Blocked:
@@ -164,7 +172,7 @@ def describe_terminating(resource: Resource, finalizers: Sequence[str], *, is_te
     if finalizers:
         return f"is still terminating: finalizers {', '.join(finalizers)}; remove them, or wait"
     if resource == PODS:
-        return "is still terminating: its node has not confirmed the deletion; force-delete it, or wait"
+        return "is still terminating: its node has not confirmed the deletion; force-delete it if the node is down, or wait"
     return "is still terminating: wait"
 
 

@@ -9,7 +9,14 @@ from dlop.api.spec import CleanPodPolicy
 from dlop.kube.objects import Pod, Service
 from dlop.kube.timestamps import earliest
 from dlop.reconcile.context import ReconcileContext
-from dlop.reconcile.deletion import deletes_of, ephemeral_deletes, force_deletes, next_force_deletes
+from dlop.reconcile.deletion import (
+    deletes_of,
+    ephemeral_deletes,
+    force_deletes,
+    next_deletion_deadlines,
+    next_retried_deletes,
+    retried_deletes,
+)
 from dlop.reconcile.events import pod_group_events
 from dlop.reconcile.plan import Event, EventType, Plan
 
@@ -20,11 +27,12 @@ def plan_finished(context: ReconcileContext) -> Plan:
     if expires_at is not None and context.now >= expires_at:
         return Plan(delete_job=True)
     pods = tuple(pod for pod in context.snapshot.pods if _is_cleaned(context.policy.clean_pod_policy, pod))
-    deletes = deletes_of(pods, _services_to_clean(context)) + force_deletes(context, pods) + ephemeral_deletes(context)
+    overdue = retried_deletes(context) + force_deletes(context, pods)
+    deletes = deletes_of(pods, _services_to_clean(context)) + overdue + ephemeral_deletes(context)
     return Plan(
         deletes=deletes,
         events=(*_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)), *pod_group_events(deletes)),
-        requeue_at=earliest(expires_at, *next_force_deletes(context, pods)),
+        requeue_at=earliest(expires_at, *next_retried_deletes(context), *next_deletion_deadlines(context, pods)),
     )
 
 
@@ -46,7 +54,7 @@ def _services_to_clean(context: ReconcileContext) -> Iterator[Service]:
     kept = {name for name, pod in context.pods.items() if not _is_cleaned(context.policy.clean_pod_policy, pod)}
     for service in context.snapshot.services:
         replica = context.desired_services.get(service.metadata.name)
-        if replica is not None and context.job.replica_name(replica.role, replica.index) not in kept:
+        if replica is not None and context.job.naming.pod_name(context.job, replica.role, replica.index) not in kept:
             yield service
 
 

@@ -55,7 +55,8 @@ class ReconcileContext:
     @cached_property
     def desired_pods(self) -> dict[str, ReplicaId]:
         """Replicas by the names of their pods."""
-        return {self.job.replica_name(role, index): ReplicaId(role, index) for role in self.spec.roles for index in range(role.replicas)}
+        job, pod_name = self.job, self.job.naming.pod_name
+        return {pod_name(job, role, index): ReplicaId(role, index) for role in self.spec.roles for index in range(role.replicas)}
 
     def record_builder(self) -> RecordBuilder:
         return RecordBuilder(self.stored.record, self.spec, first_pods=self._first_pods)
@@ -63,17 +64,19 @@ class ReconcileContext:
     @cached_property
     def _first_pods(self) -> dict[str, str]:
         """Pod name of index 0 by role. It changes if a change of the spec renames the pods of the role."""
-        return {role.name: self.job.replica_name(role, 0) for role in self.spec.roles}
+        return {role.name: self.job.naming.pod_name(self.job, role, 0) for role in self.spec.roles}
 
     @cached_property
     def pods(self) -> dict[str, Pod]:
         """Existing pods by the desired names of their replicas; surplus pods by their own names."""
-        return match_pods(self.snapshot.pods, self.desired_pods, lambda replica: self.job.labels(replica.role, replica.index))
+        naming = self.job.naming
+        return match_pods(self.snapshot.pods, self.desired_pods, lambda replica: naming.labels(self.job, replica.role, replica.index))
 
     @cached_property
     def desired_services(self) -> dict[str, ReplicaId]:
         """Replicas by the names of their services."""
-        names = ((self.job.service_name(replica.role, replica.index), replica) for replica in self.desired_pods.values())
+        job, service_name = self.job, self.job.naming.service_name
+        names = ((service_name(job, replica.role, replica.index), replica) for replica in self.desired_pods.values())
         return {name: replica for name, replica in names if name is not None}
 
     @cached_property
@@ -100,7 +103,8 @@ class ReconcileContext:
     @property
     def ephemeral_resources(self) -> tuple[Resource, ...]:
         """Resources whose objects are deleted when the job is suspended or finished."""
-        return (*POD_GROUPS, *self.job.ephemeral_resources)
+        kinds = (child for child in self.job.children if child.is_ephemeral)
+        return (*POD_GROUPS, *(resource for child in kinds for resource in child.resources))
 
     @cached_property
     def unavailable(self) -> tuple[Resource, ...]:
@@ -156,7 +160,7 @@ class ReconcileContext:
         """Whether the required roles have no replicas and none has completed. The job can neither run nor succeed."""
         if all(role.replicas for role in self.spec.roles):
             return False  # the common case
-        roles = frozenset(self.job.required_roles())
+        roles = frozenset(self.job.lifecycle.required_roles(self.job))
         if any(role.replicas for role in self.spec.roles if role.name in roles):
             return False
         return not any(parse_indexes(self.stored.record.completed_indexes.get(role, "")) for role in roles)
@@ -204,10 +208,10 @@ def persisted_state(job: DLJob) -> PersistedState:
     """The state in the stored status of a job, which another operator may have written."""
     status = job.stored_status
     record = parse_record(status)
-    phase = _phase(record.phase) if record and record.phase else job.read_phase(status)
+    phase = _phase(record.phase) if record and record.phase else job.status.read_phase(status)
     if record is not None:
         return PersistedState(phase, record, started_at=parse_time(record.started_at), finished_at=parse_time(record.finished_at))
-    started_at, finished_at = parse_time(status.get("startTime")), parse_time(job.read_finish_time(status))
+    started_at, finished_at = parse_time(status.get("startTime")), parse_time(job.status.read_finish_time(status))
     return PersistedState(phase, Record(), started_at=started_at, finished_at=finished_at)
 
 

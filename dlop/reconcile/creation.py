@@ -4,6 +4,9 @@ A rejected create is planned again in every pass; the controller decides when to
 
 `child_patches` updates existing children, for example a list of the running pods. An annotation holds a hash of their
 contents, so that the caches need not keep the contents.
+
+`exceeded_size_limit` refuses a job whose pods are larger in total than what an API server can hold. If every pod lists all peers, the
+size grows with the square of the number of replicas.
 """
 
 from __future__ import annotations
@@ -11,9 +14,13 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from dlop.api.child_objects import Create
 from dlop.api.constants import TEMPLATE_HASH_ANNOTATION
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
+from dlop.api.schema import format_path
+from dlop.api.spec import Problem, RoleSpec, SpecError
 from dlop.api.template_hash import child_with_template_hash, parse_template_hash
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import PODS, SERVICES
@@ -22,7 +29,12 @@ from dlop.reconcile.backoff import restart_unit
 from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.gang import awaits_admission, pod_group_creates
 from dlop.reconcile.observe import Observation
-from dlop.reconcile.plan import Delete, Patch
+from dlop.reconcile.plan import Delete, Patch, ReplicaCreate
+
+MAX_JOB_BYTES = 1 << 30
+"""Half of etcd's default quota, which all objects of a cluster share."""
+_CHECKED_REPLICAS = 680
+"""Jobs with fewer replicas cannot exceed the limit, because a pod cannot exceed 1.5 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +42,8 @@ class Creates:
     """The creates of a pass in three steps. A name conflict in one step delays the later steps."""
 
     children: tuple[Create, ...] = ()
-    services: tuple[Create, ...] = ()
-    pods: tuple[Create, ...] = ()
+    services: tuple[ReplicaCreate, ...] = ()
+    pods: tuple[ReplicaCreate, ...] = ()
 
 
 def plan_creates(context: ReconcileContext, progress: Progress, *, in_backoff: Container[str] = ()) -> Creates:
@@ -48,27 +60,31 @@ def plan_creates(context: ReconcileContext, progress: Progress, *, in_backoff: C
     return Creates(children=children, services=services, pods=_pods(context, progress, in_backoff))
 
 
-def _is_missing(context: ReconcileContext, create: Create) -> bool:
+def _is_missing(context: ReconcileContext, create: Create | ReplicaCreate) -> bool:
     ref = (create.resource, create.name)
     return not context.exists(*ref) and ref not in context.name_conflicts and ref not in context.snapshot.shared
 
 
-def _services(context: ReconcileContext) -> tuple[Create, ...]:
+def _services(context: ReconcileContext) -> tuple[ReplicaCreate, ...]:
     unavailable = context.existing_services | {name for resource, name in context.name_conflicts if resource == SERVICES}
-    missing = (replica for name, replica in context.desired_services.items() if name not in unavailable)
-    bodies = (context.job.make_service(replica.role, replica.index) for replica in missing)
-    return tuple(Create(SERVICES, body) for body in bodies if body is not None)
+    return tuple(
+        ReplicaCreate(SERVICES, name, context.job.replica(replica.role, replica.index))
+        for name, replica in context.desired_services.items()
+        if name not in unavailable
+    )
 
 
-def _pods(context: ReconcileContext, progress: Progress, in_backoff: Container[str]) -> tuple[Create, ...]:
+def _pods(context: ReconcileContext, progress: Progress, in_backoff: Container[str]) -> tuple[ReplicaCreate, ...]:
     """The missing pods of all roles that may start and have no pods of an earlier attempt."""
-    creates: list[Create] = []
+    job = context.job
+    creates: list[ReplicaCreate] = []
     for role in progress.roles:
         missing = [replica for replica in role.replicas if _has_no_pod(replica) and not _is_delayed(context, replica, in_backoff)]
-        if missing and not context.has_stale_pods(role.spec) and context.job.may_start(role.spec, progress):
+        if missing and not context.has_stale_pods(role.spec) and job.lifecycle.may_start(job, role.spec, progress):
             attempt = context.attempts[role.spec.name]
-            bodies = (context.job.make_pod(role.spec, replica.index, attempt=attempt) for replica in missing)
-            creates += [create for create in (Create(PODS, body) for body in bodies) if _is_missing(context, create)]
+            replicas = (job.replica(role.spec, replica.index, attempt=attempt) for replica in missing)
+            pods = (ReplicaCreate(PODS, replica.name, replica) for replica in replicas)
+            creates += [create for create in pods if _is_missing(context, create)]
     return tuple(creates)
 
 
@@ -80,7 +96,7 @@ def _has_no_pod(replica: ReplicaProgress) -> bool:
     return replica.state is ReplicaState.MISSING and replica.pod is None
 
 
-def assume_created(context: ReconcileContext, progress: Progress, pods: Collection[Create]) -> Progress:
+def assume_created(context: ReconcileContext, progress: Progress, pods: Collection[ReplicaCreate]) -> Progress:
     """The progress after these pods are created, which saves a second status write.
 
     Nothing is assumed while creates are rejected.
@@ -129,9 +145,10 @@ def child_patches(context: ReconcileContext, progress: Progress) -> tuple[Patch,
 
 
 def _updated_children(context: ReconcileContext, progress: Progress) -> Iterator[Create]:
-    generation = context.job.metadata.generation
-    for child in context.job.updated_children(progress):
-        yield replace(child, body=child_with_template_hash(child.body, generation=generation))
+    job = context.job
+    for child in job.children:
+        for create in child.update(job, progress):
+            yield replace(create, body=child_with_template_hash(create.body, generation=job.metadata.generation))
 
 
 def _is_stale(metadata: ObjectMeta, body: JsonObject) -> bool:
@@ -141,3 +158,28 @@ def _is_stale(metadata: ObjectMeta, body: JsonObject) -> bool:
     _, existing = parse_template_hash(metadata.annotations.get(TEMPLATE_HASH_ANNOTATION, ""))
     _, desired = parse_template_hash(body["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION])
     return existing != desired
+
+
+# --- jobs that are too large ----------------------------------------------------------------------------------------------
+
+
+def exceeded_size_limit(context: ReconcileContext) -> SpecError | None:
+    """The error for a job that has no pods yet and would exceed the limit; None if it does not."""
+    roles = context.spec.roles
+    if context.snapshot.pods or sum(role.replicas for role in roles) < _CHECKED_REPLICAS:
+        return None
+    sizes = {role.name: role.replicas * _pod_bytes(context, role) for role in roles if role.replicas}
+    total = sum(sizes.values())
+    if total <= MAX_JOB_BYTES:
+        return None
+    largest = max(sizes, key=lambda name: sizes[name])
+    path = format_path(context.job.schema.replicas_path(context.job.spec_field, largest) or ())
+    message = (
+        f"the pods of this job need {total / (1 << 30):.1f} GiB in the API server, more than the limit of {MAX_JOB_BYTES >> 30} GiB; "
+        "use fewer replicas, or less text in the pod templates"
+    )
+    return SpecError((Problem(path, message),))
+
+
+def _pod_bytes(context: ReconcileContext, role: RoleSpec) -> int:
+    return len(msgspec.json.encode(context.job.replica(role, 0).pod()))

@@ -1,17 +1,32 @@
 """Which pods, services and other children to delete, and when to force-delete a pod.
 
 A pod is not deleted while the stored record claims it; see `dlop/api/record.py`.
+
+Drift: a pod that was rendered from an older spec and has not started is replaced; a running pod keeps its spec. A service is replaced if
+its ports have changed. Drift is computed only in passes that see a new generation. The record stores the generation that was seen last,
+and is written in the pass that deletes the drifted pods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
+from dlop.api.constants import TEMPLATE_HASH_ANNOTATION
 from dlop.api.gang import POD_GROUPS, pod_group_of
+from dlop.api.progress import Progress, ReplicaState
+from dlop.api.spec import RoleSpec
+from dlop.api.template_hash import parse_template_hash
+from dlop.api.types import ForceDeletion
 from dlop.kube.objects import KubeObject, Pod, Service
 from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.kube.types import JsonObject
 from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.plan import Delete
+from dlop.reconcile.pod_state import has_started
+
+RETRY_DELETE_AFTER_SECONDS = 5
+"""Time for a delete without a grace period to complete."""
 
 
 def stale_and_accounted_pods(context: ReconcileContext) -> Iterator[Pod]:
@@ -79,18 +94,58 @@ def _child_deletes(context: ReconcileContext, is_deleted: Callable[[tuple[Resour
     )
 
 
+def retried_deletes(context: ReconcileContext) -> tuple[Delete, ...]:
+    """Deletes for pods whose deletion was interrupted.
+
+    The API server deletes a pod without a grace period in two steps: it marks the pod as terminating, and then removes it. If the server
+    stops or the client disconnects in between, the pod stays until it is deleted again. This includes pods of a deleted job of the same
+    name, whose names this job needs. Only finalizers keep a pod legitimately.
+    """
+    return tuple(
+        Delete(PODS, name, uid, grace_seconds=0, is_retry=True) for name, uid, due in _interrupted_deletes(context) if context.now >= due
+    )
+
+
+def next_retried_deletes(context: ReconcileContext) -> Iterator[float]:
+    """The times at which interrupted deletes will be retried."""
+    return (due for _, _, due in _interrupted_deletes(context) if context.now < due)
+
+
+def _interrupted_deletes(context: ReconcileContext) -> Iterator[tuple[str, str, float]]:
+    """Name and UID of each pod, and the time at which it should be gone."""
+    for pod in context.snapshot.pods:
+        metadata = pod.metadata
+        deleted_at = metadata.deletion_timestamp
+        if deleted_at is not None and metadata.deletion_grace_period_seconds == 0 and not metadata.finalizers:
+            yield metadata.name, metadata.uid, deleted_at.timestamp() + RETRY_DELETE_AFTER_SECONDS
+    for conflict in context.snapshot.terminating_conflicts:
+        if conflict.resource == PODS and conflict.is_terminating and conflict.grace_seconds == 0 and not conflict.finalizers:
+            yield conflict.name, conflict.uid, conflict.since + RETRY_DELETE_AFTER_SECONDS
+
+
 def force_deletes(context: ReconcileContext, pods: Iterable[Pod]) -> tuple[Delete, ...]:
-    """Force deletes for terminating pods whose nodes have not confirmed the deletion in time."""
-    return tuple(_delete(PODS, pod, grace_seconds=0) for pod, due in _force_delete_times(context, pods) if context.now >= due)
+    """Force deletes for pods whose deletion is overdue, if `--force-deletion` and the state of their nodes allow it."""
+    return tuple(
+        replace(_delete(PODS, pod, grace_seconds=0), cause=cause)
+        for pod, due in _deletion_deadlines(context, pods)
+        if context.now >= due and (cause := _force_deletion_cause(context, pod))
+    )
 
 
-def next_force_deletes(context: ReconcileContext, pods: Iterable[Pod]) -> Iterator[float]:
-    """The times at which terminating pods will be force-deleted."""
-    return (due for _, due in _force_delete_times(context, pods) if context.now < due)
+def overdue_pods(context: ReconcileContext) -> Iterator[Pod]:
+    """Desired pods whose deletion is overdue and that are not force-deleted."""
+    for pod, due in _deletion_deadlines(context, context.snapshot.pods):
+        if context.now >= due and context.is_desired(PODS, pod.metadata.name) and not _force_deletion_cause(context, pod):
+            yield pod
 
 
-def _force_delete_times(context: ReconcileContext, pods: Iterable[Pod]) -> Iterator[tuple[Pod, float]]:
-    """Terminating pods. One that was force-deleted already is skipped, because only finalizers keep it."""
+def next_deletion_deadlines(context: ReconcileContext, pods: Iterable[Pod]) -> Iterator[float]:
+    """The times at which the deletions of terminating pods become overdue. A node that goes down later causes a pass as well."""
+    return (due for _, due in _deletion_deadlines(context, pods) if context.now < due)
+
+
+def _deletion_deadlines(context: ReconcileContext, pods: Iterable[Pod]) -> Iterator[tuple[Pod, float]]:
+    """Terminating pods with a grace period. Without one, see `retried_deletes`."""
     timeout = context.policy.node_lost_seconds
     if timeout is None:
         return
@@ -100,5 +155,55 @@ def _force_delete_times(context: ReconcileContext, pods: Iterable[Pod]) -> Itera
             yield pod, deletion_timestamp.timestamp() + timeout
 
 
+def _force_deletion_cause(context: ReconcileContext, pod: Pod) -> str:
+    """Why an overdue pod is force-deleted; empty if it is not."""
+    mode, node = context.job.options.force_deletion, pod.spec.node_name
+    if mode is ForceDeletion.NODE_DOWN and node in context.snapshot.down_nodes:
+        return f"node {node} {context.snapshot.down_nodes[node]}"
+    if mode is ForceDeletion.TIMEOUT:
+        timeout = context.policy.node_lost_seconds
+        return f"the deletion was not confirmed within {timeout} seconds after the grace period; the node was not checked"
+    return ""
+
+
 def _delete(resource: Resource, child: KubeObject, *, grace_seconds: int | None = None, resource_version: str | None = None) -> Delete:
     return Delete(resource, child.metadata.name, child.metadata.uid, grace_seconds=grace_seconds, resource_version=resource_version)
+
+
+# --- drift ---------------------------------------------------------------------------------------------------------------
+
+
+def drifted_pods(context: ReconcileContext, progress: Progress) -> tuple[Pod, ...]:
+    """Pods that have not started and would be rendered differently now."""
+    if not context.spec_changed:
+        return ()
+    return tuple(
+        replica.pod
+        for role in progress.roles
+        for replica in role.replicas
+        if replica.state is ReplicaState.PENDING and replica.pod is not None and _is_drifted(context, replica.pod, role.spec, replica.index)
+    )
+
+
+def drifted_services(context: ReconcileContext) -> Iterator[Service]:
+    """Services that would have other ports now."""
+    if not context.spec_changed:
+        return
+    for service in context.snapshot.services:
+        replica = context.desired_services.get(service.metadata.name)
+        body = None if replica is None else context.job.replica(replica.role, replica.index).service()
+        if body is not None and _ports(body) != {(port.name, port.port) for port in service.spec.ports}:
+            yield service
+
+
+def _ports(service: JsonObject) -> set[tuple[str, int]]:
+    return {(port.get("name", ""), port["port"]) for port in service["spec"].get("ports") or ()}
+
+
+def _is_drifted(context: ReconcileContext, pod: Pod, role: RoleSpec, index: int) -> bool:
+    """A pod of a newer generation never counts as drifted: it was created by an instance whose cache is ahead of this one."""
+    generation, digest = parse_template_hash(pod.metadata.annotations.get(TEMPLATE_HASH_ANNOTATION, ""))
+    if not digest or generation >= context.job.metadata.generation or has_started(pod, role):
+        return False
+    body = context.job.replica(role, index, attempt=context.attempts[role.name]).pod()
+    return parse_template_hash(body["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION])[1] != digest

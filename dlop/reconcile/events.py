@@ -57,14 +57,17 @@ def create_events(creates: Creates) -> Iterator[Event]:
 
 
 def delete_events(deletes: Sequence[Delete]) -> Iterator[Event]:
-    """One event for all deleted pods, one for force-deleted pods, and one for each PodGroup."""
-    pods = [delete for delete in deletes if delete.resource == PODS]
-    forced = [delete.name for delete in pods if delete.grace_seconds == 0]
-    if len(pods) > len(forced):
-        yield Event(EventType.NORMAL, Reason.DELETED_PODS, f"Deleted {_count(pods[len(forced) :], 'pod')}")
-    if forced:
-        message = f"Force-deleted {_count(forced, 'pod')}, because the node does not respond: {_first(forced)}"
-        yield Event(EventType.WARNING, Reason.NODE_LOST, message)
+    """One event for all deleted pods, one for each cause of force-deleted pods, and one for each PodGroup."""
+    pods = [delete for delete in deletes if delete.resource == PODS and not delete.is_retry]
+    forced: dict[str, list[str]] = {}
+    for delete in pods:
+        if delete.grace_seconds == 0:
+            forced.setdefault(delete.cause, []).append(delete.name)
+    if deleted := [delete for delete in pods if delete.grace_seconds != 0]:
+        yield Event(EventType.NORMAL, Reason.DELETED_PODS, f"Deleted {_count(deleted, 'pod')}")
+    for cause, names in forced.items():
+        message = f"Force-deleted {_count(names, 'pod')} ({_first(names)}): {cause}"
+        yield Event(EventType.WARNING, Reason.FORCE_DELETED_PODS, message)
     yield from pod_group_events(deletes)
 
 

@@ -14,6 +14,7 @@ from dlop.api.gang import Gang, GangMember, pod_group_body, pod_group_metadata, 
 from dlop.api.phase import Phase
 from dlop.api.progress import Progress, ReplicaState, RoleProgress
 from dlop.api.record import Blocked
+from dlop.api.spec import RoleSpec
 from dlop.kube.objects import PodGroup
 from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
@@ -44,14 +45,18 @@ def pod_group_patches(context: ReconcileContext, progress: Progress) -> tuple[Pa
 
 
 def _desired_spec(context: ReconcileContext, gang: Gang, progress: Progress) -> JsonObject:
-    initial = Progress(roles=tuple(_initial(role) for role in progress.roles))
+    job, initial = context.job, Progress(roles=tuple(_initial(role) for role in progress.roles))
+
+    def may_start(role: RoleSpec) -> bool:
+        return job.lifecycle.may_start(job, role, initial)
+
     return pod_group_spec(
         gang,
         context.policy.scheduling,
-        [GangMember(role.spec, _expected_pods(role), waits=not context.job.may_start(role.spec, initial)) for role in progress.roles],
+        [GangMember(role.spec, _expected_pods(role), waits=not may_start(role.spec)) for role in progress.roles],
         queue="" if context.pod_group is None else str(context.pod_group.spec.get("queue") or ""),
         priorities=context.snapshot.priorities,
-        make_pod=lambda role: context.job.make_pod(role, 0, attempt=0),
+        make_pod=lambda role: job.replica(role, 0).pod(),
     )
 
 

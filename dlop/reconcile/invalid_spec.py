@@ -31,7 +31,7 @@ def plan_invalid(job: DLJob, snapshot: Snapshot, stored: PersistedState, error: 
     if stored.phase is None or stored.phase is Phase.INVALID:
         return _reject(job, stored, error, now=now)
     if stored.phase.is_finished:
-        job = job.with_parsable_fields()
+        job = job.ignoring_problems()
         return plan_finished(ReconcileContext(job, job.spec, snapshot, stored, now))
     return _block(job, stored, error, phase=stored.phase, now=now)
 

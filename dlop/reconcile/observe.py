@@ -110,7 +110,8 @@ class _Observer:
         """The main container decides about the restart. The reported failure is the most informative one."""
         failure = self._failure(replica, pod)
         main_failure = main_container_failure(pod, replica.role, replica.index, now=self._context.now)
-        is_final = self._context.job.is_final_failure(replica.role, replica.index, main_failure)
+        job = self._context.job
+        is_final = job.lifecycle.is_final_failure(job, replica.role, replica.index, main_failure)
         if state_after_failure(replica.role.restart_policy, main_failure, is_final=is_final) is ReplicaState.RESTARTING:
             return self._lost_replica(replica, ReplicaState.RESTARTING, pod, failure)
         self._builder.started_indexes[replica.role.name].discard(replica.index)

@@ -4,15 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from dlop.api.child_objects import Create
-from dlop.kube.resources import Resource
+from dlop.kube.resources import PODS, Resource
 from dlop.kube.types import JsonObject
+from dlop.replica import Replica
 
 
 class EventType(StrEnum):
     NORMAL = "Normal"
     WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaCreate:
+    """The pod or service of a replica to create.
+
+    It is rendered when it is sent. The bodies of all pods of a large job would need hundreds of megabytes.
+    """
+
+    resource: Resource
+    name: str
+    replica: Replica
+    allow_existing: ClassVar[bool] = False
+
+    @property
+    def body(self) -> JsonObject:
+        """The rendered object. Not cached."""
+        body = self.replica.pod() if self.resource == PODS else self.replica.service()
+        if body is None:
+            raise ValueError(f"the replica {self.replica.name} has no service")
+        return body
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +63,10 @@ class Delete:
     """0 force-deletes the object without waiting for its node; None uses the default of the object."""
     resource_version: str | None = None
     """A further precondition; None means none."""
+    is_retry: bool = False
+    """Whether an earlier delete of the object was interrupted. It is not reported again."""
+    cause: str = ""
+    """Why the object is force-deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +91,9 @@ class Plan:
     deletes: tuple[Delete, ...] = ()
     patches: tuple[Patch, ...] = ()
     """Executed before the creates, because a pod may read a patched object."""
-    services: tuple[Create, ...] = ()
+    services: tuple[ReplicaCreate, ...] = ()
     """Created before the pods."""
-    pods: tuple[Create, ...] = ()
+    pods: tuple[ReplicaCreate, ...] = ()
     children: tuple[Create, ...] = ()
     """Other child objects, created before services and pods."""
     status: JsonObject | None = None
@@ -79,9 +106,9 @@ class Plan:
     """Whether nothing is left to plan after this pass. Watch events caused by its own writes then need no further pass."""
 
     @property
-    def creates(self) -> tuple[Create, ...]:
+    def creates(self) -> tuple[Create | ReplicaCreate, ...]:
         """All creates, in the order of execution."""
-        return self.children + self.services + self.pods
+        return (*self.children, *self.services, *self.pods)
 
     def without_creates(self) -> Plan:
         """The plan after all creates are executed."""

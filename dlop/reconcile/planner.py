@@ -12,19 +12,22 @@ from dlop.reconcile import backoff, events, restart
 from dlop.reconcile.blocked import blocked_without_replicas, find_blocked, next_terminating_report
 from dlop.reconcile.cleanup import plan_finished
 from dlop.reconcile.context import ReconcileContext, persisted_state
-from dlop.reconcile.creation import Creates, assume_created, child_patches, is_settled, plan_creates
+from dlop.reconcile.creation import Creates, assume_created, child_patches, exceeded_size_limit, is_settled, plan_creates
 from dlop.reconcile.deadline import exceeded_deadline, next_deadline
 from dlop.reconcile.deletion import (
     deletes_if_unchanged,
     deletes_of,
+    drifted_pods,
+    drifted_services,
     force_deletes,
-    next_force_deletes,
+    next_deletion_deadlines,
+    next_retried_deletes,
     obsolete_deletes,
+    retried_deletes,
     stale_and_accounted_pods,
     surplus_services,
     unclaimed_surplus_pods,
 )
-from dlop.reconcile.drift import drifted_pods, drifted_services
 from dlop.reconcile.gang import blocked_by_gang, is_start_pending, next_admission_report, pod_group_patches
 from dlop.reconcile.invalid_spec import plan_invalid
 from dlop.reconcile.observe import Observation, observe, with_latest_attempt
@@ -51,7 +54,10 @@ def plan(job: DLJob, snapshot: Snapshot, *, now: float) -> Plan:
         return plan_finished(context)
     if context.unrecorded_attempts:
         return Plan(status=with_latest_attempt(context))
-    return _suspend(context) if context.policy.suspend else _run(context)
+    if context.policy.suspend:
+        return _suspend(context)
+    oversize = exceeded_size_limit(context)
+    return _run(context) if oversize is None else plan_invalid(job, snapshot, stored, oversize, now=now)
 
 
 def _suspend(context: ReconcileContext) -> Plan:
@@ -66,7 +72,7 @@ def _suspend(context: ReconcileContext) -> Plan:
         deletes=deletes,
         status=status,
         events=(*events.phase_events(context.stored.phase, outcome), *events.delete_events(deletes)),
-        requeue_at=earliest(*next_force_deletes(context, context.snapshot.pods)),
+        requeue_at=earliest(*next_retried_deletes(context), *next_deletion_deadlines(context, context.snapshot.pods)),
     )
 
 
@@ -85,7 +91,7 @@ def _run(context: ReconcileContext) -> Plan:
 
 def _evaluate(context: ReconcileContext, observation: Observation, *, started_at: float, blocked: Blocked | None) -> JobResult | None:
     """Whether the job has finished. The kind decides first, so a job that has succeeded cannot exceed a limit or deadline."""
-    result = context.job.evaluate(observation.progress)
+    result = context.job.lifecycle.evaluate(context.job, observation.progress)
     if result is not None and not (result.succeeded and context.is_idle):
         return result
     restart.count_lost_replicas(observation.lost_replicas, observation.builder, scope=context.policy.restart_scope)
@@ -130,7 +136,8 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
     )
     pods = (*stale_and_accounted_pods(context), *unclaimed_surplus_pods(context))
     services = (*surplus_services(context), *drifted_services(context))
-    deletes = deletes_of(pods, services) + force_deletes(context, context.snapshot.pods) + obsolete_deletes(context)
+    overdue = retried_deletes(context) + force_deletes(context, context.snapshot.pods)
+    deletes = deletes_of(pods, services) + overdue + obsolete_deletes(context)
     drift_deletes = deletes_if_unchanged(drifted_pods(context, progress))
     # Lost replicas must be stored in the record before their replacements are created.
     creates = plan_creates(context, progress, in_backoff=in_backoff) if not observation.lost_replicas else Creates()
@@ -162,7 +169,8 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
         ),
         requeue_at=earliest(
             None if actual_start is None else next_deadline(context, expected, started_at=started_at, blocked=blocked),
-            *next_force_deletes(context, context.snapshot.pods),
+            *next_retried_deletes(context),
+            *next_deletion_deadlines(context, context.snapshot.pods),
             *in_backoff.values(),
             next_admission_report(context, progress),
             next_terminating_report(context),

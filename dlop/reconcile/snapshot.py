@@ -37,7 +37,10 @@ class TerminatingConflict:
     name: str
     owner: str
     """Kind and name of the deleted job."""
+    uid: str = ""
     finalizers: tuple[str, ...] = ()
+    grace_seconds: int | None = None
+    """Its grace period, if it is terminating."""
     is_terminating: bool = True
     """Whether the object has a deletion timestamp already."""
     since: float
@@ -63,3 +66,5 @@ class Snapshot:
     """Resources that the cluster does not serve."""
     priorities: Mapping[str, int] = field(default_factory=dict)
     """Values of priority classes by name, if gang scheduling needs them."""
+    down_nodes: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with the nodes of terminating pods, by node name. Without nodes that are ready or cannot be read."""

@@ -43,16 +43,16 @@ def spec_warnings(job: DLJob) -> Iterator[SpecWarning]:
 
 def _restart_policy_warnings(job: DLJob, role: RoleSpec) -> Iterator[SpecWarning]:
     template_policy = (role.template.get("spec") or {}).get("restartPolicy")
-    pod_policy = str(job.pod_restart_policy(role, 0))
+    pod_policy = str(job.lifecycle.pod_restart_policy(job, role, 0))
     if template_policy and template_policy not in (pod_policy, role.restart_policy):
         message = f"{template_policy} has no effect; the restartPolicy of the role sets it to {pod_policy}"
-        yield SpecWarning(Reason.SET_RESTART_POLICY, f"{_template_path(job, role.name)}.spec.restartPolicy", message)
+        yield SpecWarning(Reason.SET_RESTART_POLICY, f"{job.schema.template_path(job.spec_field, role.name)}.spec.restartPolicy", message)
 
 
 def _scheduler_warnings(job: DLJob, gang: Gang) -> Iterator[SpecWarning]:
     for role, scheduler in scheduler_mismatches(gang, job.spec):
         message = f"these pods are scheduled by {scheduler} and not by the gang scheduler {gang.scheduler}; remove the field to change this"
-        yield SpecWarning(Reason.SCHEDULER_MISMATCH, f"{_template_path(job, role)}.spec.schedulerName", message)
+        yield SpecWarning(Reason.SCHEDULER_MISMATCH, f"{job.schema.template_path(job.spec_field, role)}.spec.schedulerName", message)
 
 
 def _min_available_warnings(job: DLJob) -> Iterator[SpecWarning]:
@@ -60,9 +60,3 @@ def _min_available_warnings(job: DLJob) -> Iterator[SpecWarning]:
     if min_available is not None and min_available > pods > 0:
         message = f"is {min_available}, but the job has only {pods} pods and can never be scheduled; set it to at most {pods}, or remove it"
         yield SpecWarning(Reason.MIN_AVAILABLE_TOO_HIGH, _MIN_AVAILABLE, message)
-
-
-def _template_path(job: DLJob, role: str) -> str:
-    """The path of the pod template of a role, which is next to the number of replicas."""
-    parent = (job.replicas_path(role) or ())[:-1]
-    return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in parent) + ".template"

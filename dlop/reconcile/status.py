@@ -31,7 +31,7 @@ def current_phase(context: ReconcileContext, progress: Progress) -> Phase:
     """The phase of a job that is neither suspended nor finished. It is Restarting until the job runs again."""
     if any(role.count(*_LOST) for role in progress.roles):
         return Phase.RESTARTING
-    if context.job.is_running(progress):
+    if context.job.lifecycle.is_running(context.job, progress):
         return Phase.RUNNING
     if context.is_idle:
         return Phase.CREATED
@@ -60,7 +60,8 @@ def finished_outcome(
     """The outcome for a job that finishes in this pass."""
     phase = Phase.SUCCEEDED if result.succeeded else Phase.FAILED
     record = _update(record, context.job, phase=phase, started_at=started_at, finished_at=context.now)
-    return _outcome(record, phase=phase, reason=result.reason, message=result.message, progress=progress, now=context.now)
+    message = result.message or context.job.status.describe_result(context.job, result, progress)
+    return _outcome(record, phase=phase, reason=result.reason or phase.value, message=message, progress=progress, now=context.now)
 
 
 def resize_outcome(context: ReconcileContext, progress: Progress, record: Record, *, started_at: float | None, size: str) -> Outcome:
@@ -79,13 +80,13 @@ def invalid_outcome(job: DLJob, stored: PersistedState, *, message: str, now: fl
 def blocked_status(job: DLJob, stored: PersistedState, blocked: Blocked, *, phase: Phase, now: float) -> JsonObject | None:
     """The stored status with the condition Blocked, for a job whose spec is invalid; None if it is unchanged."""
     record = _update(stored.record, job, phase=phase, started_at=stored.started_at, blocked=blocked)
-    status = {**job.write_blocked(blocked, now=now), "dlop": record_to_json(record)}
+    status = {**job.status.write_blocked(job, blocked, now=now), "dlop": record_to_json(record)}
     return None if status == job.stored_status else status
 
 
 def changed_status(job: DLJob, outcome: Outcome) -> JsonObject | None:
     """The new status; None if it is unchanged."""
-    status = {**job.write_status(outcome), "dlop": record_to_json(outcome.record)}
+    status = {**job.status.write(job, outcome), "dlop": record_to_json(outcome.record)}
     return None if status == job.stored_status else status
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
 from dlop.reconcile.context import ReconcileContext
-from dlop.reconcile.deletion import deletes_of, ephemeral_deletes, force_deletes, surplus_services
+from dlop.reconcile.deletion import deletes_of, ephemeral_deletes, force_deletes, retried_deletes, surplus_services
 from dlop.reconcile.observe import Observation
 from dlop.reconcile.plan import Delete
 
@@ -23,7 +23,8 @@ def suspend_deletes(context: ReconcileContext) -> tuple[Delete, ...]:
     """Deletes for all pods, all services of replicas, and ephemeral children."""
     pods = context.snapshot.pods
     desired = (service for service in context.snapshot.services if service.metadata.name in context.desired_services)
-    return deletes_of(pods, (*desired, *surplus_services(context))) + force_deletes(context, pods) + ephemeral_deletes(context)
+    overdue = retried_deletes(context) + force_deletes(context, pods)
+    return deletes_of(pods, (*desired, *surplus_services(context))) + overdue + ephemeral_deletes(context)
 
 
 def _suspended(replica: ReplicaProgress) -> ReplicaProgress:

@@ -9,6 +9,7 @@ from dlop.api.spec import RoleSpec
 from dlop.api.types import ContainerProperties, JobType, ReplicaType
 from dlop.job import DLJob
 from dlop.kube.types import JsonObject
+from dlop.policies import Lifecycle, Naming
 from dlop.replica import Replica
 
 TRAINER = "Trainer"
@@ -26,29 +27,48 @@ class RingJob(DLJob):
         return {"RANK": str(replica.index)}
 
 
-class OrderedJob(RingJob):
+class HelpersFirst(Lifecycle[RingJob]):
     """Trainers start after all helpers have pods."""
 
-    def may_start(self, role: RoleSpec, progress: Progress) -> bool:
+    def may_start(self, job: RingJob, role: RoleSpec, progress: Progress) -> bool:
         helpers = progress.role(HELPER)
         return role.name == HELPER or helpers is None or all(replica.pod is not None for replica in helpers.replicas)
 
 
-class NamedJob(RingJob):
+class OrderedJob(RingJob):
+    """A ring whose roles start in an order that `start_after` cannot express."""
+
+    lifecycle = HelpersFirst()
+
+
+class SpecNaming(Naming[RingJob]):
     """Pod names contain a field of the spec, but labels do not. A pod with an earlier name still belongs to its replica."""
 
-    def part_of_name(self, role: RoleSpec) -> str:
-        return str(self.raw_spec["names"][role.name])
-
-    def replica_name(self, role: RoleSpec, index: int) -> str:
-        return f"ring-{role.name.lower()}-{self.part_of_name(role)}-{index}"
+    def pod_name(self, job: RingJob, role: RoleSpec, index: int) -> str:
+        return f"ring-{role.name.lower()}-{part_of_name(job, role)}-{index}"
 
 
-class RenamedJob(NamedJob):
+class LabelledSpecNaming(SpecNaming):
     """Labels contain the field, too. A change of it replaces all pods of the role."""
 
-    def role_labels(self, role: RoleSpec) -> Mapping[str, str]:
-        return {**super().role_labels(role), "example.org/part": self.part_of_name(role)}
+    def role_labels(self, job: RingJob, role: RoleSpec) -> Mapping[str, str]:
+        return {**super().role_labels(job, role), "example.org/part": part_of_name(job, role)}
+
+
+class NamedJob(RingJob):
+    """A ring with `SpecNaming`."""
+
+    naming = SpecNaming()
+
+
+class RenamedJob(RingJob):
+    """A ring with `LabelledSpecNaming`."""
+
+    naming = LabelledSpecNaming()
+
+
+def part_of_name(job: RingJob, role: RoleSpec) -> str:
+    return str(job.raw_spec["names"][role.name])
 
 
 def role(replicas: int, policy: str = "OnFailure") -> JsonObject:

@@ -14,6 +14,7 @@ from dlop.api.spec import RoleSpec
 from dlop.kube.objects import Pod
 from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES
 from dlop.kube.types import JsonObject
+from dlop.policies import Status
 from dlop.reconcile.plan import EventType
 from dlop.reconcile.pod_state import PodState, classify_pod, pod_failure
 from dlop.reconcile.snapshot import NameConflict, RejectedWrite
@@ -118,12 +119,16 @@ def test_a_conflict_on_a_name_that_the_job_does_not_need_is_ignored() -> None:
 # --- rejected creates ---
 
 
-class StatesJob(RingJob):
-    """Its status contains the state of each replica."""
+class StatesStatus(Status[RingJob]):
+    """The status contains the state of each replica."""
 
-    def write_status(self, outcome: Outcome) -> JsonObject:
+    def write(self, job: RingJob, outcome: Outcome) -> JsonObject:
         states = [str(replica.state) for role in outcome.progress.roles for replica in role.replicas]
-        return {**super().write_status(outcome), "states": states}
+        return {**super().write(job, outcome), "states": states}
+
+
+class StatesJob(RingJob):
+    status = StatesStatus()
 
 
 def test_a_created_pod_is_pending_in_the_status_and_a_rejected_one_is_missing() -> None:

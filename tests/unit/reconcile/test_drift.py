@@ -207,7 +207,7 @@ def test_a_role_that_is_removed_from_a_suspended_job_leaves_no_services() -> Non
 # --- changes that rename pods ------------------------------------------------------------------------------------------
 
 
-def running_named(kind: type[NamedJob] = RenamedJob, **run_policy: object) -> World:
+def running_named(kind: type[RingJob] = RenamedJob, **run_policy: object) -> World:
     world = World(named_ring(**run_policy), kind=kind)
     world.settle()
     world.run()

@@ -9,8 +9,12 @@ import pytest
 from dlop.api.child_objects import Create
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.kube.objects import ObjectMeta
-from dlop.kube.resources import CONFIG_MAPS, SERVICES
+from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES
+from dlop.kube.timestamps import format_time
+from dlop.policies import ChildObjects
+from dlop.reconcile.deletion import RETRY_DELETE_AFTER_SECONDS
 from dlop.reconcile.plan import Plan
+from dlop.reconcile.snapshot import TerminatingConflict
 from tests.unit.reconcile.ring import HELPER, TRAINER, OrderedJob, RingJob, ring
 from tests.unit.reconcile.world import START, World
 
@@ -129,12 +133,17 @@ def test_of_several_failures_in_one_pass_the_latest_is_recorded() -> None:
 
 
 def test_child_objects_are_created_once() -> None:
-    class WithConfigMap(RingJob):
-        def child_objects(self) -> tuple[Create, ...]:
+    class ConfigMapAndService(ChildObjects[RingJob]):
+        resources = (CONFIG_MAPS,)
+
+        def build(self, job: RingJob) -> tuple[Create, ...]:
             return (
-                Create(CONFIG_MAPS, {"metadata": self.child_metadata("ring-file")}),
-                Create(SERVICES, {"metadata": self.child_metadata("ring")}),
+                Create(CONFIG_MAPS, {"metadata": job.child_metadata("ring-file")}),
+                Create(SERVICES, {"metadata": job.child_metadata("ring")}),
             )
+
+    class WithConfigMap(RingJob):
+        children = (ConfigMapAndService(),)
 
     world = World(ring(), kind=WithConfigMap)
     assert [create.name for create in world.plan().children] == ["ring-file", "ring"]
@@ -226,18 +235,41 @@ def test_a_pod_that_exits_with_0_before_its_deletion_has_completed() -> None:
     assert world.phase == "Succeeded"
 
 
-def test_a_pod_on_a_lost_node_is_force_deleted_once_after_the_timeout() -> None:
-    world = running(trainers=1)
-    world.lost_nodes.add("ring-trainer-0")
-    world.delete_pod("ring-trainer-0")
-    world.settle()
-    assert world.requeue_at == START + 30 + 60
-    world.now = START + 90
-    plan = world.plan()
-    assert [(delete.name, delete.grace_seconds) for delete in plan.deletes] == [("ring-trainer-0", 0)]
-    assert [event.reason for event in plan.events] == ["NodeLost"]
-    world.pods["ring-trainer-0"]["metadata"]["deletionGracePeriodSeconds"] = 0
-    assert world.plan().deletes == ()
+def interrupt_delete(world: World, name: str) -> None:
+    """Leave a pod in the state between the two steps of a delete without a grace period."""
+    world.pods[name]["metadata"] |= {"deletionTimestamp": format_time(world.now), "deletionGracePeriodSeconds": 0}
+
+
+@pytest.mark.parametrize("state", ["running", "suspended", "finished"])
+def test_an_interrupted_delete_is_retried_until_the_pod_is_gone(state: str) -> None:
+    world = running(trainers=2)
+    if state == "suspended":
+        world.edit(lambda spec: spec["runPolicy"].update({"suspend": True}))
+        world.execute(world.plan())
+    elif state == "finished":
+        world.exit("ring-trainer-0", 0)
+        world.exit("ring-trainer-1", 0)
+        world.settle()
+    interrupt_delete(world, "ring-trainer-0")
+    deadline = world.now + RETRY_DELETE_AFTER_SECONDS
+    before = world.plan()
+    assert [delete for delete in before.deletes if delete.is_retry] == []
+    assert before.requeue_at == deadline
+    world.now = deadline
+    for _ in range(2):
+        plan = world.plan()
+        assert [(delete.name, delete.grace_seconds) for delete in plan.deletes if delete.is_retry] == [("ring-trainer-0", 0)]
+        assert "ForceDeletedPods" not in [event.reason for event in plan.events]
+    world.pods["ring-trainer-0"]["metadata"]["finalizers"] = ["example.org/keep"]
+    assert [delete for delete in world.plan().deletes if delete.is_retry] == []
+
+
+def test_an_interrupted_delete_of_a_pod_of_a_deleted_job_of_the_same_name_is_retried() -> None:
+    conflict = TerminatingConflict(resource=PODS, name="ring-trainer-0", owner="RingJob ring", uid="old", grace_seconds=0, since=START)
+    world = World(ring(), terminating_conflicts=(conflict,))
+    assert world.plan().requeue_at == START + RETRY_DELETE_AFTER_SECONDS
+    world.now = START + RETRY_DELETE_AFTER_SECONDS
+    assert [(delete.name, delete.uid) for delete in world.plan().deletes] == [("ring-trainer-0", "old")]
 
 
 # --- scaling ---

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from dlop.api.constants import ATTEMPT_LABEL, SIZE_ANNOTATION
+from dlop.policies import Lifecycle
 from dlop.replica import Replica
 from tests.unit.reconcile.ring import HELPER, TRAINER, RingJob, ring
 from tests.unit.reconcile.world import World
@@ -14,14 +15,18 @@ from tests.unit.reconcile.world import World
 SCOPES = ("Replica", "Role", "Job")
 
 
+class FixedTrainers(Lifecycle[RingJob]):
+    def fixed_roles(self, job: RingJob) -> tuple[str, ...]:
+        return (TRAINER,)
+
+
 class FixedJob(RingJob):
     """The environment contains the number of trainers. Helpers are elastic."""
 
+    lifecycle = FixedTrainers()
+
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
         return {"SIZE": str(self.replicas(TRAINER))}
-
-    def fixed_roles(self) -> tuple[str, ...]:
-        return (TRAINER,)
 
 
 def running(**arguments: object) -> World:

@@ -18,7 +18,7 @@ import msgspec
 from dlop.api.child_objects import Create
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.api.gang import POD_GROUPS
-from dlop.api.types import Options
+from dlop.api.types import ForceDeletion, Options
 from dlop.embedded.apiserver.patches.patch import apply_merge_patch
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, ObjectMeta, PartialObject, Pod, PodGroup, Service
@@ -26,11 +26,12 @@ from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.timestamps import format_time, parse_time
 from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import Delete, Event, Patch, Plan
-from dlop.reconcile.snapshot import NameConflict, RejectedWrite, Snapshot
+from dlop.reconcile.snapshot import NameConflict, RejectedWrite, Snapshot, TerminatingConflict
 from tests.unit.reconcile.ring import RingJob
 
 START = 1_800_000_000.0
 GRACE_SECONDS = 30
+OPTIONS = Options(force_deletion=ForceDeletion.TIMEOUT)
 Effect = Callable[[], None]
 
 
@@ -40,7 +41,7 @@ class World:
 
     spec: Any
     kind: type[DLJob] = RingJob
-    options: Options | None = None
+    options: Options = OPTIONS
     annotations: dict[str, str] = field(default_factory=dict)
     priorities: dict[str, int] = field(default_factory=dict)
     now: float = START
@@ -53,9 +54,12 @@ class World:
     services: dict[str, JsonObject] = field(default_factory=dict)
     children: dict[tuple[Resource, str], JsonObject] = field(default_factory=dict)
     name_conflicts: tuple[NameConflict, ...] = ()
+    terminating_conflicts: tuple[TerminatingConflict, ...] = ()
     rejected_writes: tuple[RejectedWrite, ...] = ()
     lost_nodes: set[str] = field(default_factory=set)
     """Pods whose nodes do not respond."""
+    down_nodes: dict[str, str] = field(default_factory=dict)
+    """What the operator sees of the nodes of terminating pods."""
     events: list[Event] = field(default_factory=list)
     writes: Counter[str] = field(default_factory=Counter)
     requeue_at: float | None = None
@@ -82,7 +86,9 @@ class World:
             services=tuple(msgspec.convert(service, Service) for service in self.services.values()),
             children=tuple((resource, msgspec.convert(body, _object_type(resource))) for (resource, _), body in self.children.items()),
             priorities=self.priorities,
+            down_nodes=self.down_nodes,
             name_conflicts=self.name_conflicts,
+            terminating_conflicts=self.terminating_conflicts,
             rejected_writes=self.rejected_writes,
         )
 
@@ -242,7 +248,7 @@ class World:
     def desired_pods(self) -> set[str]:
         """The names of all pods of the spec."""
         job = self.job()
-        return {job.replica_name(role, index) for role in job.spec.roles for index in range(role.replicas)}
+        return {job.naming.pod_name(job, role, index) for role in job.spec.roles for index in range(role.replicas)}
 
     def images(self) -> dict[str, str]:
         return {name: pod["spec"]["containers"][0]["image"] for name, pod in self.pods.items()}
