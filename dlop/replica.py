@@ -2,20 +2,22 @@
 
 The operator adds the environment of the framework, the port, labels and the owner reference to the user's template. The
 operator sets the restart policy and the labels that it needs; other values of the user are kept, except for environment
-variables if the kind sets `overrides_user_env`. Manifests are plain data here: no value is ever interpolated into a command
+variables if the container properties say so. Manifests are plain data here: no value is ever interpolated into a command
 or evaluated.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, SIZE_ANNOTATION
 from dlop.api.gang import with_pod_group
-from dlop.api.parsing import training_container
+from dlop.api.parsing import service_port, training_container
 from dlop.api.progress import ReplicaProgress, ReplicaState
 from dlop.api.spec import RoleSpec
 from dlop.api.template_hash import with_template_hash
+from dlop.api.types import FieldRef
 from dlop.kube.objects import Pod
 from dlop.kube.types import JsonObject
 
@@ -46,22 +48,22 @@ class Replica:
     @property
     def name(self) -> str:
         """The name of the pod."""
-        return self._job.replica_name(self._role, self.index)
+        return self._job.naming.pod_name(self._job, self._role, self.index)
 
     @property
     def service_name(self) -> str | None:
         """The name of the service; None if the replica has no service."""
-        return self._job.service_name(self._role, self.index)
+        return self._job.naming.service_name(self._job, self._role, self.index)
 
     @property
     def port(self) -> int | None:
         """The port of the training container; None if it does not listen."""
-        return self._job.port(self._role)
+        return self._job.container_properties.port if self._role.port is None else self._role.port
 
     @property
     def labels(self) -> dict[str, str]:
         """The labels that select the pod."""
-        return dict(self._job.labels(self._role, self.index))
+        return dict(self._job.naming.labels(self._job, self._role, self.index))
 
     @property
     def state(self) -> ReplicaState:
@@ -77,11 +79,11 @@ class Replica:
         """The rendered pod."""
         template = self._role.template
         template_metadata = _object(template, "metadata")
-        labels = _object(template_metadata, "labels")
+        labels = {**_object(template_metadata, "labels"), **self._job.naming.pod_labels(self._job, self._role, self.index)}
         metadata: JsonObject = {
             "name": self.name,
             "namespace": self._job.metadata.namespace,
-            "labels": {**labels, **self._job.pod_labels(self._role, self.index), **self._operator_labels(), **self.labels},
+            "labels": {**labels, **self._operator_labels(), **self.labels},
             "ownerReferences": [self._job.owner_reference()],
         }
         if isinstance(finalizers := template_metadata.get("finalizers"), list):
@@ -94,23 +96,26 @@ class Replica:
         pod = pod if gang is None else with_pod_group(pod, gang, role=self.role)
         return with_template_hash(pod, generation=self._job.metadata.generation)
 
-    def service(self) -> JsonObject:
-        """The rendered service. It is headless and publishes the address of the pod before it is ready."""
-        container = self._training_container(_object(self._role.template, "spec")["containers"])
-        spec: JsonObject = {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": self.labels,
-        }
-        if ports := self._job.service_ports(self._role, container):
+    def service(self) -> JsonObject | None:
+        """The rendered service; None if the replica has none. It is headless and publishes the address of the pod before it is ready."""
+        name = self.service_name
+        if name is None:
+            return None
+        spec: JsonObject = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": self.labels}
+        if ports := self._service_ports():
             spec["ports"] = ports
-        metadata = {
-            "name": self.service_name,
-            "namespace": self._job.metadata.namespace,
-            "labels": {JOB_UID_LABEL: self._job.metadata.uid, **self._job.service_labels(self._role, self.index)},
-            "ownerReferences": [self._job.owner_reference()],
-        }
+        labels = self._job.naming.service_labels(self._job, self._role, self.index)
+        metadata = {**self._job.child_metadata(name), "labels": {JOB_UID_LABEL: self._job.metadata.uid, **labels}}
         return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+    def _service_ports(self) -> list[JsonObject]:
+        """All named ports of the training container, or only the port of the framework if the container does not have it."""
+        properties = self._job.container_properties
+        if not properties.adds_port:
+            return [] if self.port is None else [{"name": properties.port_name, "port": self.port}]
+        container = self._training_container(_object(self._role.template, "spec")["containers"])
+        named = {port["name"]: port for port in container.get("ports") or [] if port.get("name")}
+        return [service_port(port) for port in named.values()]
 
     def _operator_labels(self) -> dict[str, str]:
         return {ATTEMPT_LABEL: str(self.attempt), JOB_UID_LABEL: self._job.metadata.uid}
@@ -120,13 +125,13 @@ class Replica:
         original = training_container(containers, self._job.container_properties)
         environment = self._environment()
         rendered = self._with_environment(self._training_container(containers), environment)
-        sidecar_environment = environment if self._job.sets_env_in_all_containers else []
+        sidecar_environment = environment if self._job.container_properties.sets_env_in_all_containers else []
         return {
             **template_spec,
             "containers": [
                 rendered if container is original else self._with_environment(container, sidecar_environment) for container in containers
             ],
-            "restartPolicy": str(self._job.pod_restart_policy(self._role, self.index)),
+            "restartPolicy": str(self._job.lifecycle.pod_restart_policy(self._job, self._role, self.index)),
         }
 
     def _training_container(self, containers: list[JsonObject]) -> JsonObject:
@@ -134,7 +139,7 @@ class Replica:
         properties = self._job.container_properties
         container = training_container(containers, properties)
         ports = list(container.get("ports") or [])
-        if self._job.adds_container_port and self.port is not None and not any(port.get("name") == properties.port_name for port in ports):
+        if properties.adds_port and self.port is not None and not any(port.get("name") == properties.port_name for port in ports):
             ports.append({"name": properties.port_name, "containerPort": self.port})
         return {**container, "ports": ports} if ports else dict(container)
 
@@ -144,7 +149,8 @@ class Replica:
         Variables that the user has set to the same value are not repeated, because the API server warns about duplicates.
         """
         user_env = container.get("env") or []
-        by_name, overrides = {variable.get("name"): variable for variable in user_env}, self._job.overrides_user_env
+        by_name = {variable.get("name"): variable for variable in user_env}
+        overrides = self._job.container_properties.overrides_user_env
         added = [
             variable for variable in environment if variable["name"] not in by_name or (overrides and by_name[variable["name"]] != variable)
         ]
@@ -152,12 +158,16 @@ class Replica:
 
     def _environment(self) -> list[JsonObject]:
         """The environment of the framework."""
-        fields = self._job.get_pod_fields(self)
-        environment: list[JsonObject] = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
-        for name, value in self._job.get_environment_variables(self).items():
-            if not isinstance(name, str) or not isinstance(value, str):
-                raise TypeError(f"{type(self._job).__name__}.get_environment_variables must return strings, got {value!r:.60} for {name!r}")
-            environment.append({"name": name, "value": value})
+        variables: Mapping[Any, Any] = self._job.get_environment_variables(self)
+        environment: list[JsonObject] = []
+        for name, value in variables.items():
+            if isinstance(value, FieldRef):
+                environment.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": value.path}}})
+            elif isinstance(name, str) and isinstance(value, str):
+                environment.append({"name": name, "value": value})
+            else:
+                kind = type(self._job).__name__
+                raise TypeError(f"{kind}.get_environment_variables must return strings or FieldRefs, got {value!r:.60} for {name!r}")
         return environment
 
 

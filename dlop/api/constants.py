@@ -25,8 +25,14 @@ GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 TASK_ANNOTATION = "volcano.sh/task-spec"
 """On pods: their role, for Volcano."""
 
+LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+"""On objects written by `kubectl apply`: the complete object as it was applied."""
+
 GANG_PERMISSIONS = "gang"
 """Name of the permission set that the operator needs for PodGroups."""
+
+NODE_PERMISSIONS = "nodes"
+"""Name of the permission set that the operator needs to read nodes."""
 
 
 def rbac_hint(name: str) -> str:
@@ -52,10 +58,10 @@ class Reason:
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     START_DEADLINE_EXCEEDED = "StartDeadlineExceeded"
     DISRUPTED = "Disrupted"
-    NODE_LOST = "NodeLost"
     CREATED_PODS = "CreatedPods"
     CREATED_SERVICES = "CreatedServices"
     DELETED_PODS = "DeletedPods"
+    FORCE_DELETED_PODS = "ForceDeletedPods"
     REPLACED_PODS = "ReplacedPods"
     RESIZED = "Resized"
     FAILED_CREATE = "FailedCreate"

@@ -1,85 +1,40 @@
 """Generates CustomResourceDefinitions from job classes. They are structural, and small enough for plain `kubectl apply`.
 
-The schema of the spec comes from `spec_model`; None accepts any spec. The schema of the status preserves unknown fields,
-because only the operator writes it. Classes with the same group and plural are versions of one CRD.
+The schema of the spec comes from the kind's `Schema`. The schema of the status preserves unknown fields, because only the operator
+writes it. Classes with the same group and plural are versions of one CRD.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
-
-from pydantic import BaseModel
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from dlop.api.ratcheting import with_ratcheting
-from dlop.api.schema import ANYTHING, OPEN_OBJECT, SchemaError, structural_schema
+from dlop.api.schema import Column, ScalePaths
+from dlop.api.structural_schema import ANYTHING, OPEN_OBJECT, SchemaError, structural_schema
 from dlop.api.types import JobType
 from dlop.kube.types import JsonObject
+
+if TYPE_CHECKING:
+    from dlop.job import DLJob
 
 SIZE_LIMIT_BYTES = 100_000
 """The last-applied annotation of `kubectl apply` is limited to 262,144 bytes. This leaves room and keeps the server's schemas small."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of `kubectl get`. Columns with a priority above 0 are shown with `-o wide` only."""
-
-    name: str
-    path: str
-    """JSONPath from the root of the object, with a leading dot."""
-    type: str = "string"
-    priority: int = 0
-    description: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ScalePaths:
-    """JSON paths of the scale subresource, with a leading dot."""
-
-    spec_replicas: str
-    status_replicas: str
-    selector: str | None = None
-
-
-STATE_BY_CONDITIONS = Column("State", ".status.conditions[-1:].type")
-AGE = Column("Age", ".metadata.creationTimestamp", type="date")
-LAST_FAILURE = Column("Last Failure", ".status.dlop.lastFailure.reason", priority=1)
-DEFAULT_COLUMNS = (STATE_BY_CONDITIONS, AGE, LAST_FAILURE)
-
-
-class CRDKind(Protocol):
-    """The attributes of a job class that its CRD is generated from. `dlop.DLJob` documents them."""
-
-    @property
-    def job_type(self) -> JobType: ...
-
-    @property
-    def spec_model(self) -> type[BaseModel] | None: ...
-
-    @property
-    def name_pattern(self) -> str: ...
-
-    @property
-    def printer_columns(self) -> Sequence[Column]: ...
-
-    @property
-    def scale_paths(self) -> ScalePaths | None: ...
-
-
-def build_crds(kinds: Iterable[CRDKind]) -> list[JsonObject]:
+def build_crds(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
     """One CRD for each group and plural, in the order of first occurrence. The first kind of each is the storage version.
 
     Raises:
         SchemaError: a spec model cannot be expressed as a structural schema.
     """
-    versions: dict[tuple[str, str], list[CRDKind]] = {}
+    versions: dict[tuple[str, str], list[type[DLJob]]] = {}
     for kind in kinds:
         versions.setdefault((kind.job_type.group, kind.job_type.plural), []).append(kind)
     return [build_crd(*group) for group in versions.values()]
 
 
-def build_crd(stored: CRDKind, *others: CRDKind) -> JsonObject:
+def build_crd(stored: type[DLJob], *others: type[DLJob]) -> JsonObject:
     """One CRD. `stored` is the storage version; all versions are served."""
     names = stored.job_type
     return {
@@ -112,21 +67,21 @@ def _names(job_type: JobType) -> JsonObject:
     return names
 
 
-def _version(kind: CRDKind, *, stored: bool) -> JsonObject:
+def _version(kind: type[DLJob], *, stored: bool) -> JsonObject:
     subresources: JsonObject = {"status": {}}
-    if kind.scale_paths is not None:
-        subresources["scale"] = _scale(kind.scale_paths)
+    if (scale_paths := kind.schema.scale_paths(kind)) is not None:
+        subresources["scale"] = _scale(scale_paths)
     return {
         "name": kind.job_type.version,
         "served": True,
         "storage": stored,
         "schema": {"openAPIV3Schema": _schema(kind)},
         "subresources": subresources,
-        "additionalPrinterColumns": [_column(column) for column in kind.printer_columns],
+        "additionalPrinterColumns": [_column(column) for column in kind.schema.columns],
     }
 
 
-def _schema(kind: CRDKind) -> JsonObject:
+def _schema(kind: type[DLJob]) -> JsonObject:
     schema: JsonObject = {
         "type": "object",
         "description": _first_paragraph(kind),
@@ -142,21 +97,23 @@ def _schema(kind: CRDKind) -> JsonObject:
     return with_ratcheting(schema)
 
 
-def _metadata(kind: CRDKind) -> JsonObject:
-    properties = {"properties": {"name": {"type": "string", "pattern": kind.name_pattern}}} if kind.name_pattern else {}
+def _metadata(kind: type[DLJob]) -> JsonObject:
+    pattern = kind.schema.name_pattern
+    properties = {"properties": {"name": {"type": "string", "pattern": pattern}}} if pattern else {}
     return {"type": "object", **properties}
 
 
-def _spec(kind: CRDKind) -> JsonObject:
-    if kind.spec_model is None:
+def _spec(kind: type[DLJob]) -> JsonObject:
+    model = kind.schema.spec_model(kind)
+    if model is None:
         return dict(ANYTHING)
     try:
-        return structural_schema(kind.spec_model)
+        return structural_schema(model)
     except SchemaError as error:
-        raise SchemaError(f"the spec_model of {kind.job_type.kind} cannot be converted to a CRD schema: {error}") from error
+        raise SchemaError(f"the spec model of {kind.job_type.kind} cannot be converted to a CRD schema: {error}") from error
 
 
-def _first_paragraph(kind: CRDKind) -> str:
+def _first_paragraph(kind: type[DLJob]) -> str:
     text = (kind.__doc__ or "").strip().partition("\n\n")[0]
     return " ".join(text.split()) or f"A {kind.job_type.kind}."
 
@@ -168,5 +125,4 @@ def _column(column: Column) -> JsonObject:
 
 
 def _scale(paths: ScalePaths) -> JsonObject:
-    scale: JsonObject = {"specReplicasPath": paths.spec_replicas, "statusReplicasPath": paths.status_replicas}
-    return scale if paths.selector is None else {**scale, "labelSelectorPath": paths.selector}
+    return {"specReplicasPath": paths.spec_replicas, "statusReplicasPath": paths.status_replicas, "labelSelectorPath": paths.selector}

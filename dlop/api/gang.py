@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dlop.api.constants import GROUP_ANNOTATION, GROUP_LABEL, TASK_ANNOTATION
+from dlop.api.constants import GROUP_ANNOTATION, GROUP_LABEL, LAST_APPLIED_ANNOTATION, TASK_ANNOTATION
 from dlop.api.pod_resources import Requests, parse_quantities, pod_requests, scale_requests, sum_requests
 from dlop.api.spec import JobSpec, RoleSpec, SchedulingPolicy
 from dlop.kube.objects import Pod
@@ -27,7 +27,6 @@ DEFAULT_PRIORITY_CLASS = ""
 """The key of the priority of pods without a priority class."""
 
 _DEFAULT_QUEUE = "default"
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _NOT_ADMITTED = ("", "Pending")
 _FIELDS = ("minMember", "minResources", "queue", "priorityClassName", "scheduleTimeoutSeconds")
 """The fields of a PodGroup spec that dlop manages. All others are left to their owners."""
@@ -155,7 +154,7 @@ def _first_members(members: Sequence[GangMember], count: int, priorities: Mappin
 def pod_group_metadata(metadata: JsonObject, *, annotations: Mapping[str, str]) -> JsonObject:
     """The metadata of the PodGroup. The job's annotations are passed on, because schedulers may read them."""
     # The last-applied annotation of the job does not describe the PodGroup.
-    passed_on = {name: value for name, value in annotations.items() if name != _LAST_APPLIED}
+    passed_on = {name: value for name, value in annotations.items() if name != LAST_APPLIED_ANNOTATION}
     return {**metadata, "annotations": passed_on} if passed_on else metadata
 
 

@@ -1,4 +1,4 @@
-"""A job as stored in the API server: metadata, parsed spec and status. `dlop.job` adds the behavior.
+"""A job as stored in the API server: metadata, parsed spec and status.
 
 Parsed specs are cached across passes, because a job is reconciled many times before its spec changes. The spec itself is the
 cache key, so an entry is never stale.
@@ -6,23 +6,24 @@ cache key, so an entry is never stale.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dlop.api.cached_property import cached_property
-from dlop.api.defaults import validate_with_model
 from dlop.api.fields import ManifestField
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, SpecError
-from dlop.api.types import Options
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
 
+if TYPE_CHECKING:
+    from dlop.job import DLJob
+
 MAX_CACHED_SPECS = 1024
+MAX_CACHED_SPEC_BYTES = 4 * 1024 * 1024
+"""Of serialized specs. A parsed spec takes 8 to 10 times the memory of its serialized form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,11 @@ class ParsedSpec:
 class SpecCache:
     """LRU cache of parsed specs, by kind and serialized spec."""
 
-    def __init__(self, max_entries: int = MAX_CACHED_SPECS) -> None:
+    def __init__(self, *, max_entries: int = MAX_CACHED_SPECS, max_bytes: int = MAX_CACHED_SPEC_BYTES) -> None:
+        """`max_bytes` limits the total length of the serialized specs."""
         self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._entries: OrderedDict[tuple[type[Any], bytes], ParsedSpec] = OrderedDict()
 
     def get(self, kind: type[Any], spec: bytes) -> ParsedSpec | None:
@@ -48,10 +52,15 @@ class SpecCache:
         return entry
 
     def put(self, kind: type[Any], spec: bytes, parsed: ParsedSpec) -> ParsedSpec:
-        """Add an entry, and return it."""
+        """Add an entry, and return it. An entry that alone exceeds `max_bytes` is not kept."""
+        if len(spec) > self._max_bytes:
+            return parsed
+        if (kind, spec) not in self._entries:
+            self._bytes += len(spec)
         self._entries[kind, spec] = parsed
-        if len(self._entries) > self._max_entries:
-            self._entries.popitem(last=False)
+        while len(self._entries) > self._max_entries or self._bytes > self._max_bytes:
+            (_, dropped), _ = self._entries.popitem(last=False)
+            self._bytes -= len(dropped)
         return parsed
 
     def __len__(self) -> int:
@@ -61,104 +70,66 @@ class SpecCache:
 _cache = SpecCache()
 
 
-class StoredJob(ABC):
+class JobResource:
     """A stored custom resource. Reading it never raises for invalid input, except for `SpecError` from `spec`."""
 
-    # Internal: declared by the kind, see `dlop.job`.
+    def __init__(self, stored: CustomObject, kind: type[DLJob], *, node_lost_seconds: int | None, ignores_problems: bool = False) -> None:
+        """`node_lost_seconds` is a setting of the operator that becomes part of the run policy."""
+        self.stored = stored
+        self._kind = kind
+        self._node_lost_seconds = node_lost_seconds
+        self._ignores_problems = ignores_problems
 
-    manager_names: ClassVar[tuple[str, ...]]
-
-    def __init__(self, stored: CustomObject, *, options: Options | None = None) -> None:
-        self._stored = stored
-        self._spec: JobSpec | SpecError | None = None
-        self._stored_status: JsonObject | None = None
-        self.options = options or Options()
-
-    @abstractmethod
-    def normalize_legacy(self, spec: Any) -> Any:
-        """See `DLJob.normalize_legacy`."""
-
-    @abstractmethod
-    def read_spec(self, spec: ManifestField) -> JobSpec:
-        """See `DLJob.read_spec`."""
-
-    @abstractmethod
-    def apply_defaults(self, spec: JobSpec) -> JobSpec:
-        """See `DLJob.apply_defaults`."""
-
-    @abstractmethod
-    def validate(self, spec: JobSpec) -> Iterable[Problem]:
-        """See `DLJob.validate`."""
-
-    # Helpers.
+    def ignoring_problems(self) -> JobResource:
+        """The same resource with defaults for all invalid fields. If the clean-pod policy cannot be read, the pods are kept."""
+        return JobResource(self.stored, self._kind, node_lost_seconds=self._node_lost_seconds, ignores_problems=True)
 
     @property
     def metadata(self) -> ObjectMeta:
-        """The metadata of the custom resource."""
-        return self._stored.metadata
+        return self.stored.metadata
+
+    @cached_property
+    def status(self) -> JsonObject:
+        """The stored status; empty if it is not an object."""
+        status = msgspec.json.decode(self.stored.status)
+        return status if isinstance(status, dict) else {}
 
     @property
-    def managed_by_other(self) -> bool:
-        """Whether `managedBy` names another controller."""
-        manager = ManifestField("spec", self.raw_spec).get("runPolicy").get("managedBy").string()
-        return bool(manager) and manager not in self.manager_names
+    def raw_spec(self) -> Any:
+        """The spec as plain data. Do not modify it."""
+        return self._parsed.raw
 
     @property
     def spec(self) -> JobSpec:
         """The parsed spec. Raises SpecError if it is invalid."""
-        if self._spec is None:
-            self._spec = self._validated_spec()
-        if isinstance(self._spec, SpecError):
-            raise self._spec
+        if self._parsed.problems and not self._ignores_problems:
+            raise SpecError(self._parsed.problems)
         return self._spec
 
-    @property
-    def raw_spec(self) -> Any:
-        """The spec from the manifest as plain data. Do not modify it."""
-        return self._parsed.raw
+    @cached_property
+    def managed_by_other(self) -> bool:
+        """Whether the spec names another controller."""
+        return self._kind.schema.managed_by_other(ManifestField("spec", self.raw_spec))
 
-    @property
-    def stored_status(self) -> JsonObject:
-        """The status as currently stored."""
-        if self._stored_status is None:
-            status = msgspec.json.decode(self._stored.status)
-            self._stored_status = status if isinstance(status, dict) else {}
-        return self._stored_status
-
-    # Internal: used by the planner and the controller.
-
-    def with_parsable_fields(self) -> Self:
-        """The same job with defaults for all invalid fields, for the cleanup of a finished job.
-
-        If the clean-pod policy cannot be read, the pods are kept.
-        """
-        job = type(self)(self._stored, options=self.options)
-        spec = self._parsed_spec()
+    @cached_property
+    def _spec(self) -> JobSpec:
+        """The parsed spec with defaults for all invalid fields."""
+        spec = self._parsed.spec
+        policy = replace(spec.run_policy, node_lost_seconds=self._node_lost_seconds)
         if any(_hides_clean_pod_policy(problem) for problem in self._parsed.problems):
-            spec = replace(spec, run_policy=replace(spec.run_policy, clean_pod_policy=CleanPodPolicy.NONE))
-        job._spec = spec
-        return job
-
-    def _validated_spec(self) -> JobSpec | SpecError:
-        spec = self._parsed_spec()
-        problems = self._parsed.problems or tuple(self.validate(spec))
-        return SpecError(problems) if problems else spec
-
-    def _parsed_spec(self) -> JobSpec:
-        parsed = self._parsed
-        policy = replace(parsed.spec.run_policy, node_lost_seconds=self.options.node_lost_seconds)
-        spec = replace(parsed.spec, run_policy=policy)
-        return spec if parsed.problems else self.apply_defaults(spec)
+            policy = replace(policy, clean_pod_policy=CleanPodPolicy.NONE)
+        return replace(spec, run_policy=policy)
 
     @cached_property
     def _parsed(self) -> ParsedSpec:
-        data = bytes(self._stored.spec)
-        return _cache.get(type(self), data) or _cache.put(type(self), data, self._parse(msgspec.json.decode(data)))
+        data = bytes(self.stored.spec)
+        return _cache.get(self._kind, data) or _cache.put(self._kind, data, self._parse(msgspec.json.decode(data)))
 
     def _parse(self, raw: Any) -> ParsedSpec:
-        field = ManifestField("spec", self.normalize_legacy(raw))
-        spec = self.read_spec(field)
-        return ParsedSpec(raw, spec, tuple(field.problems) or tuple(validate_with_model(type(self), field.value)))
+        schema = self._kind.schema
+        field = ManifestField("spec", schema.normalize_legacy(raw))
+        spec = schema.read(field, self._kind)
+        return ParsedSpec(raw, spec, tuple(field.problems) or schema.model_problems(field.value, self._kind))
 
 
 def _hides_clean_pod_policy(problem: Problem) -> bool:

@@ -1,6 +1,6 @@
 """The common spec format: `replicaSpecs: {Worker: {replicas, restartPolicy, template}}` and `runPolicy`.
 
-Kinds with another format override `DLJob.read_spec` and reuse the functions of this module.
+`dlop.api.schema` calls these functions. A kind with another format extends `Schema`.
 """
 
 from __future__ import annotations
@@ -98,12 +98,6 @@ def read_listed_roles(
         else:
             roles[name] = _read_listed_role(entry, known[name], container, port_field=port_field)
     return ordered_roles(field, roles, types)
-
-
-def listed_role_index(field: ManifestField, role: str, *, type_field: str, default_type: str = "") -> int | None:
-    """The index of a role in such a list; None if the list does not contain it."""
-    names = [entry.get(type_field).string() or default_type for entry in field.items()]
-    return names.index(role) if role in names else None
 
 
 def _read_listed_role(field: ManifestField, role: ReplicaType, container: ContainerProperties, *, port_field: str) -> RoleSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dlop.api.progress import Progress
+from dlop.api.progress import Progress, ReplicaProgress
 from dlop.api.record import Record
 
 
@@ -31,13 +31,17 @@ class Phase(StrEnum):
         return self in (Phase.SUCCEEDED, Phase.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """Whether and why a job has finished."""
+    """How a job has finished. The status policy of the kind turns it into words."""
 
     succeeded: bool
-    reason: str
-    message: str
+    failed_replica: ReplicaProgress | None = None
+    """The replica whose failure failed the job; None if no replica did."""
+    reason: str = ""
+    """The limit or deadline that the job exceeded; empty if its replicas decided."""
+    message: str = ""
+    """Describes the exceeded limit or deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
-from dlop.api.schema import rule, with_rules
 from dlop.api.spec_models import ApiModel, ReplicaModel, RunPolicyModel
+from dlop.api.structural_schema import rule, with_rules
 from dlop.api.types import ReplicaType
 from dlop.kube.types import JsonObject
 

@@ -1,152 +1,220 @@
-"""Converts pydantic models to structural schemas, the subset of JSON Schema that CRDs use.
+"""Schema: how the spec of a kind is described in its CRD, read and validated.
 
-A structural schema has exactly one type per node, no references and no unions. A model that cannot be expressed this way
-raises SchemaError when the CRD is generated. Nothing is dropped silently.
-
-    open model (extra="allow")  ->  x-kubernetes-preserve-unknown-fields
-    X | None                    ->  X; the field is optional, but null is not a value
-    int | str                   ->  x-kubernetes-int-or-string
-    Any                         ->  any value, preserved
-    with_default(value=x)       ->  default
+The CRD and the operator use the same `Schema`: the CRD for what the API server rejects, the operator for specs that an older or
+foreign CRD admitted. Importing this module does not import pydantic, so that `import dlop` is fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
+from dlop.api.constants import MANAGER
+from dlop.api.fields import ManifestField
+from dlop.api.parsing import read_listed_roles, read_roles, read_run_policy
+from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RestartScope, RoleSpec, RunPolicy
+from dlop.api.types import DeclarationError
 
-from dlop.kube.types import JsonObject
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
-ANYTHING: JsonObject = {"x-kubernetes-preserve-unknown-fields": True}
-OPEN_OBJECT: JsonObject = {"type": "object", **ANYTHING}
-INT_OR_STRING: JsonObject = {"x-kubernetes-int-or-string": True}
+    from dlop.job import DLJob
 
-_LIMITS = frozenset(f"{bound}{what}" for bound in ("min", "max") for what in ("imum", "Length", "Items", "Properties"))
-_KEPT = frozenset({"description", "type", "format", "enum", "pattern", "required", "multipleOf"}) | _LIMITS
-# Defaults belong to the operator. The API server does not write them into a spec unless the model uses `with_default`.
-_DROPPED = frozenset({"title", "default", "examples", "$defs"})
-_TRANSLATED = frozenset({"const", "properties", "items", "additionalProperties", "exclusiveMinimum", "exclusiveMaximum"})
-_STORED_DEFAULT = "x-stored-default"
-_KNOWN = _KEPT | _DROPPED | _TRANSLATED | {_STORED_DEFAULT}
-
-
-class SchemaError(Exception):
-    """A model cannot be expressed as a structural schema. The message names the field."""
+FieldPath = tuple[str | int, ...]
+"""The steps from the spec to a field: names of fields and indexes of lists."""
 
 
-def rule(
-    expression: str, message: str, *, field_path: str | None = None, reason: str | None = None, message_expression: str | None = None
-) -> JsonObject:
-    """A CEL rule for `x-kubernetes-validations`. `self` is the value that the schema describes.
+def format_path(path: FieldPath) -> str:
+    """A path for messages: `spec.replicaSpecs[0].replicas`."""
+    return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
-    The error is reported for the field at `field_path`, relative to `self`. `reason` is FieldValueRequired, FieldValueForbidden
-    or FieldValueDuplicate; None means FieldValueInvalid. The API server falls back to `message` if `message_expression`
-    does not evaluate to a message.
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of `kubectl get`. Columns with a priority above 0 are shown with `-o wide` only."""
+
+    name: str
+    path: str
+    """JSONPath from the root of the object, with a leading dot."""
+    type: str = "string"
+    priority: int = 0
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """JSON paths of the scale subresource, with a leading dot."""
+
+    spec_replicas: str
+    status_replicas: str
+    selector: str
+
+
+STATE_BY_CONDITIONS = Column("State", ".status.conditions[-1:].type")
+AGE = Column("Age", ".metadata.creationTimestamp", type="date")
+LAST_FAILURE = Column("Last Failure", ".status.dlop.lastFailure.reason", priority=1)
+DEFAULT_COLUMNS = (STATE_BY_CONDITIONS, AGE, LAST_FAILURE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """The spec of a kind: an object with a map from roles to replica specs, and `runPolicy`.
+
+    Parsed specs are cached, so what `normalize_legacy` and `read` return must depend on their arguments only. Extend the class with
+    `@dataclass(frozen=True, kw_only=True)` if the subclass has fields of its own.
     """
-    optional = {"messageExpression": message_expression, "fieldPath": field_path, "reason": reason}
-    return {"rule": expression, "message": message, **{name: value for name, value in optional.items() if value is not None}}
+
+    field: str = "replicaSpecs"
+    """The field of the spec that contains the roles."""
+    model: type[BaseModel] | None = None
+    """The pydantic model of the spec, which the operator checks, too. Generated from the replica types by default."""
+    accepts_any_spec: bool = False
+    """Whether the CRD accepts every spec, so that only `read` validates it."""
+    scale: str | None = None
+    """The role of the scale subresource; empty for none. By default the only role of a kind with a generated model."""
+    columns: tuple[Column, ...] = DEFAULT_COLUMNS
+    """The columns of `kubectl get`."""
+    name_pattern: str = ""
+    """A regular expression for `metadata.name`; empty allows all valid names."""
+    restart_scope: RestartScope = RestartScope.REPLICA
+    """The default of `runPolicy.restartScope`."""
+    clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
+    """The default of `runPolicy.cleanPodPolicy`."""
+    manager_names: tuple[str, ...] = (MANAGER,)
+    """Values of `runPolicy.managedBy` that mean this operator."""
+    suspend_path: FieldPath | None = ("runPolicy", "suspend")
+    """The path of the suspend field in the spec; None if jobs cannot be suspended."""
+
+    def spec_model(self, kind: type[DLJob]) -> type[BaseModel] | None:
+        """The model of the spec for the CRD; None if the CRD accepts any spec."""
+        if self.accepts_any_spec:
+            return None
+        return self.model or _generated_model(kind)
+
+    def normalize_legacy(self, spec: Any) -> Any:
+        """Convert values that an older CRD accepted to the current format."""
+        return spec
+
+    def read(self, spec: ManifestField, kind: type[DLJob]) -> JobSpec:
+        """Parse and validate a spec. Report problems with `ManifestField.error`; do not raise."""
+        spec.object()
+        policy = spec.get("runPolicy")
+        policy.object()
+        roles = self.read_ordered_roles(spec, kind)
+        run_policy = read_run_policy(policy, restart_scope=self.restart_scope, clean_pod_policy=self.clean_pod_policy)
+        return JobSpec(roles=roles, run_policy=run_policy)
+
+    def read_roles(self, spec: ManifestField, kind: type[DLJob]) -> tuple[RoleSpec, ...]:
+        """Parse the roles, in the order of the kind's replica types."""
+        return read_roles(spec.get(self.field), kind.replica_types, kind.container_properties)
+
+    def replicas_path(self, spec: ManifestField, role: str) -> FieldPath | None:
+        """The path of the number of replicas of a role; None if the spec does not have the role."""
+        key = next((name for name, _ in spec.get(self.field).entries() if name.lower() == role.lower()), None)
+        return None if key is None else (self.field, key, "replicas")
+
+    # Internal: used by the planner, CRD generation and the commands.
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(column, Column) for column in self.columns):
+            raise DeclarationError('Schema columns must be a tuple of Column: columns=(Column("State", ".status.state"),)')
+        if self.suspend_path is not None and not isinstance(self.suspend_path, tuple):
+            raise DeclarationError('Schema suspend_path must be a tuple of fields, like ("runPolicy", "suspend"), or None.')
+
+    def read_ordered_roles(self, spec: ManifestField, kind: type[DLJob]) -> tuple[RoleSpec, ...]:
+        """The roles, with the start order of the kind."""
+        start_after = {role.name: role.upstream for role in kind.replica_types}
+        return tuple(replace(role, start_after=start_after.get(role.name, ())) for role in self.read_roles(spec, kind))
+
+    def scale_role(self, kind: type[DLJob]) -> str:
+        """The role of the scale subresource; empty if the kind has none."""
+        if self.scale is not None:
+            return self.scale
+        is_generated = self.model is None and not self.accepts_any_spec
+        return kind.replica_types[0].name if is_generated and len(kind.replica_types) == 1 else ""
+
+    def scale_paths(self, kind: type[DLJob]) -> ScalePaths | None:
+        """The paths of the scale subresource; None if the kind has none."""
+        role = self.scale_role(kind)
+        if not role:
+            return None
+        counts = f".status.replicaStatuses.{role}"
+        return ScalePaths(f".spec.{self.field}.{role}.replicas", f"{counts}.active", f"{counts}.selector")
+
+    def template_path(self, spec: ManifestField, role: str) -> str:
+        """The path of the pod template of a role, which is next to the number of replicas, for messages."""
+        return format_path((self.replicas_path(spec, role) or ())[:-1]) + ".template"
+
+    def managed_by_other(self, spec: ManifestField) -> bool:
+        """Whether `managedBy` names another controller."""
+        manager = spec.get("runPolicy").get("managedBy").string()
+        return bool(manager) and manager not in self.manager_names
+
+    def model_problems(self, spec: Any, kind: type[DLJob]) -> tuple[Problem, ...]:
+        """Problems that the kind's own model reports. A generated model is skipped, because parsing has already checked the same."""
+        return _problems(spec, self.spec_model(kind)) if self.model is not None else ()
 
 
-def with_rules(*rules: JsonObject) -> JsonObject:
-    """CEL rules, in the form of `json_schema_extra` of a model or a field."""
-    return {"x-kubernetes-validations": list(rules)}
+@dataclass(frozen=True, kw_only=True)
+class ListSchema(Schema):
+    """A schema whose roles are a list of entries, each of which names its role. This is the format of early operators.
 
-
-def with_default(*, value: Any) -> JsonObject:
-    """A default that the API server writes into the spec, in the form of `json_schema_extra` of a field."""
-    return {_STORED_DEFAULT: value}
-
-
-def structural_schema(model: type[BaseModel]) -> JsonObject:
-    """The structural schema of a model.
-
-    Raises:
-        SchemaError: the model cannot be expressed as a structural schema.
+    The restart policy of a role is the one in its pod template. If `field` is empty, the spec itself is the list; such a kind has
+    no `runPolicy`.
     """
-    schema = model.model_json_schema(by_alias=True, mode="validation")
-    return _Node(schema, definitions=schema.get("$defs", {}), path="spec").convert()
+
+    type_field: str
+    """The field of an entry that names its role."""
+    default_type: str = ""
+    """The role of entries that do not name one."""
+    port_field: str = ""
+    """The field of an entry with the port of its replicas, if entries have one."""
+
+    def read(self, spec: ManifestField, kind: type[DLJob]) -> JobSpec:
+        if self.field:
+            return super().read(spec, kind)
+        policy = RunPolicy(restart_scope=self.restart_scope, clean_pod_policy=self.clean_pod_policy)
+        return JobSpec(roles=self.read_ordered_roles(spec, kind), run_policy=policy)
+
+    def read_roles(self, spec: ManifestField, kind: type[DLJob]) -> tuple[RoleSpec, ...]:
+        return read_listed_roles(
+            self._entries(spec),
+            kind.replica_types,
+            kind.container_properties,
+            type_field=self.type_field,
+            default_type=self.default_type,
+            port_field=self.port_field,
+        )
+
+    def replicas_path(self, spec: ManifestField, role: str) -> FieldPath | None:
+        roles, parents = self.listed_roles(spec), (self.field,) if self.field else ()
+        return (*parents, roles.index(role), "replicas") if role in roles else None
+
+    def listed_roles(self, spec: ManifestField) -> list[str]:
+        """The roles in the order of the entries."""
+        return [entry.get(self.type_field).string() or self.default_type for entry in self._entries(spec).items()]
+
+    def _entries(self, spec: ManifestField) -> ManifestField:
+        return spec.get(self.field) if self.field else spec
 
 
-class _Node:
-    """One node of a pydantic schema. `within` are the names of the enclosing definitions."""
+@functools.cache
+def _generated_model(kind: type[DLJob]) -> type[BaseModel]:
+    from dlop.api.role_schema import build_spec_model  # noqa: PLC0415
 
-    def __init__(self, schema: Mapping[str, Any], *, definitions: Mapping[str, Any], path: str, within: tuple[str, ...] = ()) -> None:
-        self._definitions = definitions
-        self._path = path
-        self._within = within
-        self._schema = self._resolve(schema)
-
-    def convert(self) -> JsonObject:
-        schema = self._schema
-        if _is_int_or_string(schema):
-            return {keyword: schema[keyword] for keyword in schema if keyword == "description"} | INT_OR_STRING
-        self._check_supported()
-        converted = {keyword: schema[keyword] for keyword in schema if keyword in _KEPT or keyword.startswith("x-kubernetes-")}
-        converted |= _constant(schema) | _bounds(schema) | _default(schema) | self._children()
-        return converted if "type" in converted else converted | ANYTHING
-
-    def _resolve(self, schema: Mapping[str, Any]) -> JsonObject:
-        """Inlines references and removes the null of optional fields. Keywords next to a reference override the referenced ones."""
-        siblings = {keyword: value for keyword, value in schema.items() if keyword not in ("$ref", "allOf", "anyOf")}
-        if "$ref" in schema:
-            name = schema["$ref"].removeprefix("#/$defs/")
-            if name in self._within:
-                raise SchemaError(f"{self._path} is recursive, which a structural schema does not support: use `Any`")
-            self._within = (*self._within, name)
-            return self._resolve(self._definitions[name]) | siblings
-        choices = [choice for choice in schema.get("anyOf", schema.get("allOf", ())) if choice.get("type") != "null"]
-        if len(choices) == 1:
-            return self._resolve(choices[0]) | siblings
-        return dict(schema)
-
-    def _check_supported(self) -> None:
-        schema = self._schema
-        if "anyOf" in schema or "allOf" in schema:
-            raise SchemaError(f"{self._path} is a union, which a structural schema does not support: use one type, or `Any`")
-        if schema.get("properties") and isinstance(schema.get("additionalProperties"), Mapping):
-            raise SchemaError(
-                f"{self._path} has named and typed additional fields, which a structural schema does not support: use one of them"
-            )
-        unknown = {keyword for keyword in schema if keyword not in _KNOWN and not keyword.startswith("x-kubernetes-")}
-        if unknown:
-            raise SchemaError(f"{self._path} uses {', '.join(sorted(unknown))}, which a structural schema does not support")
-
-    def _children(self) -> JsonObject:
-        children: JsonObject = {}
-        properties = self._schema.get("properties", {})
-        if properties:
-            children["properties"] = {name: self._child(child, f".{name}") for name, child in properties.items()}
-        if "items" in self._schema:
-            children["items"] = self._child(self._schema["items"], "[]")
-        additional = self._schema.get("additionalProperties")
-        if additional is True:
-            children |= ANYTHING
-        elif isinstance(additional, Mapping):
-            children["additionalProperties"] = self._child(additional, ".*")
-        return children
-
-    def _child(self, schema: Mapping[str, Any], step: str) -> JsonObject:
-        return _Node(schema, definitions=self._definitions, path=self._path + step, within=self._within).convert()
+    return build_spec_model(kind.job_type.kind, kind.replica_types, field=kind.schema.field)
 
 
-def _is_int_or_string(schema: Mapping[str, Any]) -> bool:
-    return {choice.get("type") for choice in schema.get("anyOf", ()) if choice.get("type") != "null"} == {"integer", "string"}
+def _problems(spec: Any, model: type[BaseModel] | None) -> tuple[Problem, ...]:
+    if model is None:
+        return ()
+    from pydantic import ValidationError  # noqa: PLC0415
 
+    from dlop.api.spec_models import problems_from  # noqa: PLC0415
 
-def _constant(schema: Mapping[str, Any]) -> JsonObject:
-    return {"enum": [schema["const"]]} if "const" in schema else {}
-
-
-def _default(schema: Mapping[str, Any]) -> JsonObject:
-    return {"default": schema[_STORED_DEFAULT]} if _STORED_DEFAULT in schema else {}
-
-
-def _bounds(schema: Mapping[str, Any]) -> JsonObject:
-    """Exclusive bounds. They are numbers in pydantic's schema, and booleans next to `minimum` and `maximum` in a CRD."""
-    bounds: JsonObject = {}
-    for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if exclusive in schema:
-            bounds |= {bound: schema[exclusive], exclusive: True}
-    return bounds
+    try:
+        model.model_validate(spec)
+    except ValidationError as error:
+        return problems_from(error)
+    return ()

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from dlop.kube.types import JsonObject
+
+if TYPE_CHECKING:
+    from dlop.api.types import StartAfter
 
 
 class RestartPolicy(StrEnum):
@@ -68,7 +72,7 @@ class RunPolicy:
     managed_by: str | None = None
     """The controller that reconciles the job; None means dlop."""
     node_lost_seconds: int | None = 60
-    """Time after the grace period until a terminating pod is force-deleted; None disables force deletion."""
+    """Time after the grace period until the deletion of a pod is overdue; None disables force deletion."""
     scheduling: SchedulingPolicy = SchedulingPolicy()
 
 
@@ -82,6 +86,8 @@ class RoleSpec:
     template: JsonObject = field(default_factory=dict)
     """The pod template from the manifest, unchanged."""
     restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
+    start_after: tuple[StartAfter, ...] = ()
+    """What the pods of this role wait for before they are created."""
     container: str = ""
     """The container whose exit ends the replica; the first container if this is empty or does not exist."""
     port: int | None = None

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from dlop.api.schema import rule, with_rules
 from dlop.api.spec import Problem, RestartScope
+from dlop.api.structural_schema import rule, with_rules
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

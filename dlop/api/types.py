@@ -1,28 +1,29 @@
-"""The declaration of a framework: its custom resource, its roles and its container.
+"""Values with which a framework declares itself: its custom resource, its roles, its container and its permissions.
 
-`DLJob` subclasses have these as class attributes. `check_declaration` validates them when the class is defined, so that a
-mistake fails at import with a helpful message instead of blocking jobs later.
+A mistake raises DeclarationError when the value or the class is created, with a message that says what to write.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dlop.api.spec import RestartPolicy
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
+
+if TYPE_CHECKING:
+    from dlop.api.flags import FrameworkFlags
 
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
-
-KUBECTL_DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest"
-"""The image that Kubeflow publishes."""
+Flags = TypeVar("Flags", bound="FrameworkFlags")
 
 
 class DeclarationError(TypeError):
@@ -34,13 +35,19 @@ class JobType:
     """The custom resource of a framework. Plural and singular default to forms of the kind."""
 
     group: str
+    """The API group, a domain."""
     version: str
+    """The API version, such as `v1`."""
     kind: str
+    """The kind in CamelCase."""
     plural: str = ""
     """The plural in API paths; defaults to the lower-case kind plus `s`."""
     singular: str = ""
+    """Defaults to the lower-case kind."""
     short_names: tuple[str, ...] = ()
+    """Short names for `kubectl get`."""
     categories: tuple[str, ...] = ()
+    """Groups of resources for `kubectl get`, such as `all`."""
 
     def __post_init__(self) -> None:
         _require(_DNS_NAME.fullmatch(self.group) and "." in self.group, f"JobType group {self.group!r}", "a domain, like 'example.org'")
@@ -63,22 +70,61 @@ class JobType:
         return f"{self.api_version} {self.kind}"
 
 
+class StartCondition(StrEnum):
+    """The state that all replicas of a role must reach before another role starts. A replica that has succeeded satisfies all of them."""
+
+    RUNNING = "Running"
+    READY = "Ready"
+    """The pod runs, and its readiness probes succeed."""
+    SUCCEEDED = "Succeeded"
+
+
+@dataclass(frozen=True, slots=True)
+class StartAfter:
+    """A role that must reach a condition before another role starts. A role that the job does not have is ignored."""
+
+    role: str
+    condition: StartCondition = StartCondition.RUNNING
+
+    def __post_init__(self) -> None:
+        conditions = list(StartCondition)
+        _require(self.condition in conditions, f"StartAfter condition {self.condition!r}", f"one of {', '.join(conditions)}")
+        object.__setattr__(self, "condition", StartCondition(self.condition))
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaType:
     """One role of a framework, such as Worker."""
 
     name: str
+    """The name of the role in manifests."""
     default_replicas: int = field(default=1, kw_only=True)
+    """The number of replicas if the manifest does not set one."""
     minimum: int = field(default=0, kw_only=True)
+    """The minimum number of replicas."""
     maximum: int | None = field(default=None, kw_only=True)
+    """The maximum number of replicas; None means 10,000."""
     restart_policy: RestartPolicy = field(default=RestartPolicy.ON_FAILURE, kw_only=True)
-    """The default if the manifest does not set one."""
+    """The restart policy if the manifest does not set one."""
     required_for_success: bool = field(default=True, kw_only=True)
     """Whether this role must succeed for the job to succeed."""
     required: bool = field(default=False, kw_only=True)
     """Whether a job without this role is invalid."""
+    start_after: str | StartAfter | tuple[str | StartAfter, ...] = field(default=(), kw_only=True)
+    """The roles that must run before the pods of this role are created. Use `StartAfter` for another condition than running."""
+
+    @property
+    def upstream(self) -> tuple[StartAfter, ...]:
+        """`start_after` as a tuple of values."""
+        return tuple(StartAfter(entry) if isinstance(entry, str) else entry for entry in self._start_entries)
+
+    @property
+    def _start_entries(self) -> tuple[str | StartAfter, ...]:
+        return self.start_after if isinstance(self.start_after, tuple) else (self.start_after,)
 
     def __post_init__(self) -> None:
+        is_valid_order = all(isinstance(entry, str | StartAfter) for entry in self._start_entries)
+        _require(is_valid_order, f"ReplicaType start_after={self.start_after!r}", "a role, a StartAfter or a tuple of them")
         _require(_ROLE.fullmatch(self.name), f"ReplicaType name {self.name!r}", "made of letters and digits, like 'Worker'")
         maximum = self.default_replicas if self.maximum is None else self.maximum
         _require(
@@ -93,12 +139,19 @@ class ContainerProperties:
     """The training container: it gets the environment and the port, and its exit code is the result of the replica."""
 
     name: str
-    """Empty selects the first container."""
+    """The name of the container; empty selects the first one."""
     port: int | None = None
     """The default port; None means that the container does not listen."""
     port_name: str = "dlop-port"
+    """The name of the port. A port of this name in the manifest overrides the default port."""
     required: bool = field(default=False, kw_only=True)
     """Whether a template must have a container of this name. Otherwise a single container of any name is used."""
+    adds_port: bool = field(default=True, kw_only=True)
+    """Whether the port is added to the ports of the container. Otherwise only the service of a replica has it, and no other port."""
+    sets_env_in_all_containers: bool = field(default=False, kw_only=True)
+    """Whether all containers of a pod get the environment of the framework, not only the training container."""
+    overrides_user_env: bool = field(default=False, kw_only=True)
+    """Whether the environment of the framework overrides variables that the user has set."""
 
     def __post_init__(self) -> None:
         is_valid_name = not self.name or (_DNS_NAME.fullmatch(self.name) and "." not in self.name)
@@ -111,6 +164,16 @@ class ContainerProperties:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldRef:
+    """The value of an environment variable that Kubernetes sets from a field of the pod: `FieldRef("status.podIP")`.
+
+    Later variables of the same container can contain it as `$(NAME)`.
+    """
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class PermissionSet:
     """Optional RBAC rules, granted with `dlop deploy --with NAME`."""
 
@@ -120,59 +183,38 @@ class PermissionSet:
     """Rules for cluster-scoped resources. A namespaced operator, which has only Roles, runs without them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accelerator:
-    """Volumes and variables for containers that request a device, on clusters whose device plugin does not add them."""
+class ForceDeletion(StrEnum):
+    """When a terminating pod is force-deleted after `node_lost_seconds`. Its program may still run, and write checkpoints."""
 
-    volumes: tuple[JsonObject, ...] = ()
-    volume_mounts: tuple[JsonObject, ...] = ()
-    env: tuple[JsonObject, ...] = ()
+    NEVER = "never"
+    NODE_DOWN = "node-down"
+    """If its node no longer exists, has the out-of-service taint or is not ready. Never where nodes cannot be read."""
+    TIMEOUT = "timeout"
+    """Whatever the state of its node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Operator settings that affect how jobs are rendered and reconciled."""
 
-    accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
-    """By resource name, for example `nvidia.com/gpu`."""
     cluster_domain: str = ""
     """For example `cluster.local`. If it is empty, host names are resolved with the search path of the pods."""
     node_lost_seconds: int | None = 60
-    """Time after the grace period until a terminating pod is force-deleted; None disables force deletion."""
-    kubectl_delivery_image: str = KUBECTL_DELIVERY_IMAGE
-    """The image that delivers kubectl to the launchers of MPI jobs."""
+    """Time after the grace period until the deletion of a pod is overdue; None disables force deletion."""
+    force_deletion: ForceDeletion = ForceDeletion.NEVER
     gang_scheduler_name: str = ""
     """The gang scheduler; empty disables gang scheduling."""
-    pytorch_init_container_image: str = ""
-    """Image of the init container of PyTorchJob workers that waits until the master's name resolves; empty disables it."""
-    pytorch_init_container_max_tries: int = 100
-    """Number of attempts of the init container, two seconds apart."""
-    pytorch_init_container_template: str = ""
-    """YAML that replaces the init containers, with `{{.MasterAddr}}`, `{{.InitContainerImage}}` and `{{.MaxTries}}`."""
+    framework_flags: tuple[FrameworkFlags, ...] = ()
+    """Values of the flags that frameworks declare, one object per `FrameworkFlags` class."""
+
+    def flags(self, declared: type[Flags]) -> Flags:
+        """The flags of this class, with defaults if the operator was started without them."""
+        return next((flags for flags in self.framework_flags if isinstance(flags, declared)), None) or _default_flags(declared)
 
 
-def check_declaration(kind: type[Any]) -> None:
-    """Raise DeclarationError unless a framework class declares all required attributes."""
-    name = kind.__name__
-    _check_attribute(kind, "job_type", JobType, 'JobType(group="example.org", version="v1", kind="RingJob")')
-    _check_attribute(kind, "container_properties", ContainerProperties, 'ContainerProperties(name="main", port=7000)')
-    roles = getattr(kind, "replica_types", None)
-    if not isinstance(roles, tuple) or not roles or not all(isinstance(role, ReplicaType) for role in roles):
-        raise DeclarationError(f'{name} must declare its roles: replica_types = (ReplicaType("Worker"),)')
-    names = [role.name.lower() for role in roles]
-    duplicate = next((role.name for role in roles if names.count(role.name.lower()) > 1), None)
-    if duplicate is not None:
-        raise DeclarationError(f"{name}.replica_types must not contain {duplicate!r} twice.")
-    if getattr(kind.get_environment_variables, "__isabstractmethod__", False):
-        raise DeclarationError(
-            f"{name} must implement get_environment_variables: "
-            "def get_environment_variables(self, replica: Replica) -> Mapping[str, str]: return {...}"
-        )
-
-
-def _check_attribute(kind: type[Any], attribute: str, expected: type[Any], example: str) -> None:
-    if not isinstance(getattr(kind, attribute, None), expected):
-        raise DeclarationError(f"{kind.__name__} must have a class attribute of type {expected.__name__}: {attribute} = {example}")
+@functools.cache
+def _default_flags(declared: type[Flags]) -> Flags:
+    return declared()
 
 
 def _require(condition: Any, subject: str, expected: str) -> None:

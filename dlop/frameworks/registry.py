@@ -1,7 +1,8 @@
 """Registry of frameworks by group, version and kind. The kind alone is ambiguous: three groups have an MXJob.
 
 Built-in frameworks are listed in `BUILT_IN`. Others come from entry points of the group `dlop.frameworks` and from
-`--framework module:Class`. Framework modules are imported only when a registry is loaded.
+`--framework module:Class`. Framework modules are imported only when a registry is loaded. A broken entry point is skipped, because the
+package that installed it must not stop the other kinds.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlop.job import DLJob
+
+if TYPE_CHECKING:
+    from dlop.api.flags import FrameworkFlags
 
 ENTRY_POINTS = "dlop.frameworks"
 BUILT_IN = (
@@ -37,6 +41,10 @@ class Registry:
 
     def __init__(self, kinds: Iterable[type[DLJob]] = ()) -> None:
         self._kinds: dict[tuple[str, str], type[DLJob]] = {}
+        self.reserved_flags: frozenset[str] = frozenset()
+        """Flags of the operator, such as `--workers`, that frameworks to be added must not declare."""
+        self.skipped: tuple[str, ...] = ()
+        """Errors of entry points that could not be loaded."""
         for kind in kinds:
             self.add(kind)
 
@@ -44,13 +52,31 @@ class Registry:
         """Register a framework. Registering the same class again has no effect.
 
         Raises:
-            RegistryError: another class is registered for the same kind.
+            RegistryError: another class is registered for the same kind, or declares one of its flags.
         """
         key = (kind.job_type.api_version, kind.job_type.kind)
-        registered = self._kinds.setdefault(key, kind)
+        registered = self._kinds.get(key, kind)
         if registered is not kind:
             classes = f"{_qualified_name(registered)} and {_qualified_name(kind)}"
             raise RegistryError(f"{kind.job_type} is declared by both {classes}; change the group or kind of one")
+        self._check_flags(kind)
+        self._kinds[key] = kind
+
+    @property
+    def flags(self) -> tuple[type[FrameworkFlags], ...]:
+        """The flags that the frameworks declare, without duplicates."""
+        return tuple(dict.fromkeys(kind.flags for kind in self if kind.flags is not None))
+
+    def _check_flags(self, kind: type[DLJob]) -> None:
+        own = kind.flags
+        if own is None or own in self.flags:
+            return
+        declared = {*self.reserved_flags, *(flag for flags in self.flags for flag in flags.flag_names())}
+        duplicate = next((flag for flag in own.flag_names() if flag in declared), None)
+        if duplicate is not None:
+            raise RegistryError(
+                f"{_qualified_name(kind)} declares the flag {duplicate}, which already exists; rename the field of its flags"
+            )
 
     def __iter__(self) -> Iterator[type[DLJob]]:
         return iter(self._kinds.values())
@@ -86,22 +112,28 @@ class Registry:
                 known = ", ".join(sorted(kind.job_type.resource.qualified_name for kind in self)) or "none"
                 raise RegistryError(f"unknown kind {name!r}; known kinds: {known}")
             selected += [kind for kind in matching if kind not in selected]
-        return Registry(selected)
+        registry = Registry(selected)
+        registry.skipped = self.skipped
+        return registry
 
 
-def load_registry(frameworks: Iterable[str] = ()) -> Registry:
+def load_registry(frameworks: Iterable[str] = (), *, reserved_flags: Iterable[str] = ()) -> Registry:
     """A registry of all installed frameworks and of these classes (`module:Class`).
 
+    An entry point that cannot be loaded is skipped and listed in `Registry.skipped`.
+
     Raises:
-        RegistryError: a framework cannot be loaded.
+        RegistryError: one of these classes cannot be loaded.
     """
-    registry = Registry()
-    for reference in BUILT_IN:
-        registry.add(load(reference))
+    registry = Registry(load(reference) for reference in BUILT_IN)
+    registry.reserved_flags = frozenset(reserved_flags)
     # The metadata of an editable install may list built-in frameworks under module names of an older version.
     points = [point for point in entry_points(group=ENTRY_POINTS) if not point.value.startswith("dlop.")]
     for point in sorted(points, key=lambda point: point.name):
-        registry.add(_load_entry_point(point))
+        try:
+            registry.add(load(point.value))
+        except RegistryError as error:
+            registry.skipped += (f"skipped the framework of {_describe(point)}: {error}",)
     for reference in frameworks:
         registry.add(load(reference))
     return registry
@@ -118,7 +150,7 @@ def load(reference: str) -> type[DLJob]:
         raise RegistryError(f"{reference!r} is not a class reference; use module:Class, for example ring.job:RingJob")
     try:
         value: Any = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Importing runs user code, which can raise anything. The message must name the module.
         raise RegistryError(f"cannot import module {module_name!r} of {reference!r}: {type(error).__name__}: {error}") from error
     for part in class_name.split("."):
@@ -128,12 +160,8 @@ def load(reference: str) -> type[DLJob]:
     return _check_framework(value, reference)
 
 
-def _load_entry_point(point: EntryPoint) -> type[DLJob]:
-    try:
-        return load(point.value)
-    except RegistryError as error:
-        package = f" of package {point.dist.name}" if point.dist is not None else ""
-        raise RegistryError(f"cannot load entry point {point.name!r}{package}: {error}") from error
+def _describe(point: EntryPoint) -> str:
+    return f"entry point {point.name!r}{f' of package {point.dist.name}' if point.dist is not None else ''}"
 
 
 def _check_framework(value: Any, reference: str) -> type[DLJob]:

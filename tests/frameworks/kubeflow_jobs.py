@@ -75,7 +75,7 @@ def all_run(view: ObservedJob) -> bool:
 
 def kubeflow_counter(kit: OperatorKit, event: str, kind: type[DLJob]) -> float:
     """A counter `training_operator_jobs_*` for jobs of a kind in the default namespace, summed over all operators."""
-    labels = {"job_namespace": "default", "framework": kind.framework_label}
+    labels = {"job_namespace": "default", "framework": kind.status.metric_label}
     registries = (running.operator.metrics.registry for running in kit.operators)
     return sum(registry.get_sample_value(f"training_operator_jobs_{event}_total", labels) or 0.0 for registry in registries)
 

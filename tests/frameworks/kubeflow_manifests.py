@@ -31,7 +31,7 @@ def spec_of(kind: type[DLJob], roles: dict[str, int | JsonObject], **more: Any) 
     """A spec with these roles, each given as its number of replicas or as a complete replica spec."""
     replica_specs = {name: role(kind, value) if isinstance(value, int) else copy.deepcopy(value) for name, value in roles.items()}
     mode = {"jobMode": "MXTrain"} if kind is MXJob else {}
-    return {kind.replica_specs_field: replica_specs, **mode, **more}
+    return {kind.schema.field: replica_specs, **mode, **more}
 
 
 def manifest(kind: type[DLJob], roles: dict[str, int | JsonObject], *, name: str = "demo", **more: Any) -> JsonObject:
@@ -43,5 +43,5 @@ def environment(job: DLJob, role_name: str, index: int = 0, *, container: int = 
     """Variables of a replica's container: values, or paths of pod fields."""
     role_spec = job.spec.role(role_name)
     assert role_spec is not None
-    variables = job.make_pod(role_spec, index, attempt=0)["spec"]["containers"][container].get("env", [])
+    variables = job.replica(role_spec, index).pod()["spec"]["containers"][container].get("env", [])
     return {each["name"]: each["value"] if "value" in each else each["valueFrom"]["fieldRef"]["fieldPath"] for each in variables}

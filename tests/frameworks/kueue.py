@@ -33,7 +33,7 @@ class Kueue:
 
     def __init__(self, sandbox: Sandbox, manifest: JsonObject) -> None:
         self._sandbox = sandbox
-        self._field = sandbox.kind.replica_specs_field
+        self._field = sandbox.kind.schema.field
         self._roles: JsonObject = copy.deepcopy(manifest["spec"][self._field])
         self.removed_gates: set[tuple[str, str]] = set()
         """Pod and name of each scheduling gate that was removed."""

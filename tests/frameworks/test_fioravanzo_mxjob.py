@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dlop import LastFailure, Options, Phase, RestartPolicy, SpecError
-from dlop.frameworks.fioravanzo.accelerators import read_accelerators
+from dlop.frameworks.fioravanzo.accelerators import MXJobFlags, read_accelerators
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.registry import Registry
 from dlop.jobs.render import PLACEHOLDER_UID, render
@@ -90,7 +90,7 @@ def test_the_address_of_the_scheduler_does_not_depend_on_the_order_of_roles_or_o
     reordered = job(entry("WORKER", mxPort=9555), entry("SCHEDULER", mxPort=9111))
     worker = reordered.spec.role("WORKER")
     assert worker is not None
-    env = variables(reordered.make_pod(worker, 0, attempt=0))
+    env = variables(reordered.replica(worker, 0).pod())
     assert (env["DMLC_PS_ROOT_URI"], env["DMLC_PS_ROOT_PORT"]) == ("train-scheduler-r1d0-0", "9111")
     assert (env["DMLC_NUM_SERVER"], env["DMLC_NUM_WORKER"]) == ("0", "1")
 
@@ -111,8 +111,8 @@ def test_only_the_container_named_mxnet_gets_the_environment() -> None:
 
 def test_the_job_name_is_truncated_to_40_characters_in_pod_names_but_not_in_the_label() -> None:
     long = make(MXJob, spec(), name="n" * 60)
-    assert long.replica_name(long.spec.roles[0], 0) == "n" * 40 + "-scheduler-r1d0-0"
-    assert long.labels(long.spec.roles[0], 0)["mx_job_name"] == "n" * 60
+    assert long.naming.pod_name(long, long.spec.roles[0], 0) == "n" * 40 + "-scheduler-r1d0-0"
+    assert long.naming.labels(long, long.spec.roles[0], 0)["mx_job_name"] == "n" * 60
 
 
 def test_the_runtime_id_is_derived_from_the_uid_unless_the_spec_has_one() -> None:
@@ -144,7 +144,7 @@ def test_accelerators_of_the_configuration_file_are_mounted() -> None:
     azure = {
         "alpha.kubernetes.io/nvidia-gpu": {"volumes": [{"name": "nv", "hostPath": "/usr/local/nvidia", "mountPath": "/usr/local/nvidia"}]}
     }
-    options = Options(accelerators=read_accelerators({"accelerators": azure}))
+    options = Options(framework_flags=(MXJobFlags(controller_config_file=read_accelerators({"accelerators": azure})),))
     pods = pods_of(example("05-mxnet-cifar-gpu"), options=options)
     mounted = {name for name, pod in pods.items() if any(volume["name"] == "nv" for volume in pod["spec"]["volumes"])}
     assert mounted == {name for name in pods if "-worker-" in name}
@@ -198,15 +198,16 @@ def test_an_entry_without_a_type_is_the_scheduler_and_mx_image_is_ignored() -> N
 def test_only_the_exit_code_of_the_chief_can_be_a_final_failure(code: int, reason: str, is_final: bool) -> None:
     scheduler, server, _ = job().spec.roles
     failure = LastFailure(exit_code=code, reason=reason)
-    assert job().is_final_failure(scheduler, 0, failure) is is_final
-    assert job().is_final_failure(server, 0, failure) is False
+    assert MXJob.lifecycle.is_final_failure(job(), scheduler, 0, failure) is is_final
+    assert MXJob.lifecycle.is_final_failure(job(), server, 0, failure) is False
 
 
 def test_the_kubelet_never_restarts_the_chief() -> None:
     chief = job(terminationPolicy={"chief": {"replicaName": "WORKER", "replicaIndex": 0}})
     scheduler, _, worker = chief.spec.roles
-    assert chief.pod_restart_policy(scheduler, 0) == RestartPolicy.ON_FAILURE
-    assert [chief.pod_restart_policy(worker, index) for index in (0, 1)] == [RestartPolicy.NEVER, RestartPolicy.ON_FAILURE]
+    restart_policy = MXJob.lifecycle.pod_restart_policy
+    assert restart_policy(chief, scheduler, 0) == RestartPolicy.ON_FAILURE
+    assert [restart_policy(chief, worker, index) for index in (0, 1)] == [RestartPolicy.NEVER, RestartPolicy.ON_FAILURE]
 
 
 @virtual_time
@@ -360,4 +361,4 @@ def test_the_phase_is_read_from_the_status(phase: Phase) -> None:
         Phase.INVALID: ("Failed", "Failed"),
     }
     phase_field, state = statuses[phase]
-    assert job().read_phase({"phase": phase_field, "state": state}) is phase
+    assert MXJob.status.read_phase({"phase": phase_field, "state": state}) is phase

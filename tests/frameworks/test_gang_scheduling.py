@@ -35,6 +35,7 @@ FORBIDDEN: JsonObject = {
     "reason": "Forbidden",
     "message": 'podgroups.scheduling.volcano.sh is forbidden: User "dlop" cannot list resource "podgroups"',
 }
+UNAUTHORIZED = FORBIDDEN | {"reason": "Unauthorized", "code": 401, "message": "Unauthorized"}
 BROKEN = FORBIDDEN | {"reason": "InternalError", "code": 500, "message": "conversion webhook failed"}
 DENIED = FORBIDDEN | {"message": 'admission webhook "validatepodgroup.volcano.sh" denied the request: queue is closed'}
 
@@ -77,7 +78,7 @@ async def check_gang(kind: type[DLJob], manifest: JsonObject, *, pods: int) -> N
 @BY_KIND
 @virtual_time
 async def test_jobs_of_kubeflow_get_a_pod_group(kind: type[DLJob]) -> None:
-    await check_gang(kind, job(kind), pods=sum(role["replicas"] for role in job(kind)["spec"][kind.replica_specs_field].values()))
+    await check_gang(kind, job(kind), pods=sum(role["replicas"] for role in job(kind)["spec"][kind.schema.field].values()))
 
 
 @pytest.mark.parametrize(
@@ -246,6 +247,18 @@ async def test_jobs_run_without_permissions_for_priority_classes() -> None:
         await admit(kit, PodGroups(kit.client, VOLCANO), within_seconds=200)
         await kit.until(view, phase="Running", within_seconds=60)
         assert await kit.writes_when_idle() == []
+
+
+@virtual_time
+async def test_rejected_credentials_do_not_hide_missing_permissions_for_priority_classes() -> None:
+    async with gang_kit(PyTorchJob, operator=False) as (kit, groups):
+        server = kit.new_server()
+        server.faults.fail_before(UNAUTHORIZED, match=RequestMatch(plural="priorityclasses"), times=4)
+        server.faults.fail_before(FORBIDDEN, match=RequestMatch(plural="priorityclasses"), times=100_000)
+        await kit.start_operator(server)
+        view = await kit.submit(job(PyTorchJob))
+        await admit(kit, groups, within_seconds=60)
+        await kit.until(view, phase="Running", within_seconds=60)
 
 
 @virtual_time

@@ -94,7 +94,7 @@ async def test_a_finished_xgboost_job_has_a_running_condition_even_if_it_was_not
 @pytest.mark.parametrize("kind", KINDS)
 def test_pod_names_and_labels_fit_63_characters_for_any_job_name(kind: type[DLJob]) -> None:
     long = make(kind, spec_of(kind, {kind.replica_types[0].name: 1}), name="n" * 63)
-    pod = long.make_pod(long.spec.roles[0], 0, attempt=0)
+    pod = long.replica(long.spec.roles[0], 0).pod()
     assert len(pod["metadata"]["name"]) <= 63
     assert all(len(value) <= 63 for value in pod["metadata"]["labels"].values())
 
@@ -114,8 +114,8 @@ async def test_zero_replicas_create_no_pods(kind: type[DLJob]) -> None:
 def test_an_invalid_stored_job_is_rejected_with_the_path(kind: type[DLJob]) -> None:
     name = kind.replica_types[0].name
     spec = spec_of(kind, {name: 1})
-    spec[kind.replica_specs_field][name]["template"]["spec"]["containers"] = []
-    with pytest.raises(SpecError, match=rf"spec\.{kind.replica_specs_field}\.{name}\.template\.spec\.containers"):
+    spec[kind.schema.field][name]["template"]["spec"]["containers"] = []
+    with pytest.raises(SpecError, match=rf"spec\.{kind.schema.field}\.{name}\.template\.spec\.containers"):
         _ = make(kind, spec).spec
 
 
@@ -141,9 +141,9 @@ async def create_kubeflow_children(kit: OperatorKit, body: JsonObject) -> None:
     demo = make(PyTorchJob, body["spec"], **metadata)
     for role_spec in demo.spec.roles:
         for index in range(role_spec.replicas):
-            service = demo.make_service(role_spec, index)
+            service = demo.replica(role_spec, index).service()
             assert service is not None
-            for resource, child in ((SERVICES, service), (PODS, demo.make_pod(role_spec, index, attempt=0))):
+            for resource, child in ((SERVICES, service), (PODS, demo.replica(role_spec, index).pod())):
                 labels = child["metadata"]["labels"]
                 child["metadata"]["labels"] = {name: value for name, value in labels.items() if name.partition("/")[2] in KUBEFLOW_LABELS}
                 child["metadata"].pop("annotations", None)

@@ -119,7 +119,7 @@ async def test_bug_03_scaling_a_role_to_zero_deletes_its_pods_permanently(kind: 
     async with OperatorKit(ALL_KINDS) as kit:
         demo = await kit.submit(job(kind, roles))
         await kit.until(demo, phase="Running", reached=all_run)
-        await kit.edit(demo, {"spec": {kind.replica_specs_field: {"Worker": {"replicas": 0}}}})
+        await kit.edit(demo, {"spec": {kind.schema.field: {"Worker": {"replicas": 0}}}})
         assert await kit.writes_when_idle() == []
         assert [name for name in (*demo.pods, *demo.services) if "worker" in name] == []
         assert all(created(kit, "pods").count(f"demo-worker-{index}") == 1 for index in range(2))

@@ -102,7 +102,7 @@ async def test_bug_14_a_stored_job_without_containers_fails_and_does_not_affect_
     async with OperatorKit(ALL_KINDS) as kit:
         await install_permissive_crd(kit, kind)
         bare = job(kind, name="bare")
-        for role in bare["spec"][kind.replica_specs_field].values():
+        for role in bare["spec"][kind.schema.field].values():
             role["template"]["spec"]["containers"] = []
         await kit.submit(bare)
         await kit.submit(job(kind))
@@ -295,7 +295,7 @@ async def test_bug_21_scaling_a_running_job_of_fixed_size_restarts_it_with_the_n
         demo = await kit.submit(job(kind, {**others, "Worker": 2}, runPolicy={"backoffLimit": 0}))
         await kit.until(demo, phase="Running", reached=all_run)
         before = set(uids(demo).values())
-        await kit.edit(demo, {"spec": {kind.replica_specs_field: {"Worker": {"replicas": replicas}}}})
+        await kit.edit(demo, {"spec": {kind.schema.field: {"Worker": {"replicas": replicas}}}})
         await kit.until(demo, phase="Running", reached=lambda view: len(view.pods) == len(others) + replicas and all_run(view))
         assert before.isdisjoint(uids(demo).values())
         fresh = make(kind, demo.body["spec"], name="demo", namespace="default")

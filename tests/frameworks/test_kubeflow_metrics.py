@@ -98,8 +98,8 @@ async def test_kinds_of_other_groups_are_not_counted() -> None:
         assert "dlop_jobs_created_total" in text
         assert 'framework="' not in text
     counted: tuple[type[DLJob], ...] = (*KINDS, MPIJob)
-    assert {kind.job_type.kind: kind.framework_label for kind in counted} == FRAMEWORKS
-    assert MXJob.framework_label != OtherMXJob.framework_label == ""
+    assert {kind.job_type.kind: kind.status.metric_label for kind in counted} == FRAMEWORKS
+    assert MXJob.status.metric_label != OtherMXJob.status.metric_label == ""
 
 
 @pytest.mark.parametrize(

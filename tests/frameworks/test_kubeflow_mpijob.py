@@ -9,7 +9,7 @@ import pytest
 from dlop import DLJob, Options, SpecError
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL
 from dlop.embedded.apiserver.faults import RequestMatch
-from dlop.frameworks.kubeflow.mpi.job import MPIJob
+from dlop.frameworks.kubeflow.mpi.job import MPIFlags, MPIJob
 from dlop.kube.client import PatchType
 from dlop.kube.resources import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from dlop.kube.types import JsonObject
@@ -43,7 +43,7 @@ def files(job: DLJob) -> dict[str, str]:
 def pod_spec(job: DLJob, role_name: str) -> JsonObject:
     role_spec = job.spec.role(role_name)
     assert role_spec is not None
-    rendered: JsonObject = job.make_pod(role_spec, 0, attempt=0)["spec"]
+    rendered: JsonObject = job.replica(role_spec, 0).pod()["spec"]
     return rendered
 
 
@@ -92,7 +92,7 @@ def test_the_role_of_a_launcher_without_workers_has_no_exec_rule() -> None:
 
 
 def test_kubectl_comes_from_the_configured_image() -> None:
-    demo = make(MPIJob, spec(), options=Options(kubectl_delivery_image="example.org/kubectl:7"))
+    demo = make(MPIJob, spec(), options=Options(framework_flags=(MPIFlags(mpi_kubectl_delivery_image="example.org/kubectl:7"),)))
     assert [container["image"] for container in pod_spec(demo, "Launcher")["initContainers"]] == ["example.org/kubectl:7"]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dlop import DLJob, Options
+from dlop.frameworks.kubeflow.pytorch_init import PyTorchFlags
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
@@ -81,7 +82,7 @@ def test_all_fields_of_an_elastic_policy_are_in_the_environment() -> None:
 
 
 def test_workers_have_the_recorded_init_container_if_its_image_is_configured() -> None:
-    options = Options(pytorch_init_container_image="alpine:3.10")
+    options = Options(framework_flags=(PyTorchFlags(pytorch_init_container_image="alpine:3.10"),))
     demo = make(PyTorchJob, spec_of(PyTorchJob, {"Master": 1, "Worker": 2}), name="demo", options=options)
     pods = {replica.name: replica.pod()["spec"] for replica in demo.all_replicas()}
     recorded = Golden.read("pytorch-master-worker").body["objects"]["pods"]
@@ -91,7 +92,8 @@ def test_workers_have_the_recorded_init_container_if_its_image_is_configured() -
 
 def test_init_containers_come_from_a_template_if_one_is_configured() -> None:
     template = "- {name: wait, image: '{{.InitContainerImage}}', args: ['{{.MasterAddr}}', '{{.MaxTries}}']}\n- {name: then}\n"
-    options = Options(pytorch_init_container_template=template, pytorch_init_container_max_tries=7)
+    flags = PyTorchFlags(pytorch_init_container_template_file=template, pytorch_init_container_max_tries=7)
+    options = Options(framework_flags=(flags,))
     demo = make(PyTorchJob, spec_of(PyTorchJob, {"Master": 1, "Worker": 1}), name="demo", options=options)
     pods = {replica.name: replica.pod()["spec"] for replica in demo.all_replicas()}
     assert "initContainers" not in pods["demo-master-0"]

@@ -61,12 +61,12 @@ def stored_manifest(kind: type[DLJob]) -> JsonObject:
     manifest["spec"] |= {"unknownField": {"of": 1}, "runPolicy": {"suspend": False, "schedulingPolicy": None, **LEGACY_VALUES}}
     if kind is TFJob:
         manifest["spec"]["successPolicy"] = "Default"
-    for role in manifest["spec"][kind.replica_specs_field].values():
+    for role in manifest["spec"][kind.schema.field].values():
         role["restartPolicy"] = ""
         role["template"]["metadata"] = {"creationTimestamp": None}
         role["template"]["spec"]["containers"][0] |= {"resources": {}, "command": None, "env": None}
     if kind in (PyTorchJob, XGBoostJob):
-        del manifest["spec"][kind.replica_specs_field]["Master"]["replicas"]
+        del manifest["spec"][kind.schema.field]["Master"]["replicas"]
     return {**manifest, "status": {"conditions": None, "replicaStatuses": None}}
 
 

@@ -33,7 +33,7 @@ def queued(kind: type[DLJob], **policy: Any) -> JsonObject:
 
 
 def replica_count(manifest: JsonObject, kind: type[DLJob]) -> int:
-    return sum(role["replicas"] for role in manifest["spec"][kind.replica_specs_field].values())
+    return sum(role["replicas"] for role in manifest["spec"][kind.schema.field].values())
 
 
 async def check_placement(sandbox: Sandbox, kueue: Kueue, flavor: str) -> None:

@@ -14,6 +14,7 @@ import yaml
 from dlop.api.crd import build_crds
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.registry import load_registry
+from dlop.jobs.render import parse_job
 from dlop.kube.errors import InvalidError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from dlop.kube.types import JsonObject
@@ -86,6 +87,16 @@ async def submit(manifest: JsonObject) -> None:
 @virtual_time
 async def test_a_valid_job_is_accepted(manifest: JsonObject) -> None:
     await submit(manifest)
+
+
+@pytest.mark.parametrize(("manifest", "entries"), [(LINEAR, ("replicaSpecs",)), (LISTED, ())], ids=["fioravanzo", "mpba"])
+@virtual_time
+async def test_a_scheduler_without_a_number_is_one_scheduler(manifest: JsonObject, entries: tuple[str, ...]) -> None:
+    def remove_number(spec: Any) -> None:
+        (spec[entries[0]] if entries else spec)[0].pop("replicas", None)
+
+    await submit(changed(manifest, remove_number))
+    assert parse_job(changed(manifest, remove_number), REGISTRY).spec.roles[0].replicas == 1
 
 
 @pytest.mark.parametrize("case", LINEAR_CASES)

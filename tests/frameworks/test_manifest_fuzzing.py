@@ -11,6 +11,7 @@ import pytest
 from dlop import DLJob, Options, Phase
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.paddlejob import PaddleJob
+from dlop.frameworks.kubeflow.pytorch_init import PyTorchFlags
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.registry import Registry, load_registry
@@ -23,7 +24,9 @@ from tests.frameworks.ring_example import RingJob
 
 REGISTRY = Registry([*load_registry(), RingJob])
 UNEXPECTED_VALUES: list[Any] = [None, "", "x", "X" * 300, 0, -1, 10**12, 1.5, True, [], {}, [None], ["x"], {"x": None}, {"x": {"y": []}}]
-ALL_OPTIONS = Options(gang_scheduler_name="coscheduling", pytorch_init_container_image="example.org/wait:1")
+ALL_OPTIONS = Options(
+    gang_scheduler_name="coscheduling", framework_flags=(PyTorchFlags(pytorch_init_container_image="example.org/wait:1"),)
+)
 """All options that add something to pods."""
 Path = tuple[str | int, ...]
 
@@ -84,7 +87,7 @@ def complete_kubeflow_job(kind: type[DLJob]) -> dict[str, Any]:
     policy = {"suspend": False, "cleanPodPolicy": "None", "restartScope": "Job", **limits, "schedulingPolicy": scheduling}
     manifest = mpi_job() if kind is MPIJob else job(kind)
     manifest["spec"] |= {"runPolicy": policy | {"managedBy": "kubeflow.org/training-operator"}, **FURTHER_FIELDS.get(kind, {})}
-    for role in manifest["spec"][kind.replica_specs_field].values():
+    for role in manifest["spec"][kind.schema.field].values():
         add_all_fields(role)
     return copy.deepcopy(manifest)
 
@@ -148,5 +151,5 @@ def test_a_job_with_an_unexpected_value_gets_a_plan_or_the_phase_invalid(name: s
             plan = parsed_job.reconcile(Snapshot(), 0.0)
             if plan.status is None:
                 assert parsed_job.managed_by_other, path
-            elif parsed_job.read_phase(plan.status) is Phase.INVALID:
+            elif parsed_job.status.read_phase(plan.status) is Phase.INVALID:
                 assert not plan.pods, path

@@ -58,7 +58,7 @@ def test_the_environment_has_the_variables_of_ps_lite() -> None:
 
 def test_an_absent_role_has_zero_replicas_in_the_environment() -> None:
     job = make(MXJob, [entry("SCHEDULER"), entry("WORKER", 2)])
-    env = variables(job.make_pod(job.spec.roles[0], 0, attempt=0))
+    env = variables(job.replica(job.spec.roles[0], 0).pod())
     assert (env["DMLC_NUM_SERVER"], env["DMLC_NUM_WORKER"]) == ("0", "2")
 
 
@@ -71,7 +71,7 @@ def test_the_first_container_gets_the_environment_and_the_rest_of_the_template_i
         "initContainers": [{"name": "i"}],
     }
     job = make(MXJob, [entry("SCHEDULER", containers=containers, restartPolicy="Never", **more)])
-    pod = job.make_pod(job.spec.roles[0], 0, attempt=0)
+    pod = job.replica(job.spec.roles[0], 0).pod()
     assert list(variables(pod, 0))[:2] == ["A", "DMLC_ROLE"]
     assert pod["spec"]["containers"][1] == containers[1]
     assert {name: pod["spec"][name] for name in more} == more
@@ -109,10 +109,10 @@ def test_long_names_are_truncated_to_63_characters() -> None:
     job = make(MXJob, [entry("SCHEDULER"), entry("WORKER", 2)], name="long-" * 20 + "name")
     worker = job.spec.roles[1]
     names = [
-        job.replica_name(worker, 1),
-        job.service_name(worker, 1),
-        *job.labels(worker, 1).values(),
-        *job.service_labels(worker, 1).values(),
+        job.naming.pod_name(job, worker, 1),
+        job.naming.service_name(job, worker, 1),
+        *job.naming.labels(job, worker, 1).values(),
+        *job.naming.service_labels(job, worker, 1).values(),
     ]
     assert all(len(name) <= 63 for name in names)
     assert len(set(names[:2])) == 2

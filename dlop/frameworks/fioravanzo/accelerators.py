@@ -11,15 +11,45 @@ The configuration file has the format of the early operators:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from dlop.api.fields import ManifestField
-from dlop.api.types import Accelerator
-from dlop.kube.types import JsonObject
+import yaml
+from pydantic import Field, field_validator
+
+from dlop import FlagFile, FrameworkFlags, JsonObject, ManifestField, SpecError
 
 GPU = "nvidia.com/gpu"
 LEGACY_GPU = "alpha.kubernetes.io/nvidia-gpu"
 """No node has this resource since Kubernetes 1.10. A pod that requests it would stay pending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """Volumes and variables for containers that request a device, on clusters whose device plugin does not add them."""
+
+    volumes: tuple[JsonObject, ...] = ()
+    volume_mounts: tuple[JsonObject, ...] = ()
+    env: tuple[JsonObject, ...] = ()
+
+
+class MXJobFlags(FrameworkFlags):
+    """Flags of the operator for MXJobs."""
+
+    controller_config_file: Annotated[Mapping[str, Accelerator], FlagFile()] = Field(
+        default={}, description="Path to a YAML file that describes the accelerators of the cluster."
+    )
+    """Accelerators by resource name, for example `nvidia.com/gpu`."""
+
+    @field_validator("controller_config_file", mode="before")
+    @classmethod
+    def _parse(cls, content: Any) -> Any:
+        if not isinstance(content, str):
+            return content
+        try:
+            return read_accelerators(yaml.safe_load(content))
+        except (yaml.YAMLError, SpecError) as error:
+            raise ValueError(str(error)) from error
 
 
 def read_accelerators(configuration: Any) -> dict[str, Accelerator]:

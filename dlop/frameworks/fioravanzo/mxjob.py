@@ -8,39 +8,46 @@ so that a recreated job does not conflict with the pods of the earlier one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import pydantic
 
 from dlop import (
+    AGE,
+    Blocked,
+    Column,
     ContainerProperties,
+    Count,
     DLJob,
     JobResult,
     JobSpec,
     JobType,
+    JsonObject,
     LastFailure,
+    ListSchema,
     ManifestField,
+    OpenModel,
     Outcome,
     Phase,
-    Problem,
+    Port,
     Progress,
     Replica,
+    Replicas,
     ReplicaState,
     ReplicaType,
+    RestartedPodTemplate,
     RestartPolicy,
     RoleProgress,
     RoleSpec,
+    RunPolicyModel,
+    cached_property,
+    rule,
+    with_rules,
 )
-from dlop.api.cached_property import cached_property
-from dlop.api.crd import AGE, Column
-from dlop.api.names import dns_label, label_value, short_hash
-from dlop.api.parsing import listed_role_index, read_listed_roles, read_run_policy
-from dlop.api.record import Blocked
-from dlop.api.schema import rule, with_rules
-from dlop.api.spec_models import Count, OpenModel, Port, Replicas, RestartedPodTemplate, RunPolicyModel
-from dlop.frameworks.fioravanzo.accelerators import with_accelerators
-from dlop.kube.types import JsonObject
+from dlop.frameworks.fioravanzo.accelerators import MXJobFlags, with_accelerators
+from dlop.policies import Lifecycle, Naming, Status, dns_label, label_value, ps_lite_variables, short_hash
 
 _RUNTIME_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?")
 _STATES = {ReplicaState.MISSING: "Unknown", ReplicaState.SUCCEEDED: "Succeeded", ReplicaState.FAILED: "Failed"}
@@ -140,6 +147,89 @@ class MXJobModel(OpenModel):
     """Run policy of the job."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class MXJobSchema(ListSchema):
+    """Also validates the chief and the runtime ID."""
+
+    def read(self, spec: ManifestField, kind: type[DLJob]) -> JobSpec:
+        job_spec = super().read(spec, kind)
+        if (runtime_id := _read_runtime_id(spec)) and not _RUNTIME_ID.fullmatch(runtime_id):
+            spec.get("RuntimeId").error("must be at most 20 lower-case letters, digits and dashes, because it is part of names")
+        spec.get("schedulerName").string()
+        if not spec.get("terminationPolicy").is_absent and spec.get("terminationPolicy").get("chief").is_absent:
+            spec.get("terminationPolicy").error("must have a chief, such as {replicaName: SCHEDULER, replicaIndex: 0}, or be omitted")
+        _check_chief(spec, job_spec)
+        return job_spec
+
+
+_SCHEMA = MXJobSchema(
+    model=MXJobModel,
+    type_field="mxReplicaType",
+    default_type="SCHEDULER",
+    port_field="mxPort",
+    columns=(Column("Phase", ".status.phase"), Column("State", ".status.state"), AGE),
+)
+
+
+class RuntimeIdNaming(Naming["MXJob"]):
+    """Names contain the runtime ID: `<job, truncated to 40>-<type>-<runtime id>-<index>`."""
+
+    def pod_name(self, job: MXJob, role: RoleSpec, index: int) -> str:
+        return dns_label(job.metadata.name[:40], f"-{role.name.lower()}-{job.runtime_id}-{index}")
+
+    def role_labels(self, job: MXJob, role: RoleSpec) -> Mapping[str, str]:
+        job_name = label_value(job.metadata.name)
+        return {"fioravanzo.org": "", "job_type": role.name, "runtime_id": job.runtime_id, "mx_job_name": job_name}
+
+    def labels(self, job: MXJob, role: RoleSpec, index: int) -> Mapping[str, str]:
+        return {**self.role_labels(job, role), "task_index": str(index)}
+
+
+class ChiefLifecycle(Lifecycle["MXJob"]):
+    """The chief alone determines whether the job runs, succeeds and fails."""
+
+    def pod_restart_policy(self, job: MXJob, role: RoleSpec, index: int) -> RestartPolicy:
+        """The kubelet must not restart the chief, because its exit code decides."""
+        return RestartPolicy.NEVER if (role.name, index) == job.chief else super().pod_restart_policy(job, role, index)
+
+    def is_final_failure(self, job: MXJob, role: RoleSpec, index: int, failure: LastFailure) -> bool | None:
+        """Only a failure of the chief can be final. OOMKilled is final because it would happen again."""
+        if (role.name, index) != job.chief:
+            return False
+        return failure.reason == "OOMKilled" or (failure.exit_code is not None and 0 < failure.exit_code < 128)
+
+    def is_running(self, job: MXJob, progress: Progress) -> bool:
+        chief = progress.replica(*job.chief)
+        return chief is not None and chief.state is ReplicaState.RUNNING
+
+    def evaluate(self, job: MXJob, progress: Progress) -> JobResult | None:
+        chief = progress.replica(*job.chief)
+        if chief is None or chief.state not in (ReplicaState.SUCCEEDED, ReplicaState.FAILED):
+            return None
+        return JobResult(succeeded=True) if chief.state is ReplicaState.SUCCEEDED else JobResult(succeeded=False, failed_replica=chief)
+
+
+class PhaseStatus(Status["MXJob"]):
+    """Phase, state and reason. The inconsistent spelling of the keys in `replicaStatuses` is part of the API."""
+
+    def read_phase(self, stored: JsonObject) -> Phase | None:
+        values = (stored.get("phase"), stored.get("state"))
+        return next((phase for phase, phase_values in _PHASES.items() if phase_values == values), None)
+
+    def write(self, job: MXJob, outcome: Outcome) -> JsonObject:
+        phase, state = _PHASES[outcome.phase]
+        reasons = {Phase.INVALID: f"invalid job spec: {outcome.message}", Phase.SUCCEEDED: ""}
+        return {
+            "phase": phase,
+            "state": state,
+            "reason": reasons.get(outcome.phase, outcome.blocked or outcome.message),
+            "replicaStatuses": [_replica_status(role) for role in _in_spec_order(job, outcome.progress)],
+        }
+
+    def write_blocked(self, job: MXJob, blocked: Blocked, *, now: float) -> JsonObject:
+        return {**job.stored_status, "reason": blocked.message}
+
+
 class MXJob(DLJob):
     """An MXNet job with one scheduler, servers and workers. It succeeds with its chief, by default the scheduler."""
 
@@ -149,144 +239,32 @@ class MXJob(DLJob):
         ReplicaType("SERVER", restart_policy=RestartPolicy.ALWAYS),
         ReplicaType("WORKER", restart_policy=RestartPolicy.ALWAYS),
     )
-    container_properties = ContainerProperties(name="mxnet", port=9000, port_name="mx-port", required=True)
-    adds_container_port = False
-    spec_model = MXJobModel
-    printer_columns = (Column("Phase", ".status.phase"), Column("State", ".status.state"), AGE)
+    container_properties = ContainerProperties(name="mxnet", port=9000, port_name="mx-port", required=True, adds_port=False)
+    schema = _SCHEMA
+    naming = RuntimeIdNaming()
+    lifecycle = ChiefLifecycle()
+    status = PhaseStatus()
+    flags = MXJobFlags
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        """Variables of ps-lite."""
-        return {
-            "DMLC_ROLE": replica.role.lower(),
-            "DMLC_PS_ROOT_URI": self.host("SCHEDULER"),
-            "DMLC_PS_ROOT_PORT": str(self.port(self.spec.roles[0])),
-            "DMLC_NUM_SERVER": str(self.replicas("SERVER")),
-            "DMLC_NUM_WORKER": str(self.replicas("WORKER")),
-            # Without it, the scheduler of newer MXNet versions tries to bind to the name of its service, which is not a local address.
-            "DMLC_USE_KUBERNETES": "1",
-            "PS_VERBOSE": "2",
-        }
+        return {**ps_lite_variables(self, replica, scheduler="SCHEDULER", server="SERVER", worker="WORKER"), "PS_VERBOSE": "2"}
 
-    def read_spec(self, spec: ManifestField) -> JobSpec:
-        """`replicaSpecs` is a list. `runPolicy` is an extension of dlop."""
-        spec.object()
-        roles = read_listed_roles(
-            spec.get("replicaSpecs"),
-            self.replica_types,
-            self.container_properties,
-            type_field="mxReplicaType",
-            default_type="SCHEDULER",
-            port_field="mxPort",
-        )
-        policy = spec.get("runPolicy")
-        policy.object()
-        if (runtime_id := _read_runtime_id(spec)) and not _RUNTIME_ID.fullmatch(runtime_id):
-            spec.get("RuntimeId").error("must be at most 20 lower-case letters, digits and dashes, because it is part of names")
-        spec.get("schedulerName").string()
-        if not spec.get("terminationPolicy").is_absent and spec.get("terminationPolicy").get("chief").is_absent:
-            spec.get("terminationPolicy").error("must have a chief, such as {replicaName: SCHEDULER, replicaIndex: 0}, or be omitted")
-        _read_chief(spec)
-        return JobSpec(
-            roles=roles,
-            run_policy=read_run_policy(policy, restart_scope=self.restart_scope, clean_pod_policy=self.clean_pod_policy),
-        )
-
-    def replicas_path(self, role: str) -> tuple[str | int, ...] | None:
-        roles = ManifestField("spec", self.raw_spec).get("replicaSpecs")
-        index = listed_role_index(roles, role, type_field="mxReplicaType", default_type="SCHEDULER")
-        return None if index is None else ("replicaSpecs", index, "replicas")
-
-    def validate(self, spec: JobSpec) -> Iterable[Problem]:
-        name, index = self.chief
-        role = spec.role(name)
-        if role is None:
-            yield Problem(
-                "spec.terminationPolicy.chief.replicaName", f"Missing ReplicaSpec for chief: {name}; must be one of {_role_names(spec)}"
-            )
-        elif not 0 <= index < role.replicas:
-            yield Problem(
-                "spec.terminationPolicy.chief.replicaIndex", f"must be less than {role.replicas}, the number of replicas of {name}"
-            )
+    def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
+        """Sets the scheduler of the spec and adds accelerators."""
+        accelerators = self.options.flags(MXJobFlags).controller_config_file
+        spec = with_accelerators(pod["spec"], container=self.container_properties.name, accelerators=accelerators)
+        scheduler = self.spec_field.get("schedulerName").string()
+        return {**pod, "spec": {**spec, "schedulerName": scheduler} if scheduler else spec}
 
     @cached_property
     def runtime_id(self) -> str:
         """`spec.RuntimeId`, or a hash of the job's uid."""
-        return _read_runtime_id(ManifestField("spec", self.raw_spec)) or short_hash(self.metadata.uid, length=4)
+        return _read_runtime_id(self.spec_field) or short_hash(self.metadata.uid, length=4)
 
     @cached_property
     def chief(self) -> tuple[str, int]:
         """Role and index of the chief."""
-        return _read_chief(ManifestField("spec", self.raw_spec))
-
-    def replica_name(self, role: RoleSpec, index: int) -> str:
-        """`<job, truncated to 40>-<type>-<runtime id>-<index>`."""
-        return dns_label(self.metadata.name[:40], f"-{role.name.lower()}-{self.runtime_id}-{index}")
-
-    def role_labels(self, role: RoleSpec) -> Mapping[str, str]:
-        job_name = label_value(self.metadata.name)
-        return {"fioravanzo.org": "", "job_type": role.name, "runtime_id": self.runtime_id, "mx_job_name": job_name}
-
-    def labels(self, role: RoleSpec, index: int) -> Mapping[str, str]:
-        return {**self.role_labels(role), "task_index": str(index)}
-
-    def service_ports(self, role: RoleSpec, container: JsonObject) -> list[JsonObject]:
-        return [{"name": self.container_properties.port_name, "port": self.port(role)}]
-
-    def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
-        """Sets the scheduler of the spec and adds accelerators."""
-        spec = with_accelerators(pod["spec"], container=self.container_properties.name, accelerators=self.options.accelerators)
-        scheduler = ManifestField("spec", self.raw_spec).get("schedulerName").string()
-        return {**pod, "spec": {**spec, "schedulerName": scheduler} if scheduler else spec}
-
-    def pod_restart_policy(self, role: RoleSpec, index: int) -> str:
-        """The kubelet must not restart the chief, because its exit code decides."""
-        return RestartPolicy.NEVER if (role.name, index) == self.chief else super().pod_restart_policy(role, index)
-
-    def is_final_failure(self, role: RoleSpec, index: int, failure: LastFailure) -> bool | None:
-        """Only a failure of the chief can be final. OOMKilled is final because it would happen again."""
-        if (role.name, index) != self.chief:
-            return False
-        return failure.reason == "OOMKilled" or (failure.exit_code is not None and 0 < failure.exit_code < 128)
-
-    def is_running(self, progress: Progress) -> bool:
-        chief = progress.replica(*self.chief)
-        return chief is not None and chief.state is ReplicaState.RUNNING
-
-    def evaluate(self, progress: Progress) -> JobResult | None:
-        chief = progress.replica(*self.chief)
-        if chief is None or chief.state not in (ReplicaState.SUCCEEDED, ReplicaState.FAILED):
-            return None
-        if chief.state is ReplicaState.FAILED:
-            return JobResult(succeeded=False, reason="Failed", message=self.describe_failure(chief))
-        return JobResult(succeeded=True, reason="Succeeded", message=f"MXJob {self.metadata.name} is successfully completed.")
-
-    def read_phase(self, status: JsonObject) -> Phase | None:
-        stored = (status.get("phase"), status.get("state"))
-        return next((phase for phase, values in _PHASES.items() if values == stored), None)
-
-    def write_status(self, outcome: Outcome) -> JsonObject:
-        """Phase, state and reason. The inconsistent spelling of the keys in `replicaStatuses` is part of the API."""
-        phase, state = _PHASES[outcome.phase]
-        reasons = {Phase.INVALID: f"invalid job spec: {outcome.message}", Phase.SUCCEEDED: ""}
-        return {
-            "phase": phase,
-            "state": state,
-            "reason": reasons.get(outcome.phase, outcome.blocked or outcome.message),
-            "replicaStatuses": [_replica_status(role) for role in self._in_spec_order(outcome.progress)],
-        }
-
-    def write_blocked(self, blocked: Blocked, *, now: float) -> JsonObject:
-        return {**self.stored_status, "reason": blocked.message}
-
-    def _in_spec_order(self, progress: Progress) -> list[RoleProgress]:
-        listed = [
-            entry.get("mxReplicaType").string() or "SCHEDULER" for entry in ManifestField("spec", self.raw_spec).get("replicaSpecs").items()
-        ]
-        return sorted(progress.roles, key=lambda role: listed.index(role.spec.name) if role.spec.name in listed else len(listed))
-
-
-def _role_names(spec: JobSpec) -> str:
-    return ", ".join(role.name for role in spec.roles)
+        return _read_chief(self.spec_field)
 
 
 def _read_runtime_id(spec: ManifestField) -> str:
@@ -297,6 +275,23 @@ def _read_runtime_id(spec: ManifestField) -> str:
 def _read_chief(spec: ManifestField) -> tuple[str, int]:
     chief = spec.get("terminationPolicy").get("chief")
     return chief.get("replicaName").string() or "SCHEDULER", chief.get("replicaIndex").integer(0)
+
+
+def _check_chief(spec: ManifestField, job_spec: JobSpec) -> None:
+    name, index = _read_chief(spec)
+    if spec.problems:
+        return
+    chief, role = spec.get("terminationPolicy").get("chief"), job_spec.role(name)
+    if role is None:
+        names = ", ".join(role.name for role in job_spec.roles)
+        chief.get("replicaName").error(f"Missing ReplicaSpec for chief: {name}; must be one of {names}")
+    elif index >= role.replicas:
+        chief.get("replicaIndex").error(f"must be less than {role.replicas}, the number of replicas of {name}")
+
+
+def _in_spec_order(job: MXJob, progress: Progress) -> list[RoleProgress]:
+    listed = _SCHEMA.listed_roles(job.spec_field)
+    return sorted(progress.roles, key=lambda role: listed.index(role.spec.name) if role.spec.name in listed else len(listed))
 
 
 def _replica_status(role: RoleProgress) -> JsonObject:

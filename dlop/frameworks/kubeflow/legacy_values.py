@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlop import CleanPodPolicy
-from dlop.kube.types import JsonObject
+from dlop import CleanPodPolicy, JsonObject
 
 
 def normalize_legacy_values(spec: Any, *, replica_specs: str) -> Any:

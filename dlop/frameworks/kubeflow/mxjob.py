@@ -7,20 +7,19 @@ from typing import Any
 
 import msgspec
 
-from dlop import ContainerProperties, JobType, ManifestField, Replica, ReplicaType, RestartPolicy, RoleSpec
-from dlop.api.cached_property import cached_property
-from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.schema import KubeflowSpec, at_most_one, spec_config, with_replica_specs
+from dlop import JobType, ManifestField, Replica, ReplicaType, RestartPolicy, RoleSpec, cached_property
+from dlop.frameworks.kubeflow.base import KubeflowContainer, KubeflowJob, KubeflowLifecycle, KubeflowNaming, KubeflowStatus
+from dlop.frameworks.kubeflow.schema import KubeflowSchema, KubeflowSpec
+from dlop.policies import ps_lite_variables
 
-_ROLES = ("Scheduler", "Server", "Worker", "TunerTracker", "TunerServer", "Tuner")
+_PS_LITE = ("DMLC_PS_ROOT_PORT", "DMLC_PS_ROOT_URI", "DMLC_NUM_SERVER", "DMLC_NUM_WORKER", "DMLC_ROLE", "DMLC_USE_KUBERNETES")
+"""The variables of ps-lite, in the order of Kubeflow's operator. Another order would change the hash of the pods of existing jobs."""
 _TUNER_KEY = "tuner-server-key"
 """Annotation of a pod template with the device key that the role offers or requests."""
 
 
 class KubeflowMXJobModel(KubeflowSpec):
     """Specification of an MXJob."""
-
-    model_config = spec_config(at_most_one("mxReplicaSpecs", "Scheduler"))
 
     job_mode: str
     """MXTrain or MXTune. Required for compatibility; the roles determine the mode."""
@@ -30,40 +29,30 @@ class MXJob(KubeflowJob):
     """An MXNet job. It succeeds when its scheduler succeeds, and a tuning job when its tuner succeeds."""
 
     job_type = JobType(group="kubeflow.org", version="v1", kind="MXJob")
-    replica_types = tuple(
-        ReplicaType(name, maximum=1 if name == "Scheduler" else None, restart_policy=RestartPolicy.NEVER) for name in _ROLES
+    replica_types = (
+        ReplicaType("Scheduler", maximum=1, restart_policy=RestartPolicy.NEVER),
+        ReplicaType("Server", restart_policy=RestartPolicy.NEVER),
+        ReplicaType("Worker", restart_policy=RestartPolicy.NEVER),
+        ReplicaType("TunerTracker", restart_policy=RestartPolicy.NEVER),
+        ReplicaType("TunerServer", restart_policy=RestartPolicy.NEVER),
+        ReplicaType("Tuner", restart_policy=RestartPolicy.NEVER),
     )
-    container_properties = ContainerProperties(name="mxnet", port=9091, port_name="mxjob-port", required=True)
-    framework_label = "mxnet"
-    replica_specs_field = "mxReplicaSpecs"
-    leading_roles = ("Scheduler", "Tuner", "Worker")
-    spec_model = with_replica_specs(
-        KubeflowMXJobModel, field=replica_specs_field, names=_ROLES, container=container_properties.name, any_case=True
+    container_properties = KubeflowContainer(name="mxnet", port=9091, port_name="mxjob-port")
+    schema = KubeflowSchema(field="mxReplicaSpecs", model=KubeflowMXJobModel, any_case=True)
+    naming = KubeflowNaming(master_role="Server")
+    lifecycle = KubeflowLifecycle("Scheduler", "Tuner", "Worker")
+    status = KubeflowStatus(
+        metric_label="mxnet", uses_qualified_name=False, failure_message="mxjob {name} is failed because {count} {role} replica(s) failed."
     )
-    scale_paths = None
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
         """`MX_CONFIG` with all addresses, and the variables of ps-lite."""
-        has_scheduler = self.spec.role("Scheduler") is not None
+        ps_lite = ps_lite_variables(self, replica, scheduler="Scheduler", server="Server", worker="Worker")
         return {
             "MX_CONFIG": msgspec.json.encode(self._config(replica)).decode(),
-            "DMLC_PS_ROOT_PORT": str(self.role_port("Scheduler")) if has_scheduler else "0",
-            "DMLC_PS_ROOT_URI": self.host("Scheduler"),
-            "DMLC_NUM_SERVER": str(self.replicas("Server")),
-            "DMLC_NUM_WORKER": str(self.replicas("Worker")),
-            "DMLC_ROLE": replica.role.lower(),
-            "DMLC_USE_KUBERNETES": "1",
+            **{name: ps_lite[name] for name in _PS_LITE},
             **({"DMLC_WORKER_ID": str(replica.index)} if replica.role == "Worker" else {}),
         }
-
-    def is_master(self, role: RoleSpec, index: int) -> bool:
-        return role.name == "Server"
-
-    def uses_qualified_name(self) -> bool:
-        return False
-
-    def failure_message(self, *, failed: int, role: str) -> str:
-        return f"mxjob {self.metadata.name} is failed because {failed} {role} replica(s) failed."
 
     def _config(self, replica: Replica) -> dict[str, Any]:
         return {**self._cluster, "task": {"type": replica.role.lower(), "index": replica.index}}
@@ -77,7 +66,7 @@ class MXJob(KubeflowJob):
         return {"cluster": msgspec.Raw(msgspec.json.encode(cluster)), "labels": msgspec.Raw(msgspec.json.encode(labels))}
 
     def _urls(self, role: RoleSpec) -> list[dict[str, Any]]:
-        port = self.role_port(role.name)
+        port = self.port(role.name)
         return [{"url": self.host(role.name, index), "port": port} for index in range(role.replicas)]
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dlop import ContainerProperties, JobType, Replica, ReplicaType, RoleSpec
-from dlop.api.spec_models import ApiModel, Count
-from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.schema import KubeflowSpec, with_replica_specs, worker_scale_paths
+from dlop import ApiModel, Count, FieldRef, JobType, Replica, ReplicaType
+from dlop.frameworks.kubeflow.base import KubeflowContainer, KubeflowJob, KubeflowLifecycle, KubeflowNaming, KubeflowStatus
+from dlop.frameworks.kubeflow.schema import KubeflowSchema, KubeflowSpec
 
 
 class PaddleElasticPolicyModel(ApiModel):
@@ -36,33 +35,24 @@ class PaddleJob(KubeflowJob):
 
     job_type = JobType(group="kubeflow.org", version="v1", kind="PaddleJob")
     replica_types = (ReplicaType("Master"), ReplicaType("Worker"))
-    container_properties = ContainerProperties(name="paddle", port=36543, port_name="master", required=True)
-    framework_label = "paddle"
-    replica_specs_field = "paddleReplicaSpecs"
-    leading_roles = ("Master", "Worker")
-    spec_model = with_replica_specs(PaddleJobModel, field=replica_specs_field, names=leading_roles, container=container_properties.name)
-    scale_paths = worker_scale_paths(replica_specs_field)
+    container_properties = KubeflowContainer(name="paddle", port=36543, port_name="master")
+    schema = KubeflowSchema(field="paddleReplicaSpecs", model=PaddleJobModel, scale="Worker")
+    naming = KubeflowNaming(master_role="Master")
+    lifecycle = KubeflowLifecycle("Master", "Worker")
+    status = KubeflowStatus(metric_label="paddle")
 
-    def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        leading = self.leading_role or "Worker"
-        host = "$(POD_IP_DUMMY)" if self._is_first(replica) else self.host(leading)
+    def get_environment_variables(self, replica: Replica) -> Mapping[str, str | FieldRef]:
+        leader = self.leader or "Worker"
+        # The first replica listens on its own address.
+        is_first = replica.role == self.leader and replica.index == 0
         return {
+            **({"POD_IP_DUMMY": FieldRef("status.podIP")} if is_first else {}),
             "PYTHONUNBUFFERED": "1",
             "PADDLE_JOB_ID": self.metadata.name,
             "PADDLE_NNODES": str(self.total_replicas),
-            "PADDLE_MASTER": f"{host}:{self.role_port(leading)}",
+            "PADDLE_MASTER": f"{'$(POD_IP_DUMMY)' if is_first else self.host(leader)}:{self.port(leader)}",
             **self._role_variables(replica),
         }
-
-    def get_pod_fields(self, replica: Replica) -> Mapping[str, str]:
-        """The first replica listens on its own address."""
-        return {"POD_IP_DUMMY": "status.podIP"} if self._is_first(replica) else {}
-
-    def is_master(self, role: RoleSpec, index: int) -> bool:
-        return role.name == "Master"
-
-    def _is_first(self, replica: Replica) -> bool:
-        return replica.role == self.leading_role and replica.index == 0
 
     def _role_variables(self, replica: Replica) -> dict[str, str]:
         """With parameter servers, each pod is either one server or one trainer."""

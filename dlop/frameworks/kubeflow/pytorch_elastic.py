@@ -1,23 +1,11 @@
-"""`elasticPolicy` of a PyTorchJob: its model, the rendezvous settings of `torchrun`, and the autoscaler."""
+"""`elasticPolicy` of a PyTorchJob: its model, and the rendezvous settings of `torchrun`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dlop import Create, ManifestField
-from dlop.api.schema import rule
-from dlop.api.spec_models import ApiModel, Count, Port
-from dlop.kube.resources import HORIZONTAL_POD_AUTOSCALERS
-from dlop.kube.types import JsonObject
+from dlop import ApiModel, Count, JsonObject, ManifestField, Port, rule
 
-AUTOSCALER_RBAC_RULES: tuple[JsonObject, ...] = (
-    {
-        "apiGroups": [HORIZONTAL_POD_AUTOSCALERS.group],
-        "resources": [HORIZONTAL_POD_AUTOSCALERS.plural],
-        "verbs": ["get", "list", "watch", "create", "patch", "delete"],
-    },
-)
-"""Permissions of the operator for autoscalers."""
 ELASTIC_POLICY_RULES: tuple[JsonObject, ...] = (
     rule(
         "!has(self.elasticPolicy) || 'Worker' in self.pytorchReplicaSpecs",
@@ -72,9 +60,9 @@ class ElasticPolicyModel(ApiModel):
     """Metrics for a HorizontalPodAutoscaler of the workers. Without metrics, none is created."""
 
 
-def rendezvous_env(policy: ManifestField, *, host: str, port: int, workers: int) -> dict[str, str]:
+def rendezvous_env(policy: ManifestField, *, host: str, port: int | None, workers: int) -> dict[str, str]:
     """Rendezvous variables of `torchrun`. `host`, `port` and `workers` are the defaults for fields that the policy does not set."""
-    minimum, maximum = _bounds(policy, workers)
+    minimum, maximum = elastic_bounds(policy, workers)
     return {
         "PET_RDZV_ENDPOINT": f"{policy.get('rdzvHost').string() or host}:{policy.get('rdzvPort').optional_integer() or port}",
         "PET_RDZV_BACKEND": policy.get("rdzvBackend").string("c10d"),
@@ -88,23 +76,7 @@ def has_bounds(policy: ManifestField) -> bool:
     return any(not policy.get(name).is_absent for name in _BOUNDS)
 
 
-def build_autoscalers(policy: ManifestField, *, job: JsonObject, metadata: JsonObject, workers: int) -> tuple[Create, ...]:
-    """The HorizontalPodAutoscaler of the workers; empty if the policy has no metrics."""
-    metrics = policy.get("metrics")
-    if metrics.is_absent:
-        return ()
-    minimum, maximum = _bounds(policy, workers)
-    target = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": job["name"]}
-    body = {
-        "apiVersion": HORIZONTAL_POD_AUTOSCALERS.api_version,
-        "kind": HORIZONTAL_POD_AUTOSCALERS.kind,
-        "metadata": metadata,
-        "spec": {"scaleTargetRef": target, "minReplicas": minimum, "maxReplicas": maximum, "metrics": metrics.value},
-    }
-    return (Create(HORIZONTAL_POD_AUTOSCALERS, body),)
-
-
-def _bounds(policy: ManifestField, workers: int) -> tuple[int, int]:
+def elastic_bounds(policy: ManifestField, workers: int) -> tuple[int, int]:
     """Minimum and maximum. Each defaults to the other one, and both default to the number of workers."""
     minimum, maximum = (policy.get(name).optional_integer() for name in _BOUNDS)
     lower = minimum if minimum is not None else maximum if maximum is not None else workers

@@ -10,23 +10,46 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Any
+from typing import Annotated, Any
 
-from dlop import Options
-from dlop.kube.types import JsonObject
+from pydantic import Field, field_validator
+
+from dlop import FlagFile, FrameworkFlags, JsonObject
 
 _DEFAULT_IMAGE = "alpine:3.10"
 """Image for a template with an image placeholder if no image is configured, as in Kubeflow's operator."""
 
 
-def init_containers(options: Options, *, master: str) -> list[JsonObject]:
+class PyTorchFlags(FrameworkFlags):
+    """Flags of the operator for PyTorchJobs."""
+
+    pytorch_init_container_image: str = Field(
+        default="",
+        description="Image with nslookup for an init container that waits for the master of a PyTorchJob; no init container if empty.",
+    )
+    pytorch_init_container_max_tries: int = Field(
+        default=100, ge=1, description="Number of attempts of the PyTorchJob init container, one every two seconds."
+    )
+    pytorch_init_container_template_file: Annotated[str, FlagFile()] = Field(
+        default="",
+        description="Path to a YAML file of other init containers, with {{.MasterAddr}}, {{.InitContainerImage}} and {{.MaxTries}}.",
+    )
+
+    @field_validator("pytorch_init_container_template_file")
+    @classmethod
+    def _check_template(cls, template: str) -> str:
+        """Render the template once, so that a mistake fails the start and not every job."""
+        containers = render_template(template, MasterAddr="master", InitContainerImage="image", MaxTries="1")
+        if not isinstance(containers, list) or not all(isinstance(container, dict) and container.get("name") for container in containers):
+            raise ValueError("must be a list of containers with names")
+        return template
+
+
+def init_containers(flags: PyTorchFlags, *, master: str) -> list[JsonObject]:
     """The init containers of a worker; empty if neither an image nor a template is configured."""
-    image, tries = options.pytorch_init_container_image, str(options.pytorch_init_container_max_tries)
-    if options.pytorch_init_container_template:
-        rendered = render_template(
-            options.pytorch_init_container_template, MasterAddr=master, InitContainerImage=image or _DEFAULT_IMAGE, MaxTries=tries
-        )
-        return list(rendered)
+    image, tries = flags.pytorch_init_container_image, str(flags.pytorch_init_container_max_tries)
+    if template := flags.pytorch_init_container_template_file:
+        return list(render_template(template, MasterAddr=master, InitContainerImage=image or _DEFAULT_IMAGE, MaxTries=tries))
     return [_wait_container(image, tries=tries, master=master)] if image else []
 
 

@@ -1,26 +1,44 @@
-"""Pydantic models and CEL rules that the specs of kubeflow.org/v1 share.
+"""The schema of the kinds of kubeflow.org/v1.
 
-The rules reject what the validating webhook of Kubeflow's operator rejects, with the same field paths, but without a webhook.
+The CEL rules reject what the validating webhook of Kubeflow's operator rejects, with the same field paths, but without a webhook. One
+thing is accepted that the webhook rejects: a role that must have exactly one replica may leave out `replicas`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from dlop.api.crd import ScalePaths
-from dlop.api.schema import rule, with_default, with_rules
-from dlop.api.spec_models import ApiModel, ContainerModel, PodSpecModel, PodTemplate, ReplicaModel, RunPolicyModel
-from dlop.kube.types import JsonObject
+from dlop import (
+    ApiModel,
+    CleanPodPolicy,
+    ContainerModel,
+    JsonObject,
+    PodSpecModel,
+    PodTemplate,
+    ReplicaModel,
+    ReplicaType,
+    RunPolicyModel,
+    Schema,
+    rule,
+    with_default,
+    with_rules,
+)
+from dlop.frameworks.kubeflow.legacy_values import normalize_legacy_values
 
-TRAINING_OPERATOR = "kubeflow.org/training-operator"
+if TYPE_CHECKING:
+    from dlop import DLJob
+
+_TRAINING_OPERATOR = "kubeflow.org/training-operator"
 """Value of `runPolicy.managedBy` for Kubeflow's operator. dlop replaces it and accepts the value as its own name."""
 
 _HAS_MANAGER = "has({0}.runPolicy) && has({0}.runPolicy.managedBy)"
 _NEW, _OLD = _HAS_MANAGER.format("self"), _HAS_MANAGER.format("oldSelf")
-MANAGER_RULE = rule(
+_MANAGER_RULE = rule(
     f"({_NEW}) == ({_OLD}) && (!({_NEW}) || self.runPolicy.managedBy == oldSelf.runPolicy.managedBy)",
     "field is immutable",
     field_path=".runPolicy.managedBy",
@@ -41,9 +59,7 @@ class KubeflowRunPolicy(RunPolicyModel):
 
 
 class KubeflowSpec(ApiModel):
-    """Fields of the spec that all kinds of kubeflow.org share."""
-
-    model_config = ConfigDict(json_schema_extra=with_rules(MANAGER_RULE))
+    """Specification of the job."""
 
     run_policy: KubeflowRunPolicy | None = None
     """Run policy of the job."""
@@ -51,29 +67,72 @@ class KubeflowSpec(ApiModel):
 
 def spec_config(*rules: JsonObject) -> ConfigDict:
     """The model configuration for a spec with these CEL rules in addition to the common ones."""
-    return ConfigDict(json_schema_extra=with_rules(MANAGER_RULE, *rules))
+    return ConfigDict(json_schema_extra=with_rules(*rules))
 
 
-def with_replica_specs(
-    model: type[KubeflowSpec], *, field: str, names: Iterable[str], container: str, any_case: bool = False
-) -> type[KubeflowSpec]:
-    """A subclass of the model with a field for the replica specs by role. With `any_case`, role names are case-insensitive."""
-    names = tuple(names)
-    known = f"role.lowerAscii() in {_cel_list(name.lower() for name in names)}" if any_case else f"role in {_cel_list(names)}"
+@dataclass(frozen=True, kw_only=True)
+class KubeflowSchema(Schema):
+    """The spec of a kind of kubeflow.org/v1. `model` has the fields other than the replica specs."""
+
+    model: type[BaseModel] | None = KubeflowSpec
+    any_case: bool = False
+    """Whether the names of roles are case-insensitive in the CRD."""
+    scale: str | None = ""
+    name_pattern: str = "^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
+    clean_pod_policy: CleanPodPolicy = CleanPodPolicy.NONE
+    manager_names: tuple[str, ...] = (_TRAINING_OPERATOR, *Schema.manager_names)
+
+    def spec_model(self, kind: type[DLJob]) -> type[BaseModel]:
+        return _spec_model(kind, self)
+
+    def normalize_legacy(self, spec: Any) -> Any:
+        return normalize_legacy_values(spec, replica_specs=self.field)
+
+
+@functools.cache
+def _spec_model(kind: type[DLJob], schema: KubeflowSchema) -> type[BaseModel]:
+    """The model of the kind with a field for the replica specs by role, and with the CEL rules of the roles."""
+    # Required roles first.
+    names = [role.name for role in sorted(kind.replica_types, key=lambda role: not role.required)]
+    model = schema.model or KubeflowSpec
+    known = f"role.lowerAscii() in {_cel_list(map(str.lower, names))}" if schema.any_case else f"role in {_cel_list(names)}"
     message = f"must be one of {', '.join(names)}"
     # The message names the first unknown role only. Because keys have no length limit, listing all of them exceeds the CEL cost budget.
     message_with_role = f"'{message}, got ' + self.filter(role, !({known}))[0]"
-    roles = Field(
-        alias=field,
+    replica_specs = Field(
+        alias=schema.field,
         min_length=1,
         # The API server needs an upper bound to estimate the cost of the rules.
         max_length=_MAX_ROLES,
         description=f"Replica specs by role: {', '.join(names)}.",
         json_schema_extra=with_rules(rule(f"self.all(role, {known})", message, message_expression=message_with_role)),
     )
-    fields: dict[str, Any] = {"replica_specs": (Annotated[dict[str, _replica_spec(container)], roles], ...)}  # type: ignore[misc]
-    extended: type[KubeflowSpec] = create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
+    fields: dict[str, Any] = {
+        "replica_specs": (Annotated[dict[str, _replica_spec(kind.container_properties.name)], replica_specs], ...)  # type: ignore[misc]
+    }
+    own: Any = model.model_config.get("json_schema_extra") or with_rules()
+    rules = with_rules(_MANAGER_RULE, *_role_rules(kind.replica_types, schema.field), *own["x-kubernetes-validations"])
+    extended: type[BaseModel] = create_model(
+        f"{kind.job_type.kind}Spec", __base__=model, __doc__=model.__doc__, __cls_kwargs__={"json_schema_extra": rules}, **fields
+    )
     return extended
+
+
+def _role_rules(roles: tuple[ReplicaType, ...], field: str) -> Iterator[JsonObject]:
+    """CEL rules for required roles, and for roles that have at most one replica."""
+    for role in roles:
+        if role.required and len(roles) > 1:
+            path = f".{field}.{role.name}"
+            yield rule(f"'{role.name}' in self.{field}", "must be present", field_path=path, reason="FieldValueRequired")
+        if role.maximum == 1:
+            yield replicas_rule(field, role.name, *(("== 1", "must be 1") if role.minimum == 1 else ("<= 1", "must be at most 1")))
+
+
+def replicas_rule(field: str, role: str, comparison: str, message: str) -> JsonObject:
+    """CEL rule for the `replicas` of a role, if the spec has the role and sets them."""
+    replica_spec = f"self.{field}['{role}']"
+    condition = f"!('{role}' in self.{field}) || !has({replica_spec}.replicas) || {replica_spec}.replicas {comparison}"
+    return rule(condition, message, field_path=f".{field}.{role}.replicas", reason="FieldValueForbidden")
 
 
 def _cel_list(names: Iterable[str]) -> str:
@@ -90,32 +149,3 @@ def _replica_spec(container: str) -> type[ReplicaModel]:
     pod = create_model("PodSpec", __base__=PodSpecModel, __doc__=PodSpecModel.__doc__, containers=(containers, ...))
     template = create_model("Template", __base__=PodTemplate, __doc__=PodTemplate.__doc__, spec=(pod, ...))
     return create_model("ReplicaSpec", __base__=ReplicaModel, __doc__=ReplicaModel.__doc__, template=(template, ...))
-
-
-def exactly_one(field: str, role: str) -> JsonObject:
-    """CEL rule: if the role is present, its `replicas` must be set to 1."""
-    replica_spec = f"self.{field}['{role}']"
-    return _count_rule(f"has({replica_spec}.replicas) && {replica_spec}.replicas == 1", "must be 1", field=field, role=role)
-
-
-def at_least_one(field: str, role: str) -> JsonObject:
-    """CEL rule: if the role is present, its `replicas` must not be 0."""
-    replica_spec = f"self.{field}['{role}']"
-    return _count_rule(f"!has({replica_spec}.replicas) || {replica_spec}.replicas >= 1", "must be at least 1", field=field, role=role)
-
-
-def at_most_one(field: str, role: str) -> JsonObject:
-    """CEL rule: if the role is present, its `replicas` must not exceed 1."""
-    replica_spec = f"self.{field}['{role}']"
-    return _count_rule(f"!has({replica_spec}.replicas) || {replica_spec}.replicas <= 1", "must be at most 1", field=field, role=role)
-
-
-def _count_rule(condition: str, message: str, *, field: str, role: str) -> JsonObject:
-    path = f".{field}.{role}.replicas"
-    return rule(f"!('{role}' in self.{field}) || ({condition})", message, field_path=path, reason="FieldValueForbidden")
-
-
-def worker_scale_paths(field: str) -> ScalePaths:
-    """Paths of the scale subresource for the Worker role."""
-    counts = ".status.replicaStatuses.Worker"
-    return ScalePaths(f".spec.{field}.Worker.replicas", f"{counts}.active", f"{counts}.selector")

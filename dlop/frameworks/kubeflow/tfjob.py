@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 
-from dlop import (
-    ContainerProperties,
-    JobType,
-    ManifestField,
-    Progress,
-    Replica,
-    ReplicaState,
-    ReplicaType,
-    RestartPolicy,
-    RoleProgress,
-    RoleSpec,
-)
-from dlop.api.schema import rule
-from dlop.frameworks.kubeflow.base import KubeflowJob
-from dlop.frameworks.kubeflow.schema import KubeflowSpec, spec_config, with_replica_specs
+from dlop import JobType, Progress, Replica, ReplicaState, ReplicaType, RestartPolicy, RoleProgress, RoleSpec, cached_property, rule
+from dlop.frameworks.kubeflow.base import KubeflowContainer, KubeflowJob, KubeflowLifecycle, KubeflowNaming, KubeflowStatus
+from dlop.frameworks.kubeflow.schema import KubeflowSchema, KubeflowSpec, spec_config
 
-_ROLES = ("PS", "Chief", "Master", "Worker", "Evaluator")
+_UNFINISHED = tuple(state for state in ReplicaState if state not in (ReplicaState.FAILED, ReplicaState.SUCCEEDED))
 
 
 class TFJobModel(KubeflowSpec):
@@ -44,69 +33,80 @@ class TFJobModel(KubeflowSpec):
     """Allows scaling of workers while the job runs. The TF_CONFIG of a worker then has only its own address and the parameter servers."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TFNaming(KubeflowNaming):
+    """Host names contain the namespace, and the cluster domain if one is configured."""
+
+    def host(self, job: KubeflowJob, role: RoleSpec, index: int) -> str:
+        domain = job.options.cluster_domain
+        return f"{super().host(job, role, index)}.{job.metadata.namespace}.svc{f'.{domain}' if domain else ''}"
+
+    def is_master(self, job: KubeflowJob, role: RoleSpec, index: int) -> bool:
+        """The chief, or worker 0 if the job has no chief."""
+        return role.name == job.leader and (role.name != "Worker" or index == 0)
+
+
+class TFLifecycle(KubeflowLifecycle["TFJob"]):
+    """The chief decides; without a chief, worker 0 or all workers (`successPolicy`)."""
+
+    def has_elastic_workers(self, job: TFJob) -> bool:
+        return job.has_dynamic_workers
+
+    def has_succeeded(self, job: TFJob, progress: Progress) -> bool:
+        first = progress.replica("Worker", 0)
+        if job.leader == "Worker" and job.spec_field.get("successPolicy").string() != "AllWorkers" and first is not None:
+            return first.state is ReplicaState.SUCCEEDED or super().has_succeeded(job, progress)
+        return super().has_succeeded(job, progress)
+
+    def has_failed(self, job: TFJob, role: RoleProgress) -> bool:
+        """Failed dynamic workers are tolerated if the job has a chief, and otherwise as long as one worker is active."""
+        if job.has_dynamic_workers and role.spec.name == "Worker":
+            return job.leader == "Worker" and role.count(ReplicaState.FAILED) > 0 and not role.count(*_UNFINISHED)
+        return super().has_failed(job, role)
+
+
 class TFJob(KubeflowJob):
     """A TensorFlow job. It succeeds with its chief; without a chief, with worker 0 or all workers (`successPolicy`)."""
 
     job_type = JobType(group="kubeflow.org", version="v1", kind="TFJob")
-    replica_types = tuple(ReplicaType(name, restart_policy=RestartPolicy.NEVER) for name in _ROLES)
-    container_properties = ContainerProperties(name="tensorflow", port=2222, port_name="tfjob-port", required=True)
-    framework_label = "tensorflow"
-    replica_specs_field = "tfReplicaSpecs"
-    leading_roles = ("Chief", "Master", "Worker")
-    sets_env_in_all_containers = False
-    spec_model = with_replica_specs(TFJobModel, field=replica_specs_field, names=_ROLES, container=container_properties.name, any_case=True)
-    scale_paths = None
+    replica_types = (
+        ReplicaType("PS", restart_policy=RestartPolicy.NEVER),
+        ReplicaType("Chief", restart_policy=RestartPolicy.NEVER),
+        ReplicaType("Master", restart_policy=RestartPolicy.NEVER),
+        ReplicaType("Worker", restart_policy=RestartPolicy.NEVER),
+        ReplicaType("Evaluator", restart_policy=RestartPolicy.NEVER),
+    )
+    container_properties = KubeflowContainer(name="tensorflow", port=2222, port_name="tfjob-port", sets_env_in_all_containers=False)
+    schema = KubeflowSchema(field="tfReplicaSpecs", model=TFJobModel, any_case=True)
+    naming = TFNaming()
+    lifecycle = TFLifecycle("Chief", "Master", "Worker")
+    status = KubeflowStatus(
+        metric_label="tensorflow",
+        uses_qualified_name=True,
+        failure_message="{kind} {namespace}/{name} has failed because {count} {role} replica(s) failed.",
+    )
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
         """`TF_CONFIG`, unless the job has a single replica."""
         if self.total_replicas == 1:
             return {}
         task = {"type": replica.role.lower(), "index": replica.index}
-        if self._has_dynamic_workers:
+        if self.has_dynamic_workers:
             config: dict[str, Any] = {"cluster": self._sparse_cluster(replica), "task": task}
         else:
-            cluster = {role.name.lower(): self.addresses(role.name) for role in self.spec.roles}
-            config = {"cluster": dict(sorted(cluster.items())), "task": task, "environment": "cloud"}
+            config = {"cluster": self._cluster, "task": task, "environment": "cloud"}
         return {"TF_CONFIG": msgspec.json.encode(config).decode()}
 
-    def host(self, role: str, index: int = 0) -> str:
-        """The name of the replica's service with its namespace, and with the cluster domain if one is configured."""
-        domain = self.options.cluster_domain
-        return f"{super().host(role, index)}.{self.metadata.namespace}.svc{f'.{domain}' if domain else ''}"
+    @cached_property
+    def _cluster(self) -> msgspec.Raw:
+        """The addresses of all replicas, encoded once."""
+        cluster = {role.name.lower(): self.addresses(role.name) for role in self.spec.roles}
+        return msgspec.Raw(msgspec.json.encode(dict(sorted(cluster.items()))))
 
-    def has_elastic_workers(self) -> bool:
-        return self._has_dynamic_workers
-
-    def is_master(self, role: RoleSpec, index: int) -> bool:
-        """The chief, or worker 0 if the job has no chief."""
-        return role.name == self.leading_role and (role.name != "Worker" or index == 0)
-
-    def has_succeeded(self, progress: Progress) -> bool:
-        """Without a chief, worker 0 decides unless `successPolicy` is AllWorkers."""
-        first = progress.replica("Worker", 0)
-        if self.leading_role == "Worker" and self._string("successPolicy") != "AllWorkers" and first is not None:
-            return first.state is ReplicaState.SUCCEEDED or super().has_succeeded(progress)
-        return super().has_succeeded(progress)
-
-    def has_failed(self, role: RoleProgress) -> bool:
-        """Failed dynamic workers are tolerated if the job has a chief, and otherwise as long as one worker is active."""
-        if self._has_dynamic_workers and role.spec.name == "Worker":
-            return self.leading_role == "Worker" and role.count(ReplicaState.FAILED) > 0 and not role.count(*_UNFINISHED)
-        return super().has_failed(role)
-
-    def uses_qualified_name(self) -> bool:
-        return True
-
-    def failure_message(self, *, failed: int, role: str) -> str:
-        name = f"{self.metadata.namespace}/{self.metadata.name}"
-        return f"TFJob {name} has failed because {failed} {role} replica(s) failed."
-
-    @property
-    def _has_dynamic_workers(self) -> bool:
-        return ManifestField("spec", self.raw_spec).get("enableDynamicWorker").boolean()
-
-    def _string(self, field: str) -> str:
-        return ManifestField("spec", self.raw_spec).get(field).string()
+    @cached_property
+    def has_dynamic_workers(self) -> bool:
+        """Whether workers can be scaled while the job runs."""
+        return self.spec_field.get("enableDynamicWorker").boolean()
 
     def _sparse_cluster(self, replica: Replica) -> dict[str, Any]:
         """The cluster of `TF_CONFIG` for dynamic workers: the addresses that one replica needs."""
@@ -117,6 +117,3 @@ class TFJob(KubeflowJob):
             address = self.addresses("Worker")[replica.index]
             return {"worker": {str(replica.index): address}, "ps": servers if self.spec.role("PS") is not None else None}
         return {"worker": {}, "ps": []}
-
-
-_UNFINISHED = tuple(state for state in ReplicaState if state not in (ReplicaState.FAILED, ReplicaState.SUCCEEDED))

@@ -1,57 +1,53 @@
-"""Common base class of the kinds of mpba.fbk.eu: `spec` is a list of roles, and names begin with the role."""
+"""Common base class of the kinds of mpba.fbk.eu: names begin with the role, and the spec is a list of roles without a run policy."""
 
 from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from typing import Any, ClassVar
 
-from dlop import CleanPodPolicy, DLJob, JobSpec, ManifestField, Replica, RoleSpec, RunPolicy
-from dlop.api.constants import REPLICA_TYPE_LABEL
-from dlop.api.names import dns_label, label_value
-from dlop.api.parsing import listed_role_index, read_listed_roles
-from dlop.kube.types import JsonObject
+from pydantic import BaseModel
+
+from dlop import DLJob, JsonObject, ListSchema, Replica, RoleSpec
+from dlop.policies import REPLICA_TYPE_LABEL, Naming, dns_label, label_value
 
 
-class ListSpecJob(DLJob, ABC):
-    """A job whose spec is a list of `{replicas, replicaType, template}`, without a run policy."""
+def entries_schema(model: type[BaseModel]) -> ListSchema:
+    """The schema of a spec that is a list of `{replicas, replicaType, template}`."""
+    return ListSchema(field="", type_field="replicaType", model=model, scale="", suspend_path=None)
 
-    scale_paths: ClassVar[Any] = None
-    suspend_path: ClassVar[Any] = None
 
-    def read_spec(self, spec: ManifestField) -> JobSpec:
-        """A role without a restart policy in its template is restarted on failure."""
-        roles = read_listed_roles(spec, self.replica_types, self.container_properties, type_field="replicaType")
-        return JobSpec(roles=roles, run_policy=RunPolicy(clean_pod_policy=CleanPodPolicy.RUNNING))
+class RoleFirstNaming(Naming[DLJob]):
+    """Pods are named `<type>-<job>-<index>`, and services `<type>-<job>-<index>-service`."""
 
-    def replicas_path(self, role: str) -> tuple[str | int, ...] | None:
-        index = listed_role_index(ManifestField("spec", self.raw_spec), role, type_field="replicaType")
-        return None if index is None else (index, "replicas")
+    def pod_name(self, job: DLJob, role: RoleSpec, index: int) -> str:
+        return dns_label(_prefix(job, role), f"-{index}")
 
-    def replica_name(self, role: RoleSpec, index: int) -> str:
-        """`<type>-<job>-<index>`."""
-        return dns_label(self._prefix(role), f"-{index}")
+    def service_name(self, job: DLJob, role: RoleSpec, index: int) -> str:
+        return dns_label(_prefix(job, role), f"-{index}-service")
 
-    def service_name(self, role: RoleSpec, index: int) -> str:
-        """`<type>-<job>-<index>-service`."""
-        return dns_label(self._prefix(role), f"-{index}-service")
-
-    def role_labels(self, role: RoleSpec) -> Mapping[str, str]:
+    def role_labels(self, job: DLJob, role: RoleSpec) -> Mapping[str, str]:
         """The role label is an extension of dlop."""
-        return {"job_name": label_value(self.metadata.name), REPLICA_TYPE_LABEL: role.name.lower()}
+        return {"job_name": label_value(job.metadata.name), REPLICA_TYPE_LABEL: role.name.lower()}
 
-    def labels(self, role: RoleSpec, index: int) -> Mapping[str, str]:
-        return {"job_name": label_value(self.metadata.name), "pod_name": self.replica_name(role, index)}
+    def labels(self, job: DLJob, role: RoleSpec, index: int) -> Mapping[str, str]:
+        return {"job_name": label_value(job.metadata.name), "pod_name": self.pod_name(job, role, index)}
 
-    def pod_labels(self, role: RoleSpec, index: int) -> Mapping[str, str]:
-        return self.role_labels(role)
+    def pod_labels(self, job: DLJob, role: RoleSpec, index: int) -> Mapping[str, str]:
+        return self.role_labels(job, role)
 
-    def service_labels(self, role: RoleSpec, index: int) -> Mapping[str, str]:
-        return {"job_name": label_value(self.metadata.name), "service_name": self.service_name(role, index)}
+    def service_labels(self, job: DLJob, role: RoleSpec, index: int) -> Mapping[str, str]:
+        return {"job_name": label_value(job.metadata.name), "service_name": self.service_name(job, role, index)}
+
+
+class EntriesJob(DLJob, ABC):
+    """A job of mpba.fbk.eu."""
+
+    naming = RoleFirstNaming()
 
     def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
         """The default host name is the pod name."""
         return {**pod, "spec": {"hostname": replica.name, **pod["spec"]}}
 
-    def _prefix(self, role: RoleSpec) -> str:
-        return f"{role.name}-{self.metadata.name}".casefold()
+
+def _prefix(job: DLJob, role: RoleSpec) -> str:
+    return f"{role.name}-{job.metadata.name}".casefold()

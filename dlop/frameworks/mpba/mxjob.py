@@ -5,23 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, RootModel
+from pydantic import ConfigDict, Field, RootModel, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
-from dlop import ContainerProperties, JobType, Replica, ReplicaType
-from dlop.api.schema import rule, with_rules
-from dlop.api.spec_models import OpenModel, Replicas, RestartedPodTemplate
-from dlop.frameworks.mpba.base import ListSpecJob
+from dlop import ContainerProperties, JobType, OpenModel, Replica, Replicas, ReplicaType, RestartedPodTemplate, rule, with_rules
+from dlop.frameworks.mpba.base import EntriesJob, entries_schema
+from dlop.policies import ps_lite_variables
 
 
 class MXReplicaModel(OpenModel):
     """Replica spec of one role."""
 
-    replicas: Replicas
-    """Number of replicas."""
+    model_config = ConfigDict(
+        json_schema_extra=with_rules(
+            rule(
+                "self.replicaType == 'SCHEDULER' || has(self.replicas)",
+                "is required",
+                field_path=".replicas",
+                reason="FieldValueRequired",
+            )
+        )
+    )
+
     replica_type: Literal["SCHEDULER", "SERVER", "WORKER"]
     """Role of the replicas."""
+    replicas: Annotated[Replicas | None, Field(validate_default=True)] = None
+    """Number of replicas. Only the scheduler has a default, 1."""
     template: RestartedPodTemplate
     """Pod template."""
+
+    @field_validator("replicas")
+    @classmethod
+    def _check_replicas(cls, replicas: int | None, info: ValidationInfo) -> int | None:
+        if replicas is None and info.data.get("replica_type") != "SCHEDULER":
+            raise PydanticCustomError("missing", "Field required")
+        return replicas
 
 
 Entries = Annotated[
@@ -30,7 +48,10 @@ Entries = Annotated[
         max_length=3,
         json_schema_extra=with_rules(
             rule("self.exists_one(r, r.replicaType == 'SCHEDULER')", "must have exactly one entry of type SCHEDULER"),
-            rule("self.all(r, r.replicaType != 'SCHEDULER' || r.replicas == 1)", "replicas of SCHEDULER must be exactly 1"),
+            rule(
+                "self.all(r, r.replicaType != 'SCHEDULER' || !has(r.replicas) || r.replicas == 1)",
+                "replicas of SCHEDULER must be exactly 1",
+            ),
             rule("self.all(r, self.exists_one(s, s.replicaType == r.replicaType))", "must have at most one entry for each type"),
         ),
     ),
@@ -41,7 +62,7 @@ class MXJobEntriesModel(RootModel[Entries]):
     """Specification of an MXJob: one entry per role."""
 
 
-class MXJob(ListSpecJob):
+class MXJob(EntriesJob):
     """An MXNet job with a scheduler, servers and workers. It succeeds when the scheduler and all workers succeed."""
 
     job_type = JobType(group="mpba.fbk.eu", version="v1", kind="MXJob")
@@ -51,17 +72,7 @@ class MXJob(ListSpecJob):
         ReplicaType("WORKER"),
     )
     container_properties = ContainerProperties(name="", port=9000, port_name="dlport0")
-    spec_model = MXJobEntriesModel
+    schema = entries_schema(MXJobEntriesModel)
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        """Variables of ps-lite."""
-        return {
-            "DMLC_ROLE": replica.role.casefold(),
-            "DMLC_PS_ROOT_URI": self.host("SCHEDULER"),
-            "DMLC_PS_ROOT_PORT": str(self.port(self.spec.roles[0])),
-            "DMLC_NUM_SERVER": str(self.replicas("SERVER")),
-            "DMLC_NUM_WORKER": str(self.replicas("WORKER")),
-            # Without it, the scheduler of newer MXNet versions tries to bind to the name of its service, which is not a local address.
-            "DMLC_USE_KUBERNETES": "1",
-            "PS_VERBOSE": "2",
-        }
+        return {**ps_lite_variables(self, replica, scheduler="SCHEDULER", server="SERVER", worker="WORKER"), "PS_VERBOSE": "2"}

@@ -8,10 +8,19 @@ from typing import Annotated, Literal
 import msgspec
 from pydantic import Field, RootModel
 
-from dlop import ContainerProperties, JobType, Replica, ReplicaType
-from dlop.api.schema import rule, with_rules
-from dlop.api.spec_models import OpenModel, Replicas, RestartedPodTemplate
-from dlop.frameworks.mpba.base import ListSpecJob
+from dlop import (
+    ContainerProperties,
+    JobType,
+    OpenModel,
+    Replica,
+    Replicas,
+    ReplicaType,
+    RestartedPodTemplate,
+    cached_property,
+    rule,
+    with_rules,
+)
+from dlop.frameworks.mpba.base import EntriesJob, entries_schema
 
 
 class TFReplicaModel(OpenModel):
@@ -41,15 +50,19 @@ class TFJobEntriesModel(RootModel[Entries]):
     """Specification of a TFJob: one entry per role."""
 
 
-class TFJob(ListSpecJob):
+class TFJob(EntriesJob):
     """A TensorFlow job with parameter servers and workers. It succeeds when all workers succeed; parameter servers never finish."""
 
     job_type = JobType(group="mpba.fbk.eu", version="v1", kind="TFJob")
     replica_types = (ReplicaType("ps", required_for_success=False), ReplicaType("worker", required=True))
     container_properties = ContainerProperties(name="", port=2222, port_name="dlport0")
-    spec_model = TFJobEntriesModel
+    schema = entries_schema(TFJobEntriesModel)
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        cluster = {role.name: self.addresses(role.name) for role in self.spec.roles}
         task = {"type": replica.role, "index": replica.index}
-        return {"TF_CONFIG": msgspec.json.encode({"cluster": cluster, "task": task}).decode()}
+        return {"TF_CONFIG": msgspec.json.encode({"cluster": self._cluster, "task": task}).decode()}
+
+    @cached_property
+    def _cluster(self) -> msgspec.Raw:
+        """The addresses of all replicas, encoded once."""
+        return msgspec.Raw(msgspec.json.encode({role.name: self.addresses(role.name) for role in self.spec.roles}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dlop import Schema
 from dlop.api.crd import SIZE_LIMIT_BYTES, build_crd, build_crds
 from dlop.deploy.kustomize import to_yaml
 from dlop.frameworks.registry import load_registry
@@ -64,7 +65,7 @@ def test_a_kind_may_restrict_the_names_of_its_jobs() -> None:
     class Restricted(Plain):
         """A job."""
 
-        name_pattern = "^[a-z]+$"
+        schema = Schema(name_pattern="^[a-z]+$")
 
     [version] = build_crd(Restricted)["spec"]["versions"]
     metadata = version["schema"]["openAPIV3Schema"]["properties"]["metadata"]

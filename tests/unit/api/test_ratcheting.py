@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlop.api.ratcheting import with_ratcheting
-from dlop.api.schema import rule, with_rules
+from dlop.api.structural_schema import rule, with_rules
 from dlop.kube.types import JsonObject
 
 RULES = "x-kubernetes-validations"

@@ -6,7 +6,22 @@ from typing import Any
 
 import pytest
 
-from dlop import ContainerProperties, DeclarationError, DLJob, JobType, Replica, ReplicaType
+from dlop import (
+    CONFIG_MAPS,
+    ContainerProperties,
+    Create,
+    DeclarationError,
+    DLJob,
+    FrameworkFlags,
+    JobType,
+    ListSchema,
+    Replica,
+    ReplicaType,
+    Schema,
+    StartAfter,
+)
+from dlop.kube.resources import PODS
+from dlop.policies import ChildObjects, LeaderRole, Naming
 
 JOB_TYPE = JobType(group="example.org", version="v1", kind="RingJob")
 ROLES = (ReplicaType("Worker"),)
@@ -40,7 +55,10 @@ def test_four_attributes_declare_a_framework() -> None:
         ("job_type", 'job_type = JobType(group="example.org", version="v1", kind="RingJob")'),
         ("replica_types", 'replica_types = (ReplicaType("Worker"),)'),
         ("container_properties", 'container_properties = ContainerProperties(name="main", port=7000)'),
-        ("get_environment_variables", "def get_environment_variables(self, replica: Replica) -> Mapping[str, str]: return {...}"),
+        (
+            "get_environment_variables",
+            "def get_environment_variables(self, replica: Replica) -> Mapping[str, str | FieldRef]: return {...}",
+        ),
     ],
 )
 def test_a_missing_attribute_is_reported_with_an_example_when_the_class_is_defined(missing: str, hint: str) -> None:
@@ -58,11 +76,78 @@ def test_a_missing_attribute_is_reported_with_an_example_when_the_class_is_defin
         {"replica_types": ("Worker",)},
         {"replica_types": (ReplicaType("Worker"), ReplicaType("worker"))},
         {"container_properties": {"ports": [7000]}},
+        {"schema": "replicaSpecs"},
     ],
 )
 def test_an_invalid_declaration_is_reported_when_the_class_is_defined(changes: dict[str, Any]) -> None:
     with pytest.raises(DeclarationError, match="RingJob"):
         declare(**changes)
+
+
+class Roster(ChildObjects[DLJob]):
+    """Objects whose resources are not declared."""
+
+    def build(self, job: DLJob) -> tuple[Create, ...]:
+        return ()
+
+
+class PodList(Roster):
+    resources = (PODS,)
+
+
+class Kept(Roster):
+    resources = (CONFIG_MAPS,)
+
+
+class Dropped(Kept):
+    is_ephemeral = True
+
+
+class IncompleteFlags(FrameworkFlags):
+    image: str
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"naming": Naming}, "RingJob.naming must be an instance, not a class: naming = Naming()"),
+        ({"status": "conditions"}, "RingJob must have a class attribute of type Status: status = Status()"),
+        ({"schema": Schema(scale="Boss")}, "RingJob.schema has scale='Boss', which is not a role; use one of Worker."),
+        ({"children": Roster()}, "RingJob.children must be a tuple of ChildObjects: children = (MyObjects(),)"),
+        ({"children": (Roster(),)}, "Roster must list the resources of its objects: resources = (CONFIG_MAPS,)"),
+        (
+            {"replica_types": (ReplicaType("Worker", start_after="Boss"),)},
+            "RingJob: ReplicaType 'Worker' has start_after='Boss', which is not a role; use one of Worker.",
+        ),
+        (
+            {"replica_types": (ReplicaType("A", start_after="B"), ReplicaType("B", start_after=("C", "A")), ReplicaType("C"))},
+            "RingJob: the roles A, B wait for each other; remove one start_after.",
+        ),
+        ({"lifecycle": LeaderRole("Wrker")}, "RingJob.lifecycle must name roles of the kind: LeaderRole('Worker')"),
+        ({"lifecycle": LeaderRole()}, "RingJob.lifecycle must name roles of the kind: LeaderRole('Worker')"),
+        (
+            {"schema": ListSchema(type_field="type")},
+            "RingJob.schema is a ListSchema and needs the model of the spec: ListSchema(model=MySpec, ...)",
+        ),
+        (
+            {"children": (PodList(),)},
+            "PodList.resources must not contain pods or services, which the operator watches anyway.",
+        ),
+        (
+            {"children": (Kept(), Dropped())},
+            "Dropped.is_ephemeral must be the same for all children of RingJob with the same resource.",
+        ),
+        ({"flags": dict}, "RingJob.flags must be a subclass of FrameworkFlags: flags = MyFlags"),
+        (
+            {"flags": IncompleteFlags},
+            "IncompleteFlags.image needs a default and a description: image: str = Field(default='', description='...')",
+        ),
+    ],
+)
+def test_a_policy_of_the_wrong_type_is_reported_with_what_to_write(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        declare(**changes)
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
@@ -76,6 +161,13 @@ def test_an_invalid_declaration_is_reported_when_the_class_is_defined(changes: d
         ),
         (lambda: ReplicaType("my worker"), "ReplicaType name 'my worker' must be made of letters and digits, like 'Worker'."),
         (lambda: ReplicaType("Worker", minimum=2), "must be 0 <= minimum <= default_replicas <= maximum."),
+        (
+            lambda: ReplicaType("Worker", start_after=5),  # type: ignore[arg-type]
+            "start_after=5 must be a role, a StartAfter or a tuple of them.",
+        ),
+        (lambda: StartAfter("PS", "Done"), "StartAfter condition 'Done' must be one of Running, Ready, Succeeded."),  # type: ignore[arg-type]
+        (lambda: Schema(columns=("x",)), "Schema columns must be a tuple of Column"),  # type: ignore[arg-type]
+        (lambda: Schema(suspend_path="suspend"), "Schema suspend_path must be a tuple of fields"),  # type: ignore[arg-type]
         (lambda: ContainerProperties(name="Main"), "ContainerProperties name 'Main' must be a DNS label"),
         (lambda: ContainerProperties(name="main", port=70000), "ContainerProperties port 70000 must be a number from 1 to 65535."),
         (lambda: ContainerProperties(name="main", port_name="a-very-long-port-name"), "must be at most 15 lower-case letters"),
@@ -100,7 +192,8 @@ def test_plural_and_singular_default_to_the_kind() -> None:
 
 def test_a_declared_kind_has_a_model_columns_and_a_scale_subresource() -> None:
     kind = declare()
-    assert kind.spec_model is not None
-    assert [column.name for column in kind.printer_columns][:2] == ["State", "Age"]
-    assert kind.scale_paths is not None
-    assert kind.scale_paths.spec_replicas == ".spec.replicaSpecs.Worker.replicas"
+    assert kind.schema.spec_model(kind) is not None
+    assert [column.name for column in kind.schema.columns][:2] == ["State", "Age"]
+    scale_paths = kind.schema.scale_paths(kind)
+    assert scale_paths is not None
+    assert scale_paths.spec_replicas == ".spec.replicaSpecs.Worker.replicas"

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import Field
 
-from dlop import DLJob, JobType
-from dlop.frameworks.registry import Registry, RegistryError, load, load_registry
+from dlop import DLJob, FrameworkFlags, JobType
+from dlop.frameworks.registry import BUILT_IN, Registry, RegistryError, load, load_registry
 from tests.unit.job.jobs import PairJob
 
 
@@ -85,11 +86,17 @@ def test_frameworks_of_installed_packages_are_registered(tmp_path: Path, monkeyp
     assert load_registry().find("example.org/v1", "PairJob") is PairJob
 
 
-def test_a_package_whose_framework_cannot_be_loaded_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(tmp_path, "broken-pairs", "pairjob = no_such_module:PairJob")
+def test_a_package_whose_framework_cannot_be_loaded_is_named_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "broken-pairs", "abroken = no_such_module:PairJob")
+    install(tmp_path, "conflicting-pairs", "conflict = tests.unit.frameworks.test_registry:OtherTFJob")
+    install(tmp_path, "pairs", "pairjob = tests.unit.job.jobs:PairJob")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    with pytest.raises(RegistryError, match=r"cannot load entry point 'pairjob' of package broken-pairs: cannot import module"):
-        load_registry()
+    registry = load_registry()
+    assert registry.find("example.org/v1", "PairJob") is PairJob
+    assert len(registry) == len(BUILT_IN) + 1
+    broken, conflicting = registry.skipped
+    assert "entry point 'abroken' of package broken-pairs: cannot import module 'no_such_module'" in broken
+    assert "entry point 'conflict' of package conflicting-pairs: kubeflow.org/v1 TFJob is declared by both" in conflicting
 
 
 def install(directory: Path, package: str, entry_point: str) -> None:
@@ -99,8 +106,27 @@ def install(directory: Path, package: str, entry_point: str) -> None:
     (folder / "entry_points.txt").write_text(f"[dlop.frameworks]\n{entry_point}\n")
 
 
+class OtherTFJob(PairJob):
+    """Declares a kind that dlop has already."""
+
+    job_type = JobType(group="kubeflow.org", version="v1", kind="TFJob")
+
+
+class ReservedFlags(FrameworkFlags):
+    workers: int = Field(default=1, description="A flag that the operator has already.")
+
+
+class ReservedFlagJob(PairJob):
+    flags = ReservedFlags
+
+
+def test_a_framework_cannot_declare_a_flag_that_exists() -> None:
+    with pytest.raises(RegistryError, match="ReservedFlagJob declares the flag --workers, which already exists"):
+        load_registry(["tests.unit.frameworks.test_registry:ReservedFlagJob"], reserved_flags=["--workers"])
+
+
 def test_every_built_in_framework_declares_a_model_and_columns() -> None:
     for kind in load_registry():
         assert issubclass(kind, DLJob)
-        assert kind.spec_model is not None
-        assert kind.printer_columns
+        assert kind.schema.spec_model(kind) is not None
+        assert kind.schema.columns

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dlop import ContainerProperties, DLJob, JobType, Options, Replica, ReplicaType
+from dlop import ContainerProperties, DLJob, FieldRef, JobType, Options, Replica, ReplicaType
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
 
@@ -22,7 +22,7 @@ class PairJob(DLJob):
     replica_types = (ReplicaType("Leader", maximum=1, required=True), ReplicaType("Follower", required_for_success=False))
     container_properties = ContainerProperties(name="main", port=7000)
 
-    def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
+    def get_environment_variables(self, replica: Replica) -> Mapping[str, str | FieldRef]:
         return {"LEADER": self.addresses("Leader")[0], "ME": f"{replica.role}-{replica.index}"}
 
 

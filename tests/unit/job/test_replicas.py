@@ -5,9 +5,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from dlop import ContainerProperties, JobType, Options, Replica, ReplicaState, RestartPolicy, RoleSpec, SpecError
+from dlop import ContainerProperties, FieldRef, JobType, Options, Replica, ReplicaState, RestartPolicy, RoleSpec, SpecError
 from dlop.api.constants import TEMPLATE_HASH_ANNOTATION
 from dlop.kube.types import JsonObject
+from dlop.policies import Naming
 from tests.unit.job.jobs import UID, PairJob, environment, make, pair, pair_spec, template
 
 RICH_TEMPLATE: JsonObject = {
@@ -91,17 +92,16 @@ class OverridingJob(PairJob):
     """Sets the environment in all containers, overrides the user, and uses pod fields."""
 
     job_type = JobType(group="example.org", version="v1", kind="OverridingJob")
-    sets_env_in_all_containers = True
-    overrides_user_env = True
+    container_properties = ContainerProperties(name="main", port=7000, sets_env_in_all_containers=True, overrides_user_env=True)
 
-    def get_pod_fields(self, replica: Replica) -> Mapping[str, str]:
-        return {"POD_IP": "status.podIP"}
+    def get_environment_variables(self, replica: Replica) -> Mapping[str, str | FieldRef]:
+        return {"POD_IP": FieldRef("status.podIP"), **super().get_environment_variables(replica)}
 
 
 def test_a_kind_may_set_the_environment_of_all_containers_and_override_the_user() -> None:
     containers = [{"name": "main", "image": "x", "env": [{"name": "ME", "value": "mine"}]}, {"name": "side", "image": "y"}]
     job = make(OverridingJob, {"replicaSpecs": {"Leader": {"template": {"spec": {"containers": containers}}}}})
-    main, side = job.make_pod(job.spec.roles[0], 0, attempt=0)["spec"]["containers"]
+    main, side = job.replica(job.spec.roles[0], 0).pod()["spec"]["containers"]
     pod_ip = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     environment = [pod_ip, {"name": "LEADER", "value": "train-leader-0:7000"}, {"name": "ME", "value": "Leader-0"}]
     assert main["env"] == [{"name": "ME", "value": "mine"}, *environment]
@@ -113,10 +113,10 @@ def test_a_variable_that_the_user_has_set_to_the_same_value_is_not_repeated() ->
         OverridingJob,
         pair_spec(env=[{"name": "ME", "value": "mine"}, {"name": "ME", "value": "Leader-0"}, {"name": "OTHER", "value": "1"}]),
     )
-    env = job.make_pod(job.spec.roles[0], 0, attempt=0)["spec"]["containers"][0]["env"]
+    env = job.replica(job.spec.roles[0], 0).pod()["spec"]["containers"][0]["env"]
     assert [variable["name"] for variable in env] == ["ME", "ME", "OTHER", "POD_IP", "LEADER"]
     job = make(OverridingJob, pair_spec(env=[{"name": "ME", "value": "Leader-0"}, {"name": "ME", "value": "mine"}]))
-    env = job.make_pod(job.spec.roles[0], 0, attempt=0)["spec"]["containers"][0]["env"]
+    env = job.replica(job.spec.roles[0], 0).pod()["spec"]["containers"][0]["env"]
     assert [variable["value"] for variable in env if variable["name"] == "ME"] == ["Leader-0", "mine", "Leader-0"]
 
 
@@ -158,6 +158,7 @@ def test_a_user_cannot_override_the_labels_of_the_operator() -> None:
 def test_a_service_is_headless_selects_only_its_pod_and_publishes_it_before_it_is_ready() -> None:
     first, second = (replica_of(pair(), "Follower", index) for index in (0, 1))
     service = first.service()
+    assert service is not None
     assert (service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]) == ("None", True)
     assert service["spec"]["ports"] == [{"name": "dlop-port", "port": 7000}]
     assert service["spec"]["selector"].items() <= first.pod()["metadata"]["labels"].items()
@@ -167,7 +168,9 @@ def test_a_service_is_headless_selects_only_its_pod_and_publishes_it_before_it_i
 def test_a_named_port_of_the_user_takes_precedence() -> None:
     job = pair(ports=[{"name": "dlop-port", "containerPort": 7777}, {"name": "metrics", "containerPort": 9100}])
     assert job.addresses("Leader") == ["train-leader-0:7777"]
-    assert [port["port"] for port in replica_of(job, "Leader", 0).service()["spec"]["ports"]] == [7777, 9100]
+    service = replica_of(job, "Leader", 0).service()
+    assert service is not None
+    assert [port["port"] for port in service["spec"]["ports"]] == [7777, 9100]
 
 
 def test_addresses_are_the_services_ordered_by_index() -> None:
@@ -182,12 +185,15 @@ def test_hosts_are_fully_qualified_if_the_cluster_domain_is_known() -> None:
 
 
 def test_a_kind_may_have_no_services() -> None:
-    class ServicelessJob(PairJob):
-        def service_name(self, role: RoleSpec, index: int) -> None:
+    class NoServices(Naming[PairJob]):
+        def service_name(self, job: PairJob, role: RoleSpec, index: int) -> None:
             return None
 
+    class ServicelessJob(PairJob):
+        naming = NoServices()
+
     job = make(ServicelessJob, pair_spec())
-    assert (job.make_service(job.spec.roles[0], 0), job.host("Leader")) == (None, "train-leader-0")
+    assert (job.replica(job.spec.roles[0], 0).service(), job.host("Leader")) == (None, "train-leader-0")
 
 
 def test_the_addresses_are_computed_once_and_not_for_every_replica() -> None:
@@ -197,10 +203,13 @@ def test_the_addresses_are_computed_once_and_not_for_every_replica() -> None:
 
     computed: list[int] = []
 
-    class CountedJob(CrowdJob):
-        def replica_name(self, role: RoleSpec, index: int) -> str:
+    class CountedNaming(Naming[PairJob]):
+        def pod_name(self, job: PairJob, role: RoleSpec, index: int) -> str:
             computed.append(index)
-            return super().replica_name(role, index)
+            return super().pod_name(job, role, index)
+
+    class CountedJob(CrowdJob):
+        naming = CountedNaming()
 
     job = make(CountedJob, pair_spec(followers=500))
     assert len([replica.pod() for replica in job.all_replicas()]) == 501
@@ -267,7 +276,7 @@ def test_environment_variables_that_are_not_strings_raise_an_error() -> None:
         def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
             return {"RANK": replica.index}  # type: ignore[dict-item]
 
-    with pytest.raises(TypeError, match=r"NumberJob\.get_environment_variables must return strings, got 0 for 'RANK'"):
+    with pytest.raises(TypeError, match=r"NumberJob\.get_environment_variables must return strings or FieldRefs, got 0 for 'RANK'"):
         next(make(NumberJob, pair_spec()).all_replicas()).pod()
 
 

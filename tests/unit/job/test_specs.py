@@ -70,7 +70,7 @@ def test_the_scheduling_policy_is_parsed_and_its_problems_are_reported() -> None
 def test_a_job_whose_name_is_too_long_for_a_label_has_a_valid_pod_group_name() -> None:
     job = make(PairJob, pair_spec(), name="x" * 200, options=Options(gang_scheduler_name="gangs"))
     assert job.gang is not None
-    pod = job.make_pod(job.spec.roles[0], 0, attempt=0)
+    pod = job.replica(job.spec.roles[0], 0).pod()
     assert pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == job.gang.name
     assert len(job.gang.name) == 63
 
@@ -176,7 +176,7 @@ def test_any_spec_raises_nothing_but_a_spec_error(spec: Any) -> None:
         return
     for replica in replicas:
         assert replica.pod()["metadata"]["name"]
-        assert replica.service()["metadata"]["name"]
+        assert (replica.service() or {})["metadata"]["name"]
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -191,4 +191,4 @@ def test_any_template_is_rendered_or_rejected(container: dict[str, Any], pod: di
         return
     for replica in replicas:
         assert replica.pod()["spec"]["containers"][0]["env"]
-        assert replica.service()["spec"]["clusterIP"] == "None"
+        assert (replica.service() or {})["spec"]["clusterIP"] == "None"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dlop import JsonObject
 from dlop.frameworks.kubeflow.mpi.scripts import DISCOVERY, HOSTFILE, KUBECTL_MOUNT, MOUNT, SHELL
-from dlop.kube.types import JsonObject
 
 _CONFIG, _KUBECTL = "mpi-job-config", "mpi-job-kubectl"
 _CONFIG_MOUNT = {"name": _CONFIG, "mountPath": MOUNT}

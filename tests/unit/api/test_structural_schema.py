@@ -8,9 +8,9 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError
 
 from dlop.api.parsing import MAX_REPLICAS
-from dlop.api.schema import ANYTHING, SchemaError, rule, structural_schema, with_rules
 from dlop.api.spec import CleanPodPolicy, RestartPolicy, RestartScope
 from dlop.api.spec_models import ApiModel, OpenModel, PodTemplate, ReplicaModel, Replicas, RunPolicyModel, problems_from
+from dlop.api.structural_schema import ANYTHING, SchemaError, rule, structural_schema, with_rules
 from dlop.kube.types import JsonObject
 
 

@@ -1,4 +1,6 @@
-"""The common status format: conditions, `replicaStatuses`, `startTime` and `completionTime`, compatible with Kubeflow's clients.
+"""Status: how the status of a kind is read and written, and the words for its result.
+
+The common format has conditions, `replicaStatuses`, `startTime` and `completionTime`, compatible with Kubeflow's clients:
 
     phase        sets                                               effect on other conditions
     Created      Created=True                                       Running=False; removes Restarting
@@ -17,20 +19,70 @@ is not updated, so writing the same outcome twice changes nothing. The message o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dlop.api.constants import Reason
-from dlop.api.phase import Outcome, Phase
-from dlop.api.progress import ReplicaState, RoleProgress
-from dlop.api.record import Blocked
+from dlop.api.names import format_selector
+from dlop.api.phase import JobResult, Outcome, Phase
+from dlop.api.progress import Progress, ReplicaState, RoleProgress
+from dlop.api.record import Blocked, LastFailure, describe_failure
 from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
 
+if TYPE_CHECKING:
+    from dlop.job import DLJob
+
+Job = TypeVar("Job", bound="DLJob")
 BLOCKED = "Blocked"
 _TYPES = {Phase.INVALID: "Failed"}
 _PHASES_BY_PRECEDENCE = (Phase.SUCCEEDED, Phase.SUSPENDED, Phase.RESTARTING, Phase.RUNNING, Phase.CREATED)
 
 
-def phase_from_conditions(status: JsonObject) -> Phase | None:
+@dataclass(frozen=True, kw_only=True)
+class Status(Generic[Job]):
+    """The common status format: conditions, `replicaStatuses`, `startTime` and `completionTime`.
+
+    The operator adds its own record as `status.dlop`.
+    """
+
+    metric_label: str = ""
+    """The `framework` label of the Kubeflow-compatible metrics (`training_operator_jobs_*`); empty excludes the kind from them."""
+
+    def read_phase(self, stored: JsonObject) -> Phase | None:
+        """The phase in a stored status; None if it has none."""
+        return _phase_from_conditions(stored)
+
+    def read_finish_time(self, stored: JsonObject) -> Any:
+        """The finish time in a stored status, which another operator may have written without `completionTime`."""
+        return stored.get("completionTime") or _finish_time_from_conditions(stored)
+
+    def write(self, job: Job, outcome: Outcome) -> JsonObject:
+        """The status after a pass."""
+        return {
+            "conditions": _write_conditions(outcome, stored=job.stored_status, kind=job.job_type.kind, name=job.metadata.name),
+            "replicaStatuses": _write_replica_statuses(
+                outcome, selector=lambda role: format_selector(job.naming.role_labels(job, role.spec))
+            ),
+            **_write_times(outcome),
+        }
+
+    def write_blocked(self, job: Job, blocked: Blocked, *, now: float) -> JsonObject:
+        """The stored status with the condition Blocked, for a running job whose spec has become invalid."""
+        return {**job.stored_status, "conditions": _with_blocked_condition(job.stored_status, blocked, now=now)}
+
+    def describe_result(self, job: Job, result: JobResult, progress: Progress) -> str:
+        """A message that says how the job has finished: the failed pod, its node and its exit code."""
+        subject = f"{job.job_type.kind} {job.metadata.name}"
+        if result.succeeded:
+            return f"{subject} is successfully completed."
+        failed = result.failed_replica
+        if failed is None:
+            return f"{subject} has failed."
+        return f"{subject} has failed: {describe_failure(failed.failure or LastFailure(role=failed.role, index=failed.index))}"
+
+
+def _phase_from_conditions(status: JsonObject) -> Phase | None:
     """The phase of a status; None if no condition is true."""
     true = {condition["type"]: condition for condition in _stored_conditions(status) if condition.get("status") == "True"}
     if "Failed" in true:
@@ -38,7 +90,7 @@ def phase_from_conditions(status: JsonObject) -> Phase | None:
     return next((phase for phase in _PHASES_BY_PRECEDENCE if phase in true), None)
 
 
-def finish_time_from_conditions(status: JsonObject) -> str | None:
+def _finish_time_from_conditions(status: JsonObject) -> str | None:
     """The transition time of the condition Succeeded or Failed; None if the job has not finished."""
     final = (
         condition
@@ -49,7 +101,7 @@ def finish_time_from_conditions(status: JsonObject) -> str | None:
     return next((time for time in times if isinstance(time, str)), None)
 
 
-def with_blocked_condition(stored: JsonObject, blocked: Blocked, *, now: float) -> list[JsonObject]:
+def _with_blocked_condition(stored: JsonObject, blocked: Blocked, *, now: float) -> list[JsonObject]:
     """The stored conditions, with Blocked as the last one."""
     conditions = _Conditions(_stored_conditions(stored), now=format_time(now))
     conditions.remove(BLOCKED)
@@ -57,7 +109,7 @@ def with_blocked_condition(stored: JsonObject, blocked: Blocked, *, now: float) 
     return conditions.items
 
 
-def write_conditions(outcome: Outcome, *, stored: JsonObject, kind: str, name: str) -> list[JsonObject]:
+def _write_conditions(outcome: Outcome, *, stored: JsonObject, kind: str, name: str) -> list[JsonObject]:
     """The conditions after a pass. `stored` is the current status."""
     conditions = _Conditions(_stored_conditions(stored), now=format_time(outcome.now))
     conditions.remove(BLOCKED)
@@ -158,13 +210,13 @@ class _Conditions:
         return next((condition for condition in self.items if condition["type"] == type), None)
 
 
-def write_times(outcome: Outcome) -> JsonObject:
+def _write_times(outcome: Outcome) -> JsonObject:
     """`startTime` and `completionTime`; each is omitted until it is known."""
     times = {"startTime": outcome.started_at, "completionTime": outcome.finished_at}
     return {name: format_time(time) for name, time in times.items() if time is not None}
 
 
-def write_replica_statuses(outcome: Outcome, *, selector: Callable[[RoleProgress], str]) -> JsonObject:
+def _write_replica_statuses(outcome: Outcome, *, selector: Callable[[RoleProgress], str]) -> JsonObject:
     """`replicaStatuses` by role: active, succeeded, failed and the label selector. Zeros are omitted."""
     return {role.spec.name: _counts(role) | {"selector": selector(role)} for role in outcome.progress.roles}
 

@@ -26,12 +26,17 @@ def outcome(phase: Phase, *, now: float = 0.0, blocked: str = "", **more: Any) -
     return Outcome(phase=phase, record=record, now=now, **fields)
 
 
+def write(status: Any, outcome: Outcome) -> JsonObject:
+    """The status of a job after this outcome."""
+    return PairJob.status.write(pair(status=status), outcome)
+
+
 def history(*phases: Phase, **last: Any) -> JsonObject:
     """The status of a job that went through these phases, a minute each."""
     status: JsonObject = {}
     for minute, phase in enumerate(phases):
         more = last if minute == len(phases) - 1 else {}
-        status = pair(status=status).write_status(outcome(phase, now=60.0 * minute, **more))
+        status = write(status, outcome(phase, now=60.0 * minute, **more))
     return status
 
 
@@ -67,24 +72,24 @@ def test_the_conditions_after_a_sequence_of_phases(phases: list[Phase], expected
 @pytest.mark.parametrize("phase", list(Phase))
 def test_writing_the_same_outcome_twice_changes_nothing(phase: Phase) -> None:
     status = history(Phase.RUNNING, phase)
-    assert pair(status=status).write_status(outcome(phase, now=9999.0)) == status
+    assert write(status, outcome(phase, now=9999.0)) == status
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.INVALID])
 def test_the_phase_can_be_read_back(phase: Phase) -> None:
-    assert pair().read_phase(history(Phase.CREATED, phase)) is phase
+    assert PairJob.status.read_phase(history(Phase.CREATED, phase)) is phase
 
 
 def test_an_invalid_spec_is_a_failed_condition_that_is_removed_when_the_spec_is_fixed() -> None:
     invalid = history(Phase.CREATED, Phase.INVALID, reason="InvalidSpec", message="spec.replicaSpecs: is missing")
     assert summary(invalid)[-1] == ("Failed", "True", "InvalidSpec")
-    assert pair().read_phase(invalid) is Phase.INVALID
-    assert summary(pair(status=invalid).write_status(outcome(Phase.RUNNING))) == [CREATED, RUNNING]
+    assert PairJob.status.read_phase(invalid) is Phase.INVALID
+    assert summary(write(invalid, outcome(Phase.RUNNING))) == [CREATED, RUNNING]
 
 
 def test_another_error_in_an_invalid_spec_replaces_the_first() -> None:
     first = history(Phase.INVALID, reason="InvalidSpec", message="spec.a: is missing")
-    status = pair(status=first).write_status(outcome(Phase.INVALID, now=60.0, reason="InvalidSpec", message="spec.b: is missing"))
+    status = write(first, outcome(Phase.INVALID, now=60.0, reason="InvalidSpec", message="spec.b: is missing"))
     failed = status["conditions"][-1]
     assert (failed["message"], failed["lastUpdateTime"]) == ("spec.b: is missing", "1970-01-01T00:01:00Z")
     assert failed["lastTransitionTime"] == first["conditions"][-1]["lastTransitionTime"]
@@ -101,10 +106,8 @@ def test_an_exceeded_limit_has_its_own_reason() -> None:
 def test_blocked_is_the_last_condition_while_the_job_is_blocked() -> None:
     blocked = history(Phase.CREATED, blocked="pod train-leader-0 cannot pull its image")
     assert summary(blocked) == [CREATED, ("Blocked", "True", "ImagePullBackOff")]
-    assert (
-        pair(status=blocked).write_status(outcome(Phase.CREATED, now=500.0, blocked="pod train-leader-0 cannot pull its image")) == blocked
-    )
-    assert summary(pair(status=blocked).write_status(outcome(Phase.RUNNING))) == [CREATED, RUNNING]
+    assert write(blocked, outcome(Phase.CREATED, now=500.0, blocked="pod train-leader-0 cannot pull its image")) == blocked
+    assert summary(write(blocked, outcome(Phase.RUNNING))) == [CREATED, RUNNING]
 
 
 def test_the_timestamps_are_those_of_the_change() -> None:
@@ -120,7 +123,7 @@ def test_the_timestamps_are_those_of_the_change() -> None:
 
 def test_replicas_are_counted_by_role_and_zeros_are_omitted() -> None:
     states = progress(Leader=[ReplicaState.RUNNING], Follower=[ReplicaState.SUCCEEDED, ReplicaState.RESTARTING])
-    status = pair().write_status(outcome(Phase.RUNNING, progress=states))
+    status = write({}, outcome(Phase.RUNNING, progress=states))
     assert status["replicaStatuses"] == {
         "Leader": {"active": 1, "selector": "dlop.dev/job-name=train,dlop.dev/replica-type=leader"},
         "Follower": {"succeeded": 1, "failed": 1, "selector": "dlop.dev/job-name=train,dlop.dev/replica-type=follower"},
@@ -130,8 +133,8 @@ def test_replicas_are_counted_by_role_and_zeros_are_omitted() -> None:
 @pytest.mark.parametrize("stored", [{"conditions": None}, {"conditions": "x"}, {"conditions": [1, {"type": 2}, {}]}, [], "x"])
 def test_a_malformed_status_is_replaced(stored: Any) -> None:
     job = pair(status=stored)
-    assert job.read_phase(job.stored_status) is None
-    assert summary(job.write_status(outcome(Phase.CREATED))) == [CREATED]
+    assert PairJob.status.read_phase(job.stored_status) is None
+    assert summary(write(stored, outcome(Phase.CREATED))) == [CREATED]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +149,7 @@ def test_a_malformed_status_is_replaced(stored: Any) -> None:
     ],
 )
 def test_a_job_succeeds_with_its_required_roles_and_fails_with_any_replica(states: Any, succeeded: bool | None) -> None:
-    result = pair().evaluate(progress(**states))
+    result = PairJob.lifecycle.evaluate(pair(), progress(**states))
     assert (result.succeeded if result is not None else None) is succeeded
 
 
@@ -155,4 +158,4 @@ def test_without_required_roles_all_roles_are_required() -> None:
         replica_types = (ReplicaType("Leader"), ReplicaType("Follower", required_for_success=False))
 
     job = make(LooseJob, {"replicaSpecs": {"Follower": {"template": template()}}})
-    assert job.required_roles() == ("Follower",)
+    assert LooseJob.lifecycle.required_roles(job) == ("Follower",)

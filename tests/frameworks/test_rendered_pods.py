@@ -1,0 +1,93 @@
+"""The rendered pods of each kind stay the same across versions of dlop.
+
+After an upgrade of the operator, an edit of a job replaces all pods that have not started and whose hash has changed. A change of a hash
+must therefore be intended. Even the order of environment variables affects it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dlop.api.constants import TEMPLATE_HASH_ANNOTATION
+from dlop.api.schema import ListSchema
+from dlop.api.template_hash import parse_template_hash
+from dlop.frameworks.registry import load_registry
+from dlop.job import DLJob
+from dlop.jobs.render import render
+from tests.frameworks.example_manifests import by_name
+
+REGISTRY = load_registry()
+SINGLE = ("Master", "Scheduler", "SCHEDULER", "Launcher", "Evaluator")
+UNUSED = ("Chief", "TunerTracker", "TunerServer", "Tuner")
+"""Roles that exclude other roles."""
+HASHES = {
+    "mxjobs.fioravanzo.org": {
+        "demo-scheduler-r1d0-0": "4251329b99ee7a93",
+        "demo-server-r1d0-0": "9b5f81f603433e0c",
+        "demo-worker-r1d0-0": "cceca1256a47c185",
+    },
+    "mxjobs.mpba.fbk.eu": {
+        "scheduler-demo-0": "29d5fd138b06799c",
+        "server-demo-0": "49a32a058bc894bd",
+        "worker-demo-0": "52ae6f20c19fe1b8",
+    },
+    "tfjobs.mpba.fbk.eu": {
+        "ps-demo-0": "dd7edfb53f90f692",
+        "worker-demo-0": "2a6139d688de29f8",
+    },
+    "jaxjobs.kubeflow.org": {
+        "demo-worker-0": "88d5f062c7864d80",
+    },
+    "mpijobs.kubeflow.org": {
+        "demo-worker-0": "dafdf452ac4c4bdf",
+        "demo-launcher": "0c5613d9a1ea938e",
+    },
+    "mxjobs.kubeflow.org": {
+        "demo-scheduler-0": "e717521fe5be5791",
+        "demo-server-0": "51327a24cf4c78d0",
+        "demo-worker-0": "ae83b275c237ca8d",
+    },
+    "paddlejobs.kubeflow.org": {
+        "demo-master-0": "b09e4c2ef265b888",
+        "demo-worker-0": "6ab0423e894c5285",
+    },
+    "pytorchjobs.kubeflow.org": {
+        "demo-master-0": "c43b2feb60802df0",
+        "demo-worker-0": "60c06636084cb2b2",
+    },
+    "tfjobs.kubeflow.org": {
+        "demo-ps-0": "b3f4ef88f49f4b84",
+        "demo-master-0": "1ce6cb66feacbedc",
+        "demo-worker-0": "6706e5cf66346720",
+        "demo-evaluator-0": "731b26c79dd8453c",
+    },
+    "xgboostjobs.kubeflow.org": {
+        "demo-master-0": "2458958f38df4110",
+        "demo-worker-0": "b6390f5c59434204",
+    },
+}
+"""By kind: the hash of the first pod of each role."""
+
+
+def manifest(kind: type[DLJob]) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": kind.container_properties.name or "main", "image": "train:1"}]}}
+    roles = {role.name: 1 if role.name in SINGLE else 2 for role in kind.replica_types if role.name not in UNUSED}
+    schema = kind.schema
+    spec: Any = {
+        schema.field: {name: {"replicas": replicas, "template": template} for name, replicas in roles.items()},
+        "jobMode": "MXTrain",
+    }
+    if isinstance(schema, ListSchema):
+        entries = [{schema.type_field: name, "replicas": replicas, "template": template} for name, replicas in roles.items()]
+        spec = {schema.field: entries, "RuntimeId": "r1d0"} if schema.field else entries
+    metadata = {"name": "demo", "generation": 1}
+    return {"apiVersion": kind.job_type.api_version, "kind": kind.job_type.kind, "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize("kind", tuple(REGISTRY), ids=lambda kind: kind.job_type.resource.qualified_name)
+def test_the_hash_of_the_rendered_pods_is_unchanged(kind: type[DLJob]) -> None:
+    pods = by_name(render(manifest(kind), REGISTRY), "Pod")
+    expected = HASHES[kind.job_type.resource.qualified_name]
+    assert {name: parse_template_hash(pods[name]["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION])[1] for name in expected} == expected
