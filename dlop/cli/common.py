@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from dlop.cli.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
-    from dlop.api.crd import CRDKind
     from dlop.frameworks.registry import Registry
     from dlop.job import DLJob
     from dlop.kube.client import Client
@@ -70,7 +69,8 @@ class Parser(argparse.ArgumentParser):
             action="extend",
             default=[],
             metavar="NAMES",
-            help="Comma-separated optional permission sets of the operator: mpi (run MPI jobs), gang (create PodGroups).",
+            help="Comma-separated optional permission sets of the operator: mpi (run MPI jobs), gang (create PodGroups), "
+            "nodes (read nodes).",
         )
 
     def add_take_over(self) -> None:
@@ -83,23 +83,40 @@ def print_line(text: str) -> None:
 
 
 def add_working_directory_to_path() -> None:
-    """Make a framework in the working directory importable."""
+    """Make a framework in the working directory importable. Installed packages of the same name come first."""
     if "" not in sys.path:
-        sys.path.insert(0, "")
+        sys.path.append("")
+
+
+def load_frameworks(references: Sequence[str]) -> Registry:
+    """All installed frameworks and these (`module:Class`).
+
+    Raises:
+        CommandError: one of these frameworks cannot be loaded.
+    """
+    from dlop.frameworks.registry import RegistryError
+    from dlop.operator.flags import load_frameworks
+
+    if references:
+        add_working_directory_to_path()
+    try:
+        return load_frameworks(references)
+    except RegistryError as error:
+        raise CommandError(str(error)) from error
 
 
 def load_kinds(options: argparse.Namespace) -> Registry:
-    """The kinds selected by `--framework` and `--kinds`.
+    """The kinds selected by `--framework` and `--kinds`. Prints a warning for each installed framework that cannot be used.
 
     Raises:
         CommandError: a framework cannot be loaded, or a kind is unknown.
     """
-    from dlop.frameworks.registry import RegistryError, load_registry
+    from dlop.frameworks.registry import RegistryError
 
-    if options.frameworks:
-        add_working_directory_to_path()
+    registry = load_frameworks(options.frameworks)
+    for warning in registry.skipped:
+        print_line(f"warning: {warning}")
     try:
-        registry = load_registry(options.frameworks)
         return registry.select(options.kinds) if options.kinds else registry
     except RegistryError as error:
         raise CommandError(str(error)) from error
@@ -119,14 +136,14 @@ def chosen_permission_sets(options: argparse.Namespace, kinds: Iterable[type[DLJ
         raise CommandError(str(error)) from error
 
 
-def build_crds(kinds: Iterable[CRDKind]) -> list[JsonObject]:
+def build_crds(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
     """The CRDs of these kinds.
 
     Raises:
         CommandError: the spec of a framework cannot be described by a CRD.
     """
     from dlop.api.crd import build_crds
-    from dlop.api.schema import SchemaError
+    from dlop.api.structural_schema import SchemaError
 
     try:
         return build_crds(kinds)

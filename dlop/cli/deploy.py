@@ -10,12 +10,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dlop.api.constants import GANG_PERMISSIONS
-from dlop.cli.common import Parser, build_crds, chosen_permission_sets, load_kinds, print_line, run_with_client
+from dlop.api.constants import GANG_PERMISSIONS, NODE_PERMISSIONS
+from dlop.cli.common import Parser, build_crds, chosen_permission_sets, load_frameworks, load_kinds, print_line, run_with_client
 from dlop.cli.errors import UsageError
 
 if TYPE_CHECKING:
     from dlop.deploy.deployment import DeployOptions
+    from dlop.frameworks.registry import Registry
     from dlop.kube.client import Client
 
 
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     from dlop.deploy.installation import operator_objects
 
     permission_sets = chosen_permission_sets(options, kinds)
-    flags = operator_flags(options.flags, permission_sets=permission_sets)
+    flags = operator_flags(options.flags, load_frameworks(options.frameworks), permission_sets=permission_sets)
     chosen = replace(chosen_deployment(options), permission_sets=permission_sets, flags=flags)
 
     async def deploy(client: Client) -> None:
@@ -91,33 +92,37 @@ _ALTERNATIVES = {
     "bind_address": _PORT,
     "metrics_bind_address": _PORT,
     "health_probe_bind_address": _PORT,
-    "controller_config_file": _FILE,
-    "pytorch_init_container_template_file": _FILE,
 }
 """Settings that other parts of the manifests depend on, and what to do instead."""
 _GANG = "gang_scheduler_name"
 _WITH_GANG = f"it needs permissions for PodGroups: use --with {GANG_PERMISSIONS} before --"
+_WITH_NODES = f"node-down needs read access to nodes: use --with {NODE_PERMISSIONS} before --"
 
 
-def operator_flags(words: Sequence[str], *, permission_sets: Collection[str] = ()) -> tuple[str, ...]:
-    """Validate the flags of the operator.
+def operator_flags(words: Sequence[str], frameworks: Registry, *, permission_sets: Collection[str] = ()) -> tuple[str, ...]:
+    """Validate the flags of the operator. Some of them are declared by frameworks.
 
     Raises:
         UsageError: a flag is invalid, or does not match the rest of the Deployment.
     """
+    from dlop.api.flags import is_file_flag
+    from dlop.api.types import ForceDeletion
     from dlop.cli.run import parser
     from dlop.operator.flags import flag_names, normalize_dashes, read_settings
-    from dlop.operator.settings import Settings, SettingsError
+    from dlop.operator.settings import SettingsError, with_framework_flags
 
-    flags = normalize_dashes(words)
+    flags, model = normalize_dashes(words), with_framework_flags(frameworks.flags)
     try:
-        settings, _ = read_settings(vars(parser().parse_args(flags)), {})
+        settings, _ = read_settings(vars(parser(model).parse_args(flags)), {}, model)
     except SettingsError as error:
         raise UsageError(str(error)) from error
-    alternatives = _ALTERNATIVES if GANG_PERMISSIONS in permission_sets else {**_ALTERNATIVES, _GANG: _WITH_GANG}
-    for name, alternative in alternatives.items():
-        if getattr(settings, name) != Settings.model_fields[name].default:
-            flag = next(word for word in (word.partition("=")[0] for word in flags) if word in flag_names(name))
+    files = {name: _FILE for declared in frameworks.flags for name, field in declared.model_fields.items() if is_file_flag(field)}
+    gang = {} if GANG_PERMISSIONS in permission_sets else {_GANG: _WITH_GANG}
+    needs_nodes = settings.force_deletion is ForceDeletion.NODE_DOWN and NODE_PERMISSIONS not in permission_sets
+    nodes = {"force_deletion": _WITH_NODES} if needs_nodes else {}
+    for name, alternative in {**_ALTERNATIVES, **files, **gang, **nodes}.items():
+        if getattr(settings, name) != model.model_fields[name].default:
+            flag = next(word for word in (word.partition("=")[0] for word in flags) if word in flag_names(name, model))
             raise UsageError(f"{flag} is not supported after --: {alternative}")
     return tuple(words)
 

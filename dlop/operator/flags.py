@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlop.compat.kubeflow.flags import LEGACY_FLAGS, LEGACY_VARIABLES, LegacyFlag, Values
+from dlop.frameworks.registry import Registry, load_registry
 from dlop.operator import settings as own
 from dlop.operator.settings import Settings, SettingsError, SourcedValue, values_from_environment, values_from_flags
 
@@ -25,16 +26,28 @@ class LegacyNotice:
     description: str
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, model: type[Settings]) -> None:
     """Add a flag for every setting, and for every legacy flag whose name is not that of a setting."""
-    own.add_arguments(parser)
+    own.add_arguments(parser, model)
     group = parser.add_argument_group("flags of the Kubeflow training operator")
     for legacy in LEGACY_FLAGS:
-        if not _is_setting(legacy):
+        if not _is_setting(legacy, model):
             options: dict[str, Any] = {"nargs": "?", "const": "true"} if legacy.is_switch else {}
             metavar = "true|false" if legacy.is_switch else "VALUE"
             description = argparse.SUPPRESS if legacy.is_rejected else legacy.description
             group.add_argument(legacy.flag, dest=_PREFIX + legacy.name, action="append", metavar=metavar, help=description, **options)
+
+
+def load_frameworks(references: Iterable[str]) -> Registry:
+    """All installed frameworks and these (`module:Class`).
+
+    A framework must not declare a flag of the operator. `Registry.skipped` lists installed ones that cannot be used.
+
+    Raises:
+        RegistryError: one of these frameworks cannot be loaded.
+    """
+    own_flags = (flag for setting in own.list_settings(Settings) for flag in setting.flags)
+    return load_registry(references, reserved_flags=("--help", *own_flags, *(legacy.flag for legacy in LEGACY_FLAGS)))
 
 
 def normalize_dashes(arguments: Iterable[str]) -> list[str]:
@@ -43,14 +56,16 @@ def normalize_dashes(arguments: Iterable[str]) -> list[str]:
     return [f"-{argument}" if argument.partition("=")[0] in known else argument for argument in arguments]
 
 
-def flag_names(field: str) -> frozenset[str]:
+def flag_names(field: str, model: type[Settings]) -> frozenset[str]:
     """All flags that set a setting, including legacy ones."""
-    own_flags = (flag for setting in own.list_settings() if setting.field == field for flag in own.flags_of(setting))
+    own_flags = (flag for setting in own.list_settings(model) if setting.field == field for flag in setting.flags)
     legacy_flags = (legacy.flag for legacy in LEGACY_FLAGS if legacy.mapping is not None and legacy.mapping.field == field)
     return frozenset((*own_flags, *legacy_flags))
 
 
-def read_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[Settings, list[LegacyNotice]]:
+def read_settings(
+    flags: Mapping[str, Any], environ: Mapping[str, str], model: type[Settings] = Settings
+) -> tuple[Settings, list[LegacyNotice]]:
     """Read the settings from parsed flags (as a dict of the argparse namespace) and the environment.
 
     Flags take precedence over variables, and names of dlop over legacy names. Values of `--kinds` and `--enable-scheme`
@@ -66,20 +81,20 @@ def read_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> tuple
     rejected = next((legacy for legacy in used if legacy.is_rejected), None)
     if rejected is not None:
         raise SettingsError(f"{rejected.flag} is not supported: {rejected.description}")
-    from_legacy_flags, from_flags = _convert(used, legacy_values), values_from_flags(flags)
+    from_legacy_flags, from_flags = _convert(used, legacy_values), values_from_flags(flags, model)
     if "kinds" in from_legacy_flags and "kinds" in from_flags:
         kinds = [*from_flags["kinds"].value, *from_legacy_flags["kinds"].value]
         from_flags["kinds"] = SourcedValue(kinds, from_flags["kinds"].origin)
     variables = [legacy for legacy in LEGACY_VARIABLES if environ.get(legacy.name)]
     from_legacy_variables = {legacy.field: SourcedValue(environ[legacy.name], legacy.name) for legacy in variables}
-    settings = Settings.from_values(from_legacy_variables | values_from_environment(environ) | from_legacy_flags | from_flags)
+    settings = model.from_values(from_legacy_variables | values_from_environment(environ, model) | from_legacy_flags | from_flags)
     notices = [LegacyNotice(legacy.flag, legacy.description) for legacy in used]
     return settings, notices + [LegacyNotice(legacy.name, legacy.description) for legacy in variables]
 
 
-def _is_setting(legacy: LegacyFlag) -> bool:
+def _is_setting(legacy: LegacyFlag, model: type[Settings]) -> bool:
     """Whether dlop has a flag of the same name."""
-    return legacy.field in Settings.model_fields or f"{legacy.field}s" in Settings.model_fields
+    return legacy.field in model.model_fields or f"{legacy.field}s" in model.model_fields
 
 
 def _convert(used: Iterable[LegacyFlag], legacy_values: Mapping[str, Values]) -> dict[str, SourcedValue]:

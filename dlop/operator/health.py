@@ -1,8 +1,8 @@
 """HTTP endpoints for the kubelet and Prometheus: `/healthz`, `/readyz` and `/metrics`.
 
-The operator is healthy while it has contact with the API server; otherwise a restart may help. It is ready once its caches
-are synced, as leader and as standby. All paths share one port, or metrics and probes have separate ports as in the Kubeflow
-training operator.
+The operator is healthy while its event loop responds and its informers make progress. An API server that does not answer is
+not its fault: a restart would not help, and would lose the caches. It is ready once its caches are synced, as leader and as
+standby. All paths share one port, or metrics and probes have separate ports as in the Kubeflow training operator.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class ProbeResult:
 
 
 def check_health(operator: Operator, *, watch_age_limit_seconds: float) -> ProbeResult:
-    """Whether the operator has had contact with the API server within the limit. If not, the message has the causes."""
-    age = operator.watch_age_seconds()
-    if age <= watch_age_limit_seconds:
+    """Whether all informers make progress. If not, the message names the stuck ones."""
+    stuck = operator.stuck_informers(limit_seconds=watch_age_limit_seconds)
+    if not stuck:
         return ProbeResult(ok=True, message="ok")
-    return ProbeResult(ok=False, message="\n".join([f"no contact with the API server for {age:.0f} seconds", *operator.sync_errors()]))
+    return ProbeResult(ok=False, message="\n".join([f"informers stuck: {', '.join(stuck)}", *operator.sync_errors()]))
 
 
 def check_readiness(operator: Operator) -> ProbeResult:

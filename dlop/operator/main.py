@@ -10,17 +10,12 @@ import socket
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from random import SystemRandom
 
 import structlog
-import yaml
 
-from dlop.api.spec import SpecError
-from dlop.api.types import KUBECTL_DELIVERY_IMAGE, Accelerator, Options
-from dlop.frameworks.fioravanzo.accelerators import read_accelerators
-from dlop.frameworks.kubeflow.pytorch_init import render_template
-from dlop.frameworks.registry import Registry, RegistryError, load_registry
+from dlop.api.types import Options
+from dlop.frameworks.registry import Registry, RegistryError
 from dlop.kube.errors import ConfigurationError
 from dlop.kube.http.transport import HttpTransport, connect
 from dlop.kube.leader_election import LeadershipLostError
@@ -29,21 +24,26 @@ from dlop.operator.gc import tune_garbage_collection
 from dlop.operator.health import Endpoint, list_endpoints, serve_endpoint
 from dlop.operator.logging import set_up_logging
 from dlop.operator.operator import Operator
-from dlop.operator.settings import Settings, SettingsError
+from dlop.operator.settings import Settings, SettingsError, load_framework_flags
 
 log = structlog.get_logger(__name__)
 
 _CONFIGURATION_ERRORS = (ConfigurationError, RegistryError, SettingsError)
 
 
-def run(settings: Settings, *, notices: Iterable[LegacyNotice] = (), environ: Mapping[str, str] = os.environ) -> int:
-    """Run the operator until it is stopped by a signal. Returns the exit code of the process."""
+def run(settings: Settings, registry: Registry, *, notices: Iterable[LegacyNotice] = (), environ: Mapping[str, str] = os.environ) -> int:
+    """Run the operator until it is stopped by a signal. Returns the exit code of the process.
+
+    `settings` must have the flags of the frameworks in the registry; see `with_framework_flags`.
+    """
     set_up_logging(settings.log_format, settings.log_level)
+    for error in registry.skipped:
+        log.error("failed to load framework", error=error)
     for notice in notices:
         log.info("using flag or variable of the Kubeflow training operator", name=notice.name, description=notice.description)
     try:
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
-            runner.run(_serve(settings, environ=environ))
+            runner.run(_serve(settings, registry, environ=environ))
     except _CONFIGURATION_ERRORS as error:
         log.error("failed to start operator", error=str(error))
         return 1
@@ -62,10 +62,9 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _serve(settings: Settings, *, environ: Mapping[str, str]) -> None:
+async def _serve(settings: Settings, registry: Registry, *, environ: Mapping[str, str]) -> None:
     in_cluster = "KUBERNETES_SERVICE_HOST" in environ
-    registry = load_registry(settings.frameworks)
-    options = _make_options(settings)
+    options = make_options(settings, registry)
     transport = await connect(settings.kubeconfig or None, context=settings.context or None)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
@@ -103,45 +102,14 @@ def _make_operator(settings: Settings, registry: Registry, transport: HttpTransp
     )
 
 
-def _make_options(settings: Settings) -> Options:
-    path = settings.controller_config_file
-    accelerators = _read_accelerators(Path(path)) if path else {}
+def make_options(settings: Settings, registry: Registry) -> Options:
     return Options(
-        accelerators=accelerators,
         cluster_domain=settings.cluster_domain,
         node_lost_seconds=settings.node_lost_seconds,
-        kubectl_delivery_image=settings.mpi_kubectl_delivery_image or KUBECTL_DELIVERY_IMAGE,
+        force_deletion=settings.force_deletion,
         gang_scheduler_name=settings.gang_scheduler_name,
-        pytorch_init_container_image=settings.pytorch_init_container_image,
-        pytorch_init_container_max_tries=settings.pytorch_init_container_max_tries,
-        pytorch_init_container_template=_read_template(settings.pytorch_init_container_template_file),
+        framework_flags=load_framework_flags(settings, registry.flags),
     )
-
-
-def _read_accelerators(path: Path) -> Mapping[str, Accelerator]:
-    try:
-        return read_accelerators(yaml.safe_load(path.read_text()))
-    except OSError as error:
-        raise SettingsError(f"--controller-config-file: {path} cannot be read: {error.strerror or error}") from error
-    except (UnicodeDecodeError, yaml.YAMLError, SpecError) as error:
-        raise SettingsError(f"--controller-config-file: {path} is invalid: {error}") from error
-
-
-def _read_template(path: str) -> str:
-    """The content of the file. It is rendered once here, so that a mistake fails the start and not every job."""
-    if not path:
-        return ""
-    flag = "--pytorch-init-container-template-file"
-    try:
-        template = Path(path).read_text()
-        containers = render_template(template, MasterAddr="master", InitContainerImage="image", MaxTries="1")
-    except OSError as error:
-        raise SettingsError(f"{flag}: {path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise SettingsError(f"{flag}: {path} is invalid: {error}") from error
-    if not isinstance(containers, list) or not all(isinstance(container, dict) and container.get("name") for container in containers):
-        raise SettingsError(f"{flag}: {path} is invalid: must be a list of containers with names")
-    return template
 
 
 @contextlib.contextmanager

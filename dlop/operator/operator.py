@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from random import Random
 from typing import Any
 
 import structlog
 
 from dlop.api.gang import POD_GROUPS, pod_group_resource
-from dlop.api.types import Options
+from dlop.api.types import ForceDeletion, Options
 from dlop.compat.kubeflow.metrics import KubeflowMetrics
 from dlop.controller.kind_manager import KindManager
 from dlop.controller.kinds import ManagedKind
@@ -27,7 +27,7 @@ from dlop.kube.informer import Informer, InformerTimings
 from dlop.kube.leader_election import LeaderElector, LeaseTiming
 from dlop.kube.metrics import InstrumentedTransport, Metrics
 from dlop.kube.rate_limit import RateLimit, RateLimitedTransport, TokenBucket
-from dlop.kube.resources import PRIORITY_CLASSES, Resource
+from dlop.kube.resources import NODES, PRIORITY_CLASSES, Resource
 from dlop.kube.transport import Transport
 from dlop.operator.gc import release_free_memory
 from dlop.operator.settings import Settings
@@ -88,8 +88,8 @@ class Operator:
         )
         config = ControllerConfig(namespaces=settings.namespaces, workers=settings.workers, writes_in_flight=settings.writes_in_flight)
         self._manager = ControllerManager(config, clients)
-        labels = self._manager.kinds.framework_labels
-        self.metrics.registry.register(KubeflowMetrics(self._manager.metrics, framework_labels=labels))
+        labels = self._manager.kinds.metric_labels
+        self.metrics.registry.register(KubeflowMetrics(self._manager.metrics, metric_labels=labels))
         kinds = [_make_kind(job_class, options or Options()) for job_class in _select(job_classes, settings.kinds)]
         self._kind_manager = KindManager(self._manager, clients, kinds, spawn=self._spawn)
         self._group = asyncio.TaskGroup()
@@ -97,7 +97,6 @@ class Operator:
         self._synced = asyncio.Event()
         self._stopping = asyncio.Event()
         self._is_leading = False
-        self._started_at = asyncio.get_running_loop().time()
 
     # --- state -------------------------------------------------------------------------------------------------------
 
@@ -119,11 +118,13 @@ class Operator:
     async def wait_synced(self) -> None:
         await self._synced.wait()
 
-    def watch_age_seconds(self) -> float:
-        """Time since the last contact with the API server, of the informer where it is longest."""
-        since_start = asyncio.get_running_loop().time() - self._started_at
-        ages = [informer.last_contact_seconds_ago for informer in self._informers()]
-        return max((since_start if age is None else age for age in ages), default=0.0)
+    def stuck_informers(self, *, limit_seconds: float) -> list[str]:
+        """Resources whose informers have made no progress for longer than the limit.
+
+        An informer that retries makes progress, even if the API server does not answer.
+        """
+        stuck = (informer.resource.qualified_name for informer in self._informers() if informer.overdue_seconds > limit_seconds)
+        return list(dict.fromkeys(stuck))
 
     def sync_errors(self) -> list[str]:
         """The last errors of informers that are not in sync."""
@@ -241,16 +242,23 @@ def _select(job_classes: Iterable[type[DLJob]], names: tuple[str, ...]) -> Itera
 
 
 def _make_kind(job_class: type[DLJob], options: Options) -> ManagedKind:
-    pod_groups = _pod_group_resources(options)
+    pod_groups, children = _pod_group_resources(options), job_class.children
     return ManagedKind(
         resource=job_class.job_type.resource,
         make_job=lambda job_object: job_class(job_object, options=options),
-        child_resources=job_class.child_resources + pod_groups,
-        ephemeral_resources=job_class.ephemeral_resources,
+        child_resources=tuple(dict.fromkeys((*(resource for child in children for resource in child.resources), *pod_groups))),
+        ephemeral_resources=tuple(resource for child in children if child.is_ephemeral for resource in child.resources),
         legacy_resources=tuple(resource for resource in POD_GROUPS if resource not in pod_groups),
-        read_only_resources=(PRIORITY_CLASSES,) if options.gang_scheduler_name else (),
-        framework_label=job_class.framework_label,
+        read_only_resources=tuple(_read_only_resources(options)),
+        metric_label=job_class.status.metric_label,
     )
+
+
+def _read_only_resources(options: Options) -> Iterator[Resource]:
+    if options.gang_scheduler_name:
+        yield PRIORITY_CLASSES
+    if options.force_deletion is ForceDeletion.NODE_DOWN:
+        yield NODES
 
 
 def _pod_group_resources(options: Options) -> tuple[Resource, ...]:

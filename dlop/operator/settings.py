@@ -1,20 +1,24 @@
 """Settings of the operator, read once from flags and the environment.
 
-A flag takes precedence over its environment variable, and a variable over the default. `list_settings` describes all
-settings, for `--help` and the documentation.
+A flag takes precedence over its environment variable, and a variable over the default. `list_settings` describes all settings, for
+`--help` and the documentation. `with_framework_flags` adds the flags that frameworks declare.
 """
 
 from __future__ import annotations
 
 import argparse
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model, field_validator, model_validator
 from pydantic.fields import FieldInfo
+
+from dlop.api.flags import FrameworkFlags, flag_name, is_file_flag
+from dlop.api.types import ForceDeletion
 
 PREFIX = "DLOP_"
 NO_ADDRESS = "off"
@@ -99,9 +103,12 @@ class Settings(BaseModel):
     node_lost_seconds: int = Field(
         default=60,
         ge=0,
-        description="Seconds after the grace period until a pod that does not terminate counts as lost with its node.",
+        description="Seconds after the grace period until the deletion of a pod is overdue.",
     )
-    controller_config_file: str = Field(default="", description="Path to a YAML file that describes the accelerators of the cluster.")
+    force_deletion: ForceDeletion = Field(
+        default=ForceDeletion.NEVER,
+        description="When overdue pods are force-deleted: never, node-down (needs read access to nodes) or timeout.",
+    )
     cluster_domain: str = Field(
         default="", description="DNS domain of the cluster. If empty, names are resolved with the DNS search path of the pods."
     )
@@ -109,33 +116,24 @@ class Settings(BaseModel):
         default="",
         description="Gang scheduler: volcano, or a scheduler built with scheduler-plugins; no gang scheduling if empty.",
     )
-    mpi_kubectl_delivery_image: str = Field(
-        default="", description="Image that delivers kubectl to the launchers of MPI jobs. Defaults to the image that Kubeflow publishes."
-    )
-    pytorch_init_container_image: str = Field(
-        default="",
-        description="Image with nslookup for an init container that waits for the master of a PyTorchJob; no init container if empty.",
-    )
-    pytorch_init_container_max_tries: int = Field(
-        default=100, ge=1, description="Number of attempts of the PyTorchJob init container, one every two seconds."
-    )
-    pytorch_init_container_template_file: str = Field(
-        default="",
-        description="Path to a YAML file of other init containers, with {{.MasterAddr}}, {{.InitContainerImage}} and {{.MaxTries}}.",
-    )
     drain_seconds: float = Field(default=20.0, ge=0, description="Seconds that running passes may take to finish after SIGTERM.")
     watch_age_limit_seconds: float = Field(
-        default=600.0, gt=0, description="Seconds without contact with the API server after which /healthz fails."
+        default=600.0,
+        gt=0,
+        description="Seconds after which /healthz fails if a watch is stuck. An API server that does not answer is no reason.",
     )
 
     def elects_leader(self, *, in_cluster: bool) -> bool:
         return in_cluster if self.leader_election is None else self.leader_election
 
-    @field_validator("namespaces", "kinds", "frameworks", mode="before")
+    @field_validator("*", mode="before")
     @classmethod
-    def _split(cls, value: Any) -> Any:
-        lists = [value] if isinstance(value, str) else value
-        return tuple(part.strip() for text in lists for part in text.split(",") if part.strip())
+    def _split(cls, value: Any, info: ValidationInfo) -> Any:
+        """Split the values of lists. A flag that is repeated has several of them."""
+        if info.field_name is None or not _is_list(cls.model_fields[info.field_name]):
+            return value
+        texts = [value] if isinstance(value, str) else value
+        return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
 
     @field_validator("log_format", "log_level", mode="before")
     @classmethod
@@ -157,7 +155,7 @@ class Settings(BaseModel):
         Raises:
             SettingsError: a value is invalid.
         """
-        return cls.from_values(values_from_environment(environ) | values_from_flags(flags))
+        return cls.from_values(values_from_environment(environ, cls) | values_from_flags(flags, cls))
 
     @classmethod
     def from_values(cls, values: Mapping[str, SourcedValue]) -> Self:
@@ -179,7 +177,7 @@ class SourcedValue:
     """The flag or variable that the value comes from, for error messages."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingInfo:
     """Documentation of one setting."""
 
@@ -188,55 +186,107 @@ class SettingInfo:
     variable: str
     default: str
     description: str
+    is_list: bool
+    is_switch: bool
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """All flags of the setting. A list also has a singular flag that can be repeated: `--framework a:B --framework c:D`."""
+        return (self.flag, self.flag.removesuffix("s")) if self.is_list else (self.flag,)
 
 
-def list_settings() -> list[SettingInfo]:
+def with_framework_flags(declared: Iterable[type[FrameworkFlags]]) -> type[Settings]:
+    """The settings and the flags of these frameworks, with paths instead of contents for flags that are files.
+
+    Frameworks must not declare a flag twice, nor one of the operator; see `Registry.add`.
+    """
+    fields: dict[str, Any] = {}
+    for model in declared:
+        for name, field in model.model_fields.items():
+            path = (str, Field(default="", description=field.description))
+            fields[name] = path if is_file_flag(field) else (field.annotation, field)
+    return create_model("Settings", __base__=Settings, **fields)
+
+
+def load_framework_flags(settings: Settings, declared: Iterable[type[FrameworkFlags]]) -> tuple[FrameworkFlags, ...]:
+    """The values of the flags of these frameworks. Reads their files.
+
+    Raises:
+        SettingsError: a file cannot be read, or a value is invalid.
+    """
+    return tuple(_load_flags(settings, model) for model in declared)
+
+
+def _load_flags(settings: Settings, model: type[FrameworkFlags]) -> FrameworkFlags:
+    values = {name: getattr(settings, name) for name in model.model_fields}
+    files = {name: path for name, path in values.items() if is_file_flag(model.model_fields[name])}
+    contents = {name: _read_file(flag_name(name), path) for name, path in files.items() if path}
+    try:
+        return model(**{name: value for name, value in values.items() if name not in files}, **contents)
+    except ValidationError as error:
+        details = error.errors()[0]
+        message, name = str(details["msg"]).removeprefix("Value error, "), next(iter(details["loc"]), None)
+        # An error without a location concerns several flags.
+        subject = f"{flag_name(name)}: {values[name]}" if isinstance(name, str) else ", ".join(model.flag_names())
+        raise SettingsError(f"{subject} is invalid: {message}") from None
+
+
+def _read_file(flag: str, path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise SettingsError(f"{flag}: {path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{flag}: {path} is invalid: {error}") from error
+
+
+def list_settings(model: type[Settings]) -> list[SettingInfo]:
     return [
-        SettingInfo(name, f"--{name.replace('_', '-')}", f"{PREFIX}{name.upper()}", _default(field), field.description or "")
-        for name, field in Settings.model_fields.items()
+        SettingInfo(
+            field=name,
+            flag=flag_name(name),
+            variable=f"{PREFIX}{name.upper()}",
+            default=_default(field),
+            description=field.description or "",
+            is_list=_is_list(field),
+            is_switch=_is_switch(field),
+        )
+        for name, field in model.model_fields.items()
     ]
 
 
-def values_from_flags(flags: Mapping[str, Any]) -> dict[str, SourcedValue]:
+def values_from_flags(flags: Mapping[str, Any], model: type[Settings]) -> dict[str, SourcedValue]:
     """Values by field name. `flags` has field names as well, with None for flags that are not set."""
     return {
         setting.field: SourcedValue(flags[setting.field], setting.flag)
-        for setting in list_settings()
+        for setting in list_settings(model)
         if flags.get(setting.field) is not None
     }
 
 
-def values_from_environment(environ: Mapping[str, str]) -> dict[str, SourcedValue]:
+def values_from_environment(environ: Mapping[str, str], model: type[Settings]) -> dict[str, SourcedValue]:
     """Values by field name."""
     return {
         setting.field: SourcedValue(environ[setting.variable], setting.variable)
-        for setting in list_settings()
+        for setting in list_settings(model)
         if setting.variable in environ
     }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, model: type[Settings]) -> None:
     """Add a flag for every setting. Flags that are not set are None, so that environment variables apply."""
-    for setting in list_settings():
+    for setting in list_settings(model):
         default = f"; default {setting.default}" if setting.default else ""
         text = f"{setting.description} [{setting.variable}{default}]".replace("%", "%%")
-        options = _argument_options(setting.field)
-        parser.add_argument(*flags_of(setting), dest=setting.field, default=None, metavar=_metavar(setting.field), help=text, **options)
+        parser.add_argument(
+            *setting.flags, dest=setting.field, default=None, metavar=_metavar(setting), help=text, **_argument_options(setting)
+        )
 
 
-def flags_of(setting: SettingInfo) -> tuple[str, ...]:
-    """The flags of a setting. A list also has a singular flag that can be repeated: `--framework a:B --framework c:D`."""
-    return (setting.flag, setting.flag.removesuffix("s")) if _is_list(setting.field) else (setting.flag,)
-
-
-def _argument_options(field: str) -> dict[str, Any]:
-    if _is_list(field):
+def _argument_options(setting: SettingInfo) -> dict[str, Any]:
+    if setting.is_list:
         return {"action": "append"}
-    return {"nargs": "?", "const": "true"} if _is_switch(Settings.model_fields[field]) else {}
-
-
-def _is_list(field: str) -> bool:
-    return bool(Settings.model_fields[field].default == ())
+    return {"nargs": "?", "const": "true"} if setting.is_switch else {}
 
 
 def _default(field: FieldInfo) -> str:
@@ -244,15 +294,19 @@ def _default(field: FieldInfo) -> str:
     return str(value) if value not in (None, "", ()) else ""
 
 
+def _is_list(field: FieldInfo) -> bool:
+    return bool(field.default == ())
+
+
 def _is_switch(field: FieldInfo) -> bool:
     annotations = get_args(field.annotation) if isinstance(field.annotation, types.UnionType) else (field.annotation,)
     return bool in annotations
 
 
-def _metavar(field: str) -> str:
-    if _is_switch(Settings.model_fields[field]):
+def _metavar(setting: SettingInfo) -> str:
+    if setting.is_switch:
         return "true|false"
-    return "SECONDS" if field.endswith("_seconds") else "VALUE"
+    return "SECONDS" if setting.field.endswith("_seconds") else "VALUE"
 
 
 def _format_errors(error: ValidationError, origins: Mapping[str, str]) -> str:

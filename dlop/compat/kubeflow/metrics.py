@@ -35,10 +35,10 @@ _LABELS = ("job_namespace", "framework")
 
 
 class KubeflowMetrics(Collector):
-    def __init__(self, metrics: ControllerMetrics, *, framework_labels: Mapping[str, str]) -> None:
-        """`framework_labels` has the kinds to count, by qualified resource name. It may grow later."""
+    def __init__(self, metrics: ControllerMetrics, *, metric_labels: Mapping[str, str]) -> None:
+        """`metric_labels` has the kinds to count, by qualified resource name. It may grow later."""
         self._metrics = metrics
-        self._framework_labels = framework_labels
+        self._metric_labels = metric_labels
 
     def collect(self) -> Iterator[Metric]:
         for name, description in _DESCRIPTIONS.items():
@@ -52,6 +52,6 @@ class KubeflowMetrics(Collector):
         counts: Counter[tuple[str, str]] = Counter()
         for source in sources:
             for kind, namespace, count in self._metrics.job_counts(source):
-                if kind in self._framework_labels:
-                    counts[namespace, self._framework_labels[kind]] += count
+                if kind in self._metric_labels:
+                    counts[namespace, self._metric_labels[kind]] += count
         return counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlop import JobType, ReplicaType
+from dlop import JobType, ReplicaType, Schema
 from dlop.api.spec_models import ApiModel
 from tests.kinds_for_crds import Ranked
 
@@ -18,4 +18,4 @@ class EitherJob(Ranked):
 
     job_type = JobType("crds.dlop.dev", "v1", "EitherJob")
     replica_types = (ReplicaType("Worker"),)
-    spec_model = EitherSpec
+    schema = Schema(model=EitherSpec)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dlop.api.crd import build_crds
 from dlop.cli.main import COMMANDS, main
 from dlop.deploy.deployment import DeployOptions, metrics_service
 from dlop.deploy.installation import operator_objects
@@ -102,9 +103,25 @@ def test_an_unknown_framework_is_an_error(capsys: pytest.CaptureFixture[str]) ->
     assert "cannot import module 'no_such_module' of 'no_such_module:Job'" in capsys.readouterr().err
 
 
+def test_a_framework_of_the_working_directory_does_not_shadow_an_installed_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, kind in (("installed", "WithRules"), ("work", "Plain")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "shadowed_framework.py").write_text(f"from tests.kinds_for_crds import {kind} as Job\n")
+    (tmp_path / "work" / "own_framework.py").write_text("from tests.kinds_for_crds import Plain as Job\n")
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr(sys, "path", [*filter(None, sys.path), str(tmp_path / "installed")])
+    printed = []
+    for module, kind in (("shadowed_framework", "ChiefJob"), ("own_framework", "RingJob")):
+        assert main(["crds", "--framework", f"{module}:Job", "--kinds", kind]) == 0
+        printed += [crd["spec"]["names"]["kind"] for crd in objects(capsys.readouterr().out)]
+    assert printed == ["ChiefJob", "RingJob"]
+
+
 def test_a_spec_model_without_a_crd_schema_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["crds", "--framework", "tests.unit.cli.invalid_framework:EitherJob"]) == 1
-    assert "the spec_model of EitherJob cannot be converted to a CRD schema: spec.value is a union" in capsys.readouterr().err
+    assert "the spec model of EitherJob cannot be converted to a CRD schema: spec.value is a union" in capsys.readouterr().err
 
 
 @pytest.mark.machine
@@ -163,11 +180,21 @@ def test_optional_permission_sets_are_separate_roles(capsys: pytest.CaptureFixtu
 
 
 def test_a_namespaced_operator_has_no_cluster_roles_and_no_rules_for_cluster_scoped_resources() -> None:
-    options = DeployOptions(namespace="lab", watched_namespaces=("lab",), permission_sets=("mpi", "gang"))
+    options = DeployOptions(namespace="lab", watched_namespaces=("lab",), permission_sets=("mpi", "gang", "nodes"))
     rendered = operator_objects(tuple(load_registry()), options)
-    assert not [item["metadata"]["name"] for item in rendered if item["kind"].startswith("ClusterRole")]
+    assert not [item["metadata"]["name"] for item in rendered if item["kind"].startswith("ClusterRole") or item.get("rules") == []]
     (gang,) = [item for item in rendered if (item["kind"], item["metadata"]["name"]) == ("Role", "dlop-gang")]
     assert [rule["resources"] for rule in gang["rules"]] == [["podgroups"]]
+
+
+def test_users_with_the_edit_role_may_scale_every_kind_with_a_scale_subresource() -> None:
+    kinds = tuple(load_registry())
+    scalable = {crd["metadata"]["name"] for crd in build_crds(kinds) if "scale" in crd["spec"]["versions"][0]["subresources"]}
+    (edit,) = [item for item in operator_objects(kinds, DeployOptions()) if item["metadata"]["name"] == "dlop-edit"]
+    rules = [rule for rule in edit["rules"] if {"get", "update", "patch"} <= set(rule["verbs"])]
+    resources = {f"{resource}.{group}" for rule in rules for group in rule["apiGroups"] for resource in rule["resources"]}
+    assert scalable
+    assert {name.replace("/scale", "") for name in resources if "/scale" in name} == scalable
 
 
 def test_the_metrics_service_has_the_annotations_of_prometheus() -> None:
@@ -244,7 +271,6 @@ def test_errors_of_the_crd_schema_are_reported_with_file_line_and_path(manifest:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert f"{manifest}:4: metadata.name: Invalid value: " in captured.err
-    assert f"{manifest}:7: spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1" in captured.err
     assert f"{manifest}:8: spec.pytorchReplicaSpecs[Worker].replicas: Forbidden: must be at least 1" in captured.err
 
 

@@ -11,8 +11,9 @@ import pytest
 from dlop.compat.kubeflow.flags import KINDS, LEGACY_FLAGS, LEGACY_VARIABLES
 from dlop.frameworks.registry import load_registry
 from dlop.operator.flags import LegacyNotice, add_arguments, normalize_dashes, read_settings
-from dlop.operator.settings import Settings, SettingsError
+from dlop.operator.settings import Settings, SettingsError, with_framework_flags
 
+SETTINGS = with_framework_flags(load_registry().flags)
 FLAGS_OF_1_9 = (
     *("metrics-bind-address", "health-probe-bind-address", "leader-elect", "leader-election-id", "enable-scheme", "gang-scheduler-name"),
     *("namespace", "controller-threads", "kube-api-qps", "kube-api-burst", "kubeconfig", "mpi-kubectl-delivery-image"),
@@ -25,8 +26,8 @@ FLAGS_OF_1_9 = (
 
 def read(*arguments: str, **environ: str) -> tuple[Settings, list[LegacyNotice]]:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    add_arguments(parser)
-    return read_settings(vars(parser.parse_args(normalize_dashes(arguments))), environ)
+    add_arguments(parser, SETTINGS)
+    return read_settings(vars(parser.parse_args(normalize_dashes(arguments))), environ, SETTINGS)
 
 
 def settings(*arguments: str, **environ: str) -> Settings:
@@ -58,7 +59,7 @@ def test_the_arguments_of_a_kubeflow_deployment_work_unchanged() -> None:
         "log_level": "debug",
         "mpi_kubectl_delivery_image": "example.org/kubectl:1",
     }
-    assert actual.model_dump(exclude_defaults=True, mode="json") == Settings.model_validate(expected).model_dump(
+    assert actual.model_dump(exclude_defaults=True, mode="json") == SETTINGS.model_validate(expected).model_dump(
         exclude_defaults=True, mode="json"
     )
     assert [notice.name for notice in notices] == [
