@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 from collections import Counter
 from collections.abc import Generator
 from typing import Any
@@ -54,7 +55,15 @@ def real_cluster(clusters: Clusters) -> RealCluster:
     return clusters.get(ClusterSpec())
 
 
+@pytest.fixture(scope="session")
+def cluster_with_nodes(clusters: Clusters) -> RealCluster:
+    """A real cluster for tests with a complete node, which runs the pods of all namespaces. Other tests must not create pods there."""
+    return clusters.get(ClusterSpec(name="nodes"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    # A background job of a shell ignores SIGINT, and so would all programs that the tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Otherwise pytest-asyncio creates an event loop and does not close it.
     asyncio.set_event_loop(None)
     config.stash[_DESELECTED] = Counter()

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, RootModel
 
 from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType
-from dlop.api.crd import DEFAULT_COLUMNS, Column
-from dlop.api.schema import rule, with_rules
+from dlop.api.schema import DEFAULT_COLUMNS, Column, Schema
 from dlop.api.spec_models import ApiModel, OpenModel, PodTemplate, Replicas
+from dlop.api.structural_schema import rule, with_rules
 
 
 class Ranked(DLJob, ABC):
@@ -70,8 +70,7 @@ class ListInside(Ranked):
 
     job_type = JobType("crds.dlop.dev", "v1alpha1", "EntriesJob")
     replica_types = (ReplicaType("LEADER"), ReplicaType("FOLLOWER"))
-    spec_model = ListInsideSpec
-    printer_columns = (Column("Phase", ".status.phase", description="Phase of the job"), *DEFAULT_COLUMNS)
+    schema = Schema(model=ListInsideSpec, columns=(Column("Phase", ".status.phase", description="Phase of the job"), *DEFAULT_COLUMNS))
 
 
 class BareList(RootModel[Annotated[list[Entry], Field(min_length=1, max_length=16)]]):
@@ -83,14 +82,14 @@ class ListAsSpec(Ranked):
 
     job_type = JobType("crds.dlop.dev", "v1", "BareListJob")
     replica_types = (ReplicaType("LEADER"), ReplicaType("FOLLOWER"))
-    spec_model = BareList
+    schema = Schema(model=BareList)
 
 
 class Anything(Plain):
     """A job without a spec model."""
 
     job_type = JobType("crds.dlop.dev", "v1", "AnyJob")
-    spec_model = None
+    schema = Schema(accepts_any_spec=True)
 
 
 class Newer(Plain):

@@ -3,7 +3,7 @@
     crds/              one file per CRD
     cluster-wide/      an operator for all namespaces, with its own namespace and the CRDs
     one-namespace/     an operator for one namespace, with Roles only; a cluster administrator installs crds/ once
-    kubeflow/          cluster-wide/ with all permission sets, for users of Kubeflow's operator: MPI jobs, gang scheduling
+    kubeflow/          cluster-wide/ with the permission sets for MPI jobs and gang scheduling, for users of Kubeflow's operator
 
 The folder is generated. `find_outdated_files` compares it with what the current code renders.
 """
@@ -62,7 +62,8 @@ def render_files(
     contents["cluster-wide/operator.yaml"] = to_yaml(deployment.namespace(cluster_wide.namespace), *operator_objects(kinds, cluster_wide))
     contents["cluster-wide/kustomization.yaml"] = _kustomization(["../crds", "operator.yaml"], namespace=cluster_wide.namespace)
 
-    contents["kubeflow/permissions.yaml"] = to_yaml(*rbac.permission_set_rbac(all_permission_sets(kinds), cluster_wide.account))
+    permission_sets = [permission_set for permission_set in all_permission_sets(kinds) if permission_set is not rbac.NODES]
+    contents["kubeflow/permissions.yaml"] = to_yaml(*rbac.permission_set_rbac(permission_sets, cluster_wide.account))
     contents["kubeflow/kustomization.yaml"] = _kustomization(["../cluster-wide", "permissions.yaml"], namespace=cluster_wide.namespace)
 
     contents["one-namespace/operator.yaml"] = _CRDS_NOT_INCLUDED + to_yaml(*operator_objects(kinds, one_namespace))

@@ -9,11 +9,12 @@
     CRDs                    get list watch                             kinds that are installed later; cluster-wide only
     leases                  get watch update by name, create           leader election, in the operator's own namespace
 
-A kind that creates other objects declares its rules in `extra_rules`. Far-reaching permissions are not part of these roles.
+A kind that creates other objects declares their rules in its `children`. Far-reaching permissions are not part of these roles.
 They are permission sets with roles of their own, which exist only on request:
 
     mpi     objects of MPI launchers, and pods/exec: RBAC lets the operator grant only permissions that it has itself
     gang    PodGroups, and read access to priority classes
+    nodes   read access to nodes
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dlop.api.constants import GANG_PERMISSIONS, MANAGER
+from dlop.api.constants import GANG_PERMISSIONS, MANAGER, NODE_PERMISSIONS
 from dlop.api.types import PermissionSet
 from dlop.job import DLJob
 from dlop.kube.types import JsonObject
@@ -36,6 +37,9 @@ _POD_GROUPS: JsonObject = {
 _PRIORITY_CLASSES: JsonObject = {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get", "list", "watch"]}
 GANG = PermissionSet(GANG_PERMISSIONS, (_POD_GROUPS,), cluster_rules=(_PRIORITY_CLASSES,))
 """Required by `--gang-scheduler-name`; independent of the kinds."""
+
+NODES = PermissionSet(NODE_PERMISSIONS, (), cluster_rules=({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},))
+"""Required by `--force-deletion node-down`; independent of the kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,8 @@ def job_rules(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
         ]
     rules.append(_rule("", ["pods", "services"], "get", "list", "watch", "create", "patch", "delete"))
     rules.append(_rule("events.k8s.io", ["events"], "create", "patch"))
-    for kind in kinds:
-        rules += [dict(rule) for rule in kind.extra_rules if dict(rule) not in rules]
+    for child in (child for kind in kinds for child in kind.children):
+        rules += [dict(rule) for rule in child.rules if dict(rule) not in rules]
     return rules
 
 
@@ -96,19 +100,24 @@ def permission_set_rbac(
     objects: list[JsonObject] = []
     for permission_set in permission_sets:
         name, rules = f"{MANAGER}-{permission_set.name}", [dict(rule) for rule in permission_set.rules]
-        roles = [_role("Role", name, rules, namespace=namespace) for namespace in namespaces]
-        cluster_role = _role("ClusterRole", name, [*rules, *map(dict, permission_set.cluster_rules)])
-        for role in roles or [cluster_role]:
+        roles = [_role("Role", name, rules, namespace=namespace) for namespace in namespaces if rules]
+        if not namespaces:
+            roles.append(_role("ClusterRole", name, [*rules, *map(dict, permission_set.cluster_rules)]))
+        for role in roles:
             objects += [role, _binding(role, account)]
     return objects
 
 
 def user_facing_roles(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
     """ClusterRoles for jobs that are aggregated to the default roles `view`, `edit` and `admin`."""
-    plurals_by_group = _plurals_by_group(tuple(kinds))
+    kinds = tuple(kinds)
+    plurals_by_group = _plurals_by_group(kinds)
+    scalable_by_group = _plurals_by_group(kind for kind in kinds if kind.schema.scale_role(kind))
     view_rules = [_rule(group, plurals, "get", "list", "watch") for group, plurals in plurals_by_group.items()]
     verbs = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
     edit_rules = [_rule(group, plurals, *verbs) for group, plurals in plurals_by_group.items()]
+    for group, plurals in scalable_by_group.items():
+        edit_rules.append(_rule(group, [f"{plural}/scale" for plural in plurals], "get", "update", "patch"))
     view = _role("ClusterRole", f"{MANAGER}-view", view_rules)
     edit = _role("ClusterRole", f"{MANAGER}-edit", edit_rules)
     view["metadata"]["labels"] |= {f"{RBAC}/aggregate-to-view": "true"}
@@ -157,8 +166,9 @@ class UnknownPermissionSetError(LookupError):
 
 def all_permission_sets(kinds: Iterable[type[DLJob]]) -> tuple[PermissionSet, ...]:
     """The permission sets of the kinds without duplicates, and those that apply to all kinds."""
-    by_name = {kind.optional_permissions.name: kind.optional_permissions for kind in kinds if kind.optional_permissions is not None}
-    return (*by_name.values(), GANG)
+    permission_sets = (child.permission_set for kind in kinds for child in kind.children)
+    by_name = {permission_set.name: permission_set for permission_set in permission_sets if permission_set is not None}
+    return (*by_name.values(), GANG, NODES)
 
 
 def find_permission_sets(names: Iterable[str], kinds: Iterable[type[DLJob]]) -> tuple[PermissionSet, ...]:

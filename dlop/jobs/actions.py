@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dlop.api.schema import FieldPath
 from dlop.api.spec import SpecError
 from dlop.jobs.errors import JobUpdateError
 from dlop.jobs.lookup import JobHandle
@@ -19,7 +20,6 @@ from dlop.kube.errors import ConflictError, NotFoundError
 from dlop.kube.merge_patch import merge_patch
 
 _MAX_ATTEMPTS = 10
-FieldPath = tuple[str | int, ...]
 
 
 async def suspend(client: Client, job: JobHandle) -> bool:
@@ -98,14 +98,15 @@ def _with_suspend(job: JobHandle, *, suspend: bool) -> Any:
     action = "suspended" if suspend else "resumed"
     _require_unfinished(job, action)
     dl_job = job.dl_job()
-    if dl_job.suspend_path is None or not isinstance(dl_job.raw_spec, dict):
+    path = dl_job.schema.suspend_path
+    if path is None or not isinstance(dl_job.raw_spec, dict):
         raise JobUpdateError(
             f"{job} cannot be {action}: the spec of a {job.kind.job_type} has no field for it. "
             f"`dlop scale {job.name} ROLE=0` deletes the pods of a role, `dlop delete {job.name}` deletes the job."
         )
-    if not suspend and not value_at(dl_job.raw_spec, dl_job.suspend_path):
+    if not suspend and not value_at(dl_job.raw_spec, path):
         return dl_job.raw_spec
-    return with_value_at(dl_job.raw_spec, dl_job.suspend_path, suspend)
+    return with_value_at(dl_job.raw_spec, path, suspend)
 
 
 def _with_replicas(job: JobHandle, replicas: Mapping[str, int]) -> Any:
@@ -125,7 +126,7 @@ def _replicas_path(job: JobHandle, role: str) -> FieldPath:
     names = {replica_type.name.lower(): replica_type.name for replica_type in job.kind.replica_types}
     if role.lower() not in names:
         raise JobUpdateError(f"{job} has no role {role}; a {job.kind.job_type} has {', '.join(names.values())}.")
-    path = job.dl_job().replicas_path(names[role.lower()])
+    path = job.kind.schema.replicas_path(job.dl_job().spec_field, names[role.lower()])
     if path is None:
         raise JobUpdateError(
             f"{job} has no {names[role.lower()]}: the role is missing in its spec and needs a pod template. "

@@ -228,7 +228,7 @@ class JobHandle:
     def phase(self) -> Phase | None:
         """None if no operator has reconciled the job."""
         record = self.record()
-        return Phase(record.phase) if record.phase in list(Phase) else self.dl_job().read_phase(self.dl_job().stored_status)
+        return Phase(record.phase) if record.phase in list(Phase) else self.kind.status.read_phase(self.dl_job().stored_status)
 
     def __str__(self) -> str:
         return f"{self.kind.job_type.kind} {self.name}"

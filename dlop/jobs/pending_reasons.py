@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dlop.api.phase import Phase
 from dlop.api.progress import ReplicaState
 from dlop.api.record import Blocked
+from dlop.api.start_order import StartWait
 from dlop.jobs.lookup import JobHandle
 from dlop.jobs.replicas import TERMINATING, ReplicaView
 
@@ -40,7 +41,9 @@ class PendingReason:
         return f"{self.reason}: {clause}" if self.reason and clause and clause != self.reason else self.reason or clause
 
 
-def pending_reasons(job: JobHandle, replicas: Iterable[ReplicaView], *, spec_errors: str) -> Iterator[PendingReason]:
+def pending_reasons(
+    job: JobHandle, replicas: Iterable[ReplicaView], *, spec_errors: str, start_waits: Iterable[StartWait] = ()
+) -> Iterator[PendingReason]:
     """The most important reason first. Empty when the job makes progress or has finished."""
     phase, record = job.phase(), job.record()
     if job.metadata.deletion_timestamp is not None:
@@ -50,6 +53,8 @@ def pending_reasons(job: JobHandle, replicas: Iterable[ReplicaView], *, spec_err
     if phase is not None and phase.is_finished:
         return
     yield from _operator_reasons(job, phase)
+    if phase in (None, Phase.SUSPENDED) or job.dl_job().managed_by_other:
+        start_waits = ()
     if spec_errors:
         yield PendingReason("InvalidSpec", f"the spec is invalid: {spec_errors}")
         return
@@ -59,6 +64,7 @@ def pending_reasons(job: JobHandle, replicas: Iterable[ReplicaView], *, spec_err
     if phase is Phase.SUSPENDED:
         yield PendingReason("Suspended", f"the job is suspended; `dlop resume {job.name}` resumes it")
     yield from pod_reasons
+    yield from (PendingReason("WaitingForRole", str(wait)) for wait in start_waits)
 
 
 def _is_covered(blocked: Blocked, pod_reasons: Iterable[PendingReason]) -> bool:

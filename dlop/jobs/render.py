@@ -78,9 +78,6 @@ def _parse_metadata(raw: Any, namespace: str) -> ObjectMeta:
 
 def _render_children(job: DLJob) -> Iterator[JsonObject]:
     replicas = list(job.all_replicas())
-    yield from (creation.body for creation in job.child_objects())
-    for replica in replicas:
-        if (service := job.make_service(replica.spec, replica.index)) is not None:
-            yield service
-    for replica in replicas:
-        yield job.make_pod(replica.spec, replica.index, attempt=0)
+    yield from (create.body for create in job.child_objects())
+    yield from (service for service in (replica.service() for replica in replicas) if service is not None)
+    yield from (replica.pod() for replica in replicas)

@@ -56,8 +56,9 @@ class ReplicaView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def replica_views(job: DLJob, spec: JobSpec, pods: Iterable[Pod], *, record: Record, is_finished: bool) -> tuple[ReplicaView, ...]:
     """All desired replicas by role, followed by surplus pods."""
-    names = {job.replica_name(role, index): (role, index) for role in spec.roles for index in range(role.replicas)}
-    remaining_pods = match_pods(pods, names, lambda role_index: job.labels(*role_index))
+    naming = job.naming
+    names = {naming.pod_name(job, role, index): (role, index) for role in spec.roles for index in range(role.replicas)}
+    remaining_pods = match_pods(pods, names, lambda role_index: naming.labels(job, *role_index))
     completed, failed = (
         {role.name: parse_indexes(ranges.get(role.name, "")) for role in spec.roles}
         for ranges in (record.completed_indexes, record.failed_indexes)
@@ -159,5 +160,5 @@ def _role_and_index(job: DLJob, spec: JobSpec, name: str) -> tuple[RoleSpec, int
     number = _LAST_NUMBER.search(name)
     # Ignore numbers that are too large to be an index.
     index = int(number[1]) if number is not None and len(number[1]) < 10 else -1
-    role = next((role for role in spec.roles if index >= 0 and job.replica_name(role, index) == name), None)
+    role = next((role for role in spec.roles if index >= 0 and job.naming.pod_name(job, role, index) == name), None)
     return (_NO_ROLE, -1) if role is None else (role, index)

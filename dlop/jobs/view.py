@@ -6,15 +6,16 @@ Times are RFC 3339 strings, empty if unknown. The JSON output of the commands is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.phase import Phase
-from dlop.api.progress import ReplicaState
+from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.record import Blocked, LastFailure, Record
 from dlop.api.spec import JobSpec, RoleSpec, SpecError
+from dlop.api.start_order import StartWait, find_start_wait
 from dlop.job import DLJob
 from dlop.jobs.history import HistoryEntry, KubeEvent, build_history
 from dlop.jobs.lookup import JobHandle
@@ -25,6 +26,7 @@ from dlop.kube.timestamps import format_time
 
 NOT_RECONCILED = "NotReconciled"
 """The phase of a job that no operator has reconciled."""
+_REPLICA_STATES = frozenset(ReplicaState)
 
 
 class RoleView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -88,13 +90,13 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def build_view(job: JobHandle, pods: Iterable[Pod], events: Iterable[KubeEvent] = ()) -> JobView:
     """The view of a job. Pods and events of other jobs are ignored."""
     dl_job, record = job.dl_job(), job.record()
-    own_pods = [pod for pod in pods if _is_owned(pod, job.uid)]
+    own_pods = {pod.metadata.uid: pod for pod in pods if _is_owned(pod, job.uid)}
     spec, spec_errors = _parse_spec(dl_job)
     phase = job.phase()
-    replicas = replica_views(dl_job, spec, own_pods, record=record, is_finished=phase is not None and phase.is_finished)
-    pod_names = {replica.pod for replica in replicas} | {pod.metadata.name for pod in own_pods}
+    replicas = replica_views(dl_job, spec, own_pods.values(), record=record, is_finished=phase is not None and phase.is_finished)
+    pod_names = {replica.pod for replica in replicas} | {pod.metadata.name for pod in own_pods.values()}
     message = spec_errors if phase is Phase.INVALID and spec_errors else _condition_message(dl_job)
-    reasons = list(pending_reasons(job, replicas, spec_errors=spec_errors))
+    reasons = list(pending_reasons(job, replicas, spec_errors=spec_errors, start_waits=_start_waits(spec, replicas, own_pods)))
     return JobView(
         kind=job.kind.job_type.kind,
         api_version=job.kind.job_type.api_version,
@@ -132,6 +134,25 @@ def _parse_spec(job: DLJob) -> tuple[JobSpec, str]:
 def _is_owned(pod: Pod, uid: str) -> bool:
     owner = pod.metadata.controller
     return pod.metadata.labels.get(JOB_UID_LABEL) == uid if owner is None else owner.uid == uid
+
+
+def _start_waits(spec: JobSpec, replicas: Iterable[ReplicaView], pods: Mapping[str, Pod]) -> Iterator[StartWait]:
+    """The roles without pods that wait for other roles."""
+    if not any(role.start_after for role in spec.roles):
+        return
+    replicas_by_role = {role.name: role.replicas for role in spec.roles}
+    by_role: dict[str, list[ReplicaProgress]] = {role.name: [] for role in spec.roles}
+    for replica in replicas:
+        if replica.index >= replicas_by_role.get(replica.role, 0):
+            continue  # a surplus pod
+        state = ReplicaState(replica.state) if replica.state in _REPLICA_STATES else ReplicaState.MISSING
+        replica_progress = ReplicaProgress(role=replica.role, index=replica.index, state=state, pod=pods.get(replica.pod_uid))
+        by_role[replica.role].append(replica_progress)
+    progress = Progress(roles=tuple(RoleProgress(spec=role, replicas=tuple(by_role[role.name])) for role in spec.roles))
+    for role in progress.roles:
+        wait = find_start_wait(role.spec, progress) if role.count(ReplicaState.MISSING) else None
+        if wait is not None:
+            yield wait
 
 
 def _role_views(spec: JobSpec, replicas: tuple[ReplicaView, ...], record: Record) -> Iterator[RoleView]:

@@ -28,7 +28,7 @@ from uuid import UUID
 import yaml
 
 from dlop.api.crd import build_crds
-from dlop.api.types import Options
+from dlop.api.types import ForceDeletion, Options
 from dlop.deploy.apply import apply
 from dlop.embedded.apiserver.faults import Faults
 from dlop.embedded.apiserver.server import ApiServer
@@ -68,6 +68,7 @@ class OperatorKit:
         """`start_seconds` is the initial time of the clock, since the epoch. One scripted second takes `time_scale` seconds.
 
         Without `operator`, start one with `start_operator`. `options` apply to all operators.
+        By default pods on lost nodes are force-deleted after a timeout, because the cluster has no nodes.
         """
         self._time_scale = time_scale
         self.frameworks: tuple[type[DLJob], ...] = tuple(frameworks)
@@ -76,7 +77,7 @@ class OperatorKit:
         self._seed = seed
         self._start_seconds = start_seconds
         self._starts_operator = operator
-        self._options = options
+        self._options = options or Options(force_deletion=ForceDeletion.TIMEOUT)
         self._stack = AsyncExitStack()
         self._changed = asyncio.Event()
         self._jobs: dict[str, ObservedJob] = {}
@@ -113,8 +114,9 @@ class OperatorKit:
 
         Faults of that server (`server.faults`) affect only this operator. `options` default to those of the kit.
         """
+        server = server or self.new_server()
         operator = RunningOperator(
-            InProcessTransport(server or self.new_server()),
+            InProcessTransport(server, token=server.token),
             frameworks=self.frameworks,
             clock=self.clock,
             rng=self._random(),

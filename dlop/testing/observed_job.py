@@ -7,13 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from dlop.api.phase import Phase
-from dlop.api.types import Options
 from dlop.embedded.apiserver.store import ObjectKey, Store
 from dlop.job import DLJob
-from dlop.kube.objects import CustomObject, object_decoder
 from dlop.kube.types import JsonObject
-
-_read_job = object_decoder(CustomObject)
 
 
 class ObservedJob:
@@ -49,11 +45,7 @@ class ObservedJob:
     @property
     def phase(self) -> Phase | None:
         """The phase, read from the status by the kind; None if the job does not exist."""
-        body = self._stored()
-        if body is None:
-            return None
-        job = self.framework(_read_job(msgspec.json.encode(body)), options=Options())
-        return job.read_phase(self.status)
+        return None if self._stored() is None else self.framework.status.read_phase(self.status)
 
     @property
     def pods(self) -> dict[str, JsonObject]:

@@ -13,10 +13,10 @@ def condition(kind: str, *, now: str, status: str = "True", reason: str = "", me
     return result | {name: value for name, value in (("reason", reason), ("message", message)) if value}
 
 
-def running_status(pod: Pod, *, now: str) -> JsonObject:
-    """All containers are running and ready."""
-    containers = [_container(pod, name, {"running": {"startedAt": now}}) for name in _names(pod)]
-    return _status(pod, "Running", containers, now=now, ready="True")
+def running_status(pod: Pod, *, now: str, ready: bool = True) -> JsonObject:
+    """All containers are running, and ready unless `ready` is False."""
+    containers = [{**_container(pod, name, {"running": {"startedAt": now}}), "ready": ready} for name in _names(pod)]
+    return _status(pod, "Running", containers, now=now, ready=str(ready))
 
 
 def waiting_status(pod: Pod, *, reason: str, message: str, now: str) -> JsonObject:

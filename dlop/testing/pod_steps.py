@@ -63,8 +63,18 @@ class Step(Protocol):
 class RunContainers:
     """The pod is scheduled, and its containers start."""
 
+    ready: bool = True
+
     async def perform(self, control: PodControl) -> None:
         await control.bind()
+        await control.report(running_status(control.pod, now=control.now(), ready=self.ready))
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeReady:
+    """The readiness probes of the running containers succeed."""
+
+    async def perform(self, control: PodControl) -> None:
         await control.report(running_status(control.pod, now=control.now()))
 
 

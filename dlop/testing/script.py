@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Self
 
 from dlop.testing.pod_steps import (
+    BecomeReady,
     ContainerExit,
     Evict,
     FailToStart,
@@ -35,9 +36,13 @@ class PodScript:
     def __init__(self) -> None:
         self.steps: list[Step] = []
 
-    def run(self) -> Self:
-        """Schedule the pod and start its containers."""
-        return self.then(RunContainers())
+    def run(self, *, ready: bool = True) -> Self:
+        """Schedule the pod and start its containers. They are ready at once unless `ready` is False."""
+        return self.then(RunContainers(ready))
+
+    def become_ready(self) -> Self:
+        """Let the readiness probes of the running containers succeed."""
+        return self.then(BecomeReady())
 
     def succeed(self) -> Self:
         """Terminate the first container with exit code 0."""

@@ -47,7 +47,7 @@ class MeasuredKind:
     def _replica_specs(self, pods: int) -> JobBody:
         counts = {self.leader: 1, "Worker": pods - 1} if self.leader else {"Worker": pods}
         specs = {role: self._replica_spec(role, count) for role, count in counts.items() if count}
-        return {self.job.replica_specs_field: specs}
+        return {self.job.schema.field: specs}
 
     def _replica_spec(self, role: str, count: int) -> JobBody:
         return {"replicas": count, "restartPolicy": _restart_policy(role), "template": _template(self.job)}
@@ -57,7 +57,7 @@ class ListKind(MeasuredKind):
     """A kind whose roles are a list, with the restart policy in the pod template."""
 
     def _replica_specs(self, pods: int) -> JobBody:
-        specs: JobBody = super()._replica_specs(pods)[self.job.replica_specs_field]
+        specs: JobBody = super()._replica_specs(pods)[self.job.schema.field]
         return {"replicaSpecs": [_list_entry(role, spec) for role, spec in specs.items()]}
 
 
@@ -97,8 +97,8 @@ def child_objects(kind: MeasuredKind, body: JobBody, *, uid: str) -> list[tuple[
     resource = _read_job(msgspec.json.encode({**body, "metadata": {**body["metadata"], "uid": uid}}))
     job = kind.job(resource)
     replicas = [(role, index) for role in job.spec.roles for index in range(role.replicas)]
-    services = [job.make_service(role, index) for role, index in replicas]
-    pods = [job.make_pod(role, index, attempt=0) for role, index in replicas]
+    services = [job.replica(role, index).service() for role, index in replicas]
+    pods = [job.replica(role, index).pod() for role, index in replicas]
     return [*((SERVICES, service) for service in services if service is not None), *((PODS, pod) for pod in pods)]
 
 

@@ -6,6 +6,7 @@ Run as a program. With `--check` it writes nothing and fails if a table is out o
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import re
 import sys
@@ -15,17 +16,26 @@ from typing import Any
 
 from restart_matrix import restart_matrix_markdown
 
-from dlop.api.job_resource import StoredJob
+import dlop
+from dlop import policies
 from dlop.api.spec_models import RunPolicyModel
 from dlop.cli.command_list import COMMANDS
 from dlop.compat.kubeflow.flags import LEGACY_FLAGS, LEGACY_VARIABLES
 from dlop.frameworks.registry import load_registry
 from dlop.job import DLJob
-from dlop.operator.settings import list_settings
+from dlop.operator.settings import list_settings, with_framework_flags
 
-ATTRIBUTES = "Overrides: attributes"
-OVERRIDES, HELPERS = "Overrides", "Helpers"
-"""The section comments of `DLJob` that begin like this."""
+REQUIRED, POLICIES, HELPERS = "Required", "Policies", "Helpers"
+"""The section comments of `DLJob`. Everything below another section comment is internal."""
+POLICY_CLASSES: dict[str, type[Any]] = {
+    "schema": dlop.Schema,
+    "naming": policies.Naming,
+    "lifecycle": policies.Lifecycle,
+    "status": policies.Status,
+    "children": policies.ChildObjects,
+}
+"""The class of each policy of `DLJob`."""
+VALUES = (dlop.JobType, dlop.ReplicaType, dlop.ContainerProperties)
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     "README.md": ("kinds",),
@@ -33,7 +43,7 @@ PAGES = {
     "manifests/kubeflow/README.md": ("legacy flags",),
     "dlop/cli/README.md": ("commands",),
     "dlop/reconcile/README.md": ("run policy", "restart matrix"),
-    "dlop/frameworks/README.md": ("framework overrides", "framework helpers"),
+    "dlop/frameworks/README.md": ("framework", "framework values", *(f"{name} policy" for name in POLICY_CLASSES), "framework helpers"),
 }
 """The tables of each page."""
 
@@ -53,7 +63,8 @@ def _kind_row(kind: type[DLJob]) -> str:
 
 def settings_markdown() -> str:
     """One row per setting."""
-    rows = [f"| `{row.flag}` | `{row.variable}` | {row.default or ''} | {row.description} |" for row in list_settings()]
+    settings = list_settings(with_framework_flags(load_registry().flags))
+    rows = [f"| `{row.flag}` | `{row.variable}` | {row.default or ''} | {row.description} |" for row in settings]
     return "\n".join(["| flag | variable | default | meaning |", "|---|---|---|---|", *rows])
 
 
@@ -85,34 +96,36 @@ def run_policy_markdown() -> str:
     return "\n".join(["| field of `runPolicy` | meaning |", "|---|---|", *rows])
 
 
-def framework_markdown(section: str) -> str:
-    """One row per member in the sections of `DLJob` whose headings start with `section`."""
-    rows = [f"| `{name}` | {description} |" for heading, name, description in members() if heading.startswith(section)]
-    return "\n".join(["| of `DLJob` | meaning |", "|---|---|", *rows])
+def members_markdown(kind: type[Any], *sections: str) -> str:
+    """One row per public member of a class: of those below these section comments, or by default above all section comments."""
+    rows = [f"| `{name}` | {description} |" for section, name, description in members(kind) if section in (sections or ("",))]
+    return "\n".join([f"| of `{kind.__name__}` | meaning |", "|---|---|", *rows])
 
 
-def members() -> Iterator[tuple[str, str, str]]:
-    """The public members of `DLJob`: section heading, name, and first sentence of the docstring."""
-    yield from _members(StoredJob)
-    yield from _members(DLJob)
-
-
-def _members(kind: type[Any]) -> Iterator[tuple[str, str, str]]:
+def members(kind: type[Any]) -> Iterator[tuple[str, str, str]]:
+    """The public members of a class: section comment above it, name, and first sentence of the docstring."""
     source = inspect.getsource(kind)
-    headings = {
-        number: line.strip("# ")
-        for number, line in enumerate(source.splitlines(), 1)
-        if line.startswith(("    # Overrides", "    # Helpers", "    # Internal"))
-    }
-    (found,) = ast.parse(source).body
-    assert isinstance(found, ast.ClassDef)
-    for node, after in zip(found.body, [*found.body[1:], ast.Pass()], strict=True):
-        heading = next((text for number, text in sorted(headings.items(), reverse=True) if number < node.lineno), ATTRIBUTES)
+    sections = {number: line.strip("# .") for number, line in enumerate(source.splitlines(), 1) if line.startswith("    # ")}
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.ClassDef)
+    for node, after in zip(definition.body, [*definition.body[1:], ast.Pass()], strict=True):
+        section = next((text for number, text in sorted(sections.items(), reverse=True) if number < node.lineno), "")
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-            yield heading, node.name, _first_sentence(ast.get_docstring(node) or "")
+            yield section, node.name, _first_sentence(ast.get_docstring(node) or "")
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
-            yield heading, node.target.id, _first_sentence(str(text))
+            yield section, node.target.id, _first_sentence(str(text))
+
+
+def values_markdown() -> str:
+    """One row per field of the values that a framework declares."""
+    rows = [
+        f"| `{kind.__name__}` | `{field.name}` | {descriptions[field.name]} |"
+        for kind in VALUES
+        for descriptions in [{name: description for _, name, description in members(kind)}]
+        for field in dataclasses.fields(kind)
+    ]
+    return "\n".join(["| value | field | meaning |", "|---|---|---|", *rows])
 
 
 def _first_sentence(text: str) -> str:
@@ -129,8 +142,10 @@ def tables() -> dict[str, str]:
         "legacy flags": legacy_flags_markdown(),
         "run policy": run_policy_markdown(),
         "restart matrix": restart_matrix_markdown(),
-        "framework overrides": framework_markdown(OVERRIDES),
-        "framework helpers": framework_markdown(HELPERS),
+        "framework": members_markdown(DLJob, REQUIRED, POLICIES),
+        "framework values": values_markdown(),
+        **{f"{name} policy": members_markdown(kind) for name, kind in POLICY_CLASSES.items()},
+        "framework helpers": members_markdown(DLJob, HELPERS),
     }
 
 

@@ -24,7 +24,7 @@ class Cause(StrEnum):
     EVICTED = "pod is evicted, preempted, or shut down with its node"
     DELETED = "pod is deleted by another client"
     VANISHED = "pod no longer exists"
-    NODE_LOST = "node does not respond"
+    NODE_LOST = "node does not respond, and its pod is force-deleted"
 
 
 class Action(StrEnum):

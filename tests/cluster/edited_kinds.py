@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType
+from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType, Schema
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.mpba.mxjob import MXJob as ListedMXJob
 from dlop.frameworks.mpba.tfjob import TFJob as ListedTFJob
@@ -39,7 +39,7 @@ class FreeCrewJob(CrewJob):
     """The same without a schema for the spec, so that all errors reach the operator."""
 
     job_type = JobType(group="edits.dlop.dev", version="v1", kind="FreeCrewJob")
-    spec_model = None
+    schema = Schema(accepts_any_spec=True)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from real_cluster import RealCluster
 
 from dlop.deploy.apply import apply
-from dlop.deploy.rbac import permission_set_rbac
+from dlop.deploy.rbac import find_permission_sets, permission_set_rbac
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
@@ -73,10 +73,9 @@ async def test_an_mpi_job_reports_missing_permissions_and_runs_when_they_are_gra
             assert "rolebindings.rbac.authorization.k8s.io" in blocked["message"]
             assert "add `--with mpi` to the `dlop deploy` line that was used" in blocked["message"]
             assert (await deployed.admin.list(PODS, namespace=namespace))["items"] == []
-            assert MPIJob.optional_permissions is not None
             await apply(
                 deployed.admin,
-                permission_set_rbac([MPIJob.optional_permissions], deployed.options.account, [namespace]),
+                permission_set_rbac(find_permission_sets(["mpi"], [MPIJob]), deployed.options.account, [namespace]),
                 report=lambda _: None,
             )
             await wait_for_condition(deployed.admin, namespace, "Running")

@@ -18,7 +18,11 @@ SNIPPETS = [
     for page in PAGES
     for snippet in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 ]
-EXPECTED = {"README.md": ["restarts: {'Peer': 1}"], "dlop/embedded/README.md": ["rejected: ", "get namespaces"]}
+EXPECTED = {
+    "README.md": ["restarts: {'Peer': 1}"],
+    "dlop/embedded/README.md": ["rejected: ", "get namespaces"],
+    "dlop/frameworks/README.md": ["/apis/example.org/v1/namespaces/default/chorusjobs", "--chorus-monitor-image"],
+}
 """A part of the output of each snippet, in the order of the page."""
 
 

@@ -11,7 +11,6 @@ import msgspec
 from dlop.api.constants import ATTEMPT_LABEL, REPLICA_TYPE_LABEL
 from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import Phase
-from dlop.api.types import Options
 from dlop.embedded.apiserver.store import ChangeType, ObjectKey, Store, StoreEvent
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, object_decoder
@@ -79,7 +78,7 @@ class InvariantChecker:
         status = job.get("status")
         if not status:
             return None
-        phase = self._framework(_decode_job(msgspec.json.encode(job)), options=Options()).read_phase(status)
+        phase = self._framework.status.read_phase(status)
         return phase if phase is not None and phase.is_finished else None
 
     # --- children ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 from typing import Any
 
+from dlop.api.types import Options
 from dlop.embedded.apiserver.faults import Faults
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.job import DLJob
@@ -93,12 +94,14 @@ class OperatorEnv:
         transport: Transport | None = None,
         job_class: type[DLJob] = RingJob,
         extra_classes: tuple[type[DLJob], ...] = (),
+        options: Options | None = None,
         **settings: Any,
     ) -> AsyncIterator[Operator]:
         """Run an operator while the context is open. On exit it is killed, not stopped."""
         operator = Operator(
             Settings(**{"leader_election": False, **settings}),
             [job_class, *extra_classes],
+            options=options,
             transport=transport or self.transport,
             clock=self.clock,
             rng=Random(identity),

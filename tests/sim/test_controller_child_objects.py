@@ -4,35 +4,44 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dlop.api.child_objects import Create
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.progress import Progress, ReplicaState
 from dlop.embedded.apiserver.faults import RequestMatch
-from dlop.kube.resources import CONFIG_MAPS, Resource
+from dlop.kube.resources import CONFIG_MAPS
+from dlop.policies import ChildObjects
 from dlop.testing.virtual_time import virtual_time
 from tests.sim.operator_env import NAMESPACE, OperatorEnv, operator_env, ring, settle
 from tests.sim.ring_job import RingJob
 
 
-class HostsJob(RingJob):
-    """A ring with a config map of its peers."""
+class Hosts(ChildObjects[RingJob]):
+    """A config map of the peers."""
 
-    child_resources: ClassVar[tuple[Resource, ...]] = (CONFIG_MAPS,)
+    resources = (CONFIG_MAPS,)
 
-    def child_objects(self) -> tuple[Create, ...]:
-        metadata = self.child_metadata(f"{self.metadata.name}-hosts")
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"hosts": "\n".join(self.addresses("Worker"))}}
+    def build(self, job: RingJob) -> tuple[Create, ...]:
+        metadata = job.child_metadata(f"{job.metadata.name}-hosts")
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"hosts": "\n".join(job.addresses("Worker"))}}
         return (Create(CONFIG_MAPS, body),)
 
 
-class RunningHostsJob(HostsJob):
-    """A ring with a config map that has the number of running peers."""
+class RunningHosts(Hosts):
+    """A config map that has the number of running peers."""
 
-    def updated_children(self, progress: Progress) -> tuple[Create, ...]:
+    def update(self, job: RingJob, progress: Progress) -> tuple[Create, ...]:
         running = sum(role.count(ReplicaState.RUNNING) for role in progress.roles)
-        return tuple(Create(create.resource, {**create.body, "data": {"running": str(running)}}) for create in self.child_objects())
+        return tuple(Create(create.resource, {**create.body, "data": {"running": str(running)}}) for create in self.build(job))
+
+
+class HostsJob(RingJob):
+    children: ClassVar[tuple[ChildObjects[Any], ...]] = (Hosts(),)
+
+
+class RunningHostsJob(HostsJob):
+    children = (RunningHosts(),)
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dlop.api.types import ForceDeletion, Options
 from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.kube.client import Propagation
 from dlop.kube.resources import PODS, SERVICES, Resource
@@ -143,8 +144,9 @@ async def test_a_job_deleted_while_its_pods_are_created_has_no_in_process_state(
 
 @virtual_time
 async def test_pods_on_a_lost_node_are_deleted_even_if_a_user_deletes_one_first() -> None:
-    async with operator_env() as env, env.run_operator(writes_in_flight=2):
-        await env.submit(ring(run_policy={"nodeLostSeconds": 60}))
+    options = Options(force_deletion=ForceDeletion.TIMEOUT)
+    async with operator_env() as env, env.run_operator(writes_in_flight=2, options=options):
+        await env.submit(ring())
         await settle()
         for name in await env.pod_names():
             await env.bind(name)

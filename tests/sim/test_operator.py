@@ -15,9 +15,11 @@ from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.frameworks.registry import RegistryError
 from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES
+from dlop.kube.transport import Request, Response
 from dlop.kube.types import JsonObject
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings
+from dlop.replica import Replica
 from dlop.testing.virtual_time import virtual_time
 from tests.sim.operator_env import NAMESPACE, RING_CRD, RING_JOBS, OperatorEnv, RecordingTransport, operator_env, ring, settle
 from tests.sim.ring_job import RingJob
@@ -25,6 +27,8 @@ from tests.sim.ring_job import RingJob
 PRESERVED: JsonObject = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 PRESERVED_LIST: JsonObject = {"type": "array", "items": PRESERVED}
 FORBIDDEN: JsonObject = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "forbidden"}
+
+UNAUTHORIZED: JsonObject = {"kind": "Status", "status": "Failure", "code": 401, "reason": "Unauthorized", "message": "Unauthorized"}
 
 
 async def lease_holder(env: OperatorEnv) -> str:
@@ -58,27 +62,74 @@ async def test_a_kind_removed_and_installed_again_is_reconciled() -> None:
         assert {"two-worker-0", "two-worker-1", "two-worker-2"} <= set(await env.pod_names())
 
 
-@virtual_time
-async def test_a_forbidden_kind_does_not_block_others_and_is_reconciled_once_it_is_allowed() -> None:
-    class StarJob(RingJob):
-        job_type = JobType(group="example.org", version="v1", kind="StarJob")
+class StarJob(RingJob):
+    job_type = JobType(group="example.org", version="v1", kind="StarJob")
 
+
+STAR_JOBS = StarJob.job_type.resource
+RING_PODS = [f"ring-worker-{index}" for index in range(3)]
+
+
+async def submit_star(env: OperatorEnv) -> None:
+    """Install the CRD of StarJob and submit a job."""
+    for crd in build_crds([StarJob]):
+        await env.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
+    await settle(1)
+    await env.client.create(STAR_JOBS, {**ring("star"), "kind": "StarJob"}, namespace=NAMESPACE)
+
+
+@pytest.mark.parametrize("verb", [None, "watch"])
+@virtual_time
+async def test_a_forbidden_kind_does_not_block_others_and_is_reconciled_once_it_is_allowed(verb: str | None) -> None:
     async with operator_env() as env:
-        for crd in build_crds([StarJob]):
-            await env.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
-        await settle(1)
-        await env.client.create(StarJob.job_type.resource, {**ring("star"), "kind": "StarJob"}, namespace=NAMESPACE)
-        env.faults.fail_before(FORBIDDEN, match=RequestMatch(plural="starjobs"), times=3)
+        await submit_star(env)
+        env.faults.fail_before(FORBIDDEN, match=RequestMatch(verb=verb, plural="starjobs"), times=3)
         with capture_logs() as lines:
             async with env.run_operator(job_class=RingJob, extra_classes=(StarJob,)) as operator:
                 await env.submit(ring())
                 await settle(2)
-                assert (operator.is_synced, await env.pod_names()) == (True, [f"ring-worker-{index}" for index in range(3)])
-                assert operator.watch_age_seconds() < 60
+                assert (operator.is_synced, await env.pod_names()) == (True, RING_PODS)
                 await settle(300)
                 assert "star-worker-2" in await env.pod_names()
         errors = [line for line in lines if "not allowed to read kind" in line["event"]]
         assert [line["kind"] for line in errors] == ["starjobs.example.org"] * 3
+
+
+@pytest.mark.parametrize("namespaces", [(), (NAMESPACE, "other")])
+@virtual_time
+async def test_a_kind_that_the_server_cannot_list_does_not_block_others(namespaces: tuple[str, ...]) -> None:
+    broken: JsonObject = {"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError", "message": "conversion failed"}
+    async with operator_env() as env:
+        await submit_star(env)
+        fault = env.faults.fail_before(broken, match=RequestMatch(plural="starjobs"), times=1_000_000)
+        await env.submit(ring())
+        async with asyncio.timeout(120), env.run_operator(extra_classes=(StarJob,), namespaces=namespaces) as operator:
+            await settle(2)
+            assert (operator.is_synced, await env.pod_names()) == (True, RING_PODS)
+            assert fault.hits > 0
+            env.faults.clear()
+            await settle(55)
+            assert "star-worker-2" in await env.pod_names()
+
+
+@virtual_time
+async def test_a_kind_removed_during_a_refresh_of_its_cache_does_not_block_others() -> None:
+    async with operator_env() as env:
+        await submit_star(env)
+        await env.submit(ring())
+        async with env.run_operator(extra_classes=(StarJob,)):
+            await settle(1)
+            env.faults.hold_watches(match=RequestMatch(plural="ringjobs"))
+            env.faults.hold_watches(match=RequestMatch(plural="starjobs"))
+            await env.set_pod_phases("Running")
+            await settle(1)
+            env.faults.delay(1_000_000, match=RequestMatch(plural="ringjobs", verb="watch"), times=1000)
+            await env.set_pod_phases("Succeeded")  # waits until the caches show the status, first that of ring
+            await settle(12)
+            await env.client.delete(CUSTOM_RESOURCE_DEFINITIONS, RING_CRD["metadata"]["name"])
+            await settle(120)
+            star = await env.client.get(STAR_JOBS, "star", namespace=NAMESPACE)
+            assert {condition["type"]: condition["status"] for condition in star["status"]["conditions"]}["Succeeded"] == "True"
 
 
 @virtual_time
@@ -101,14 +152,75 @@ async def test_a_crd_that_drops_the_record_causes_no_hot_loop_where_crds_cannot_
         assert any("drops status.dlop" in str(line.get("error")) for line in lines)
 
 
+@pytest.mark.parametrize("verb", [None, "watch"])
 @virtual_time
-async def test_without_permission_to_read_crds_installed_kinds_are_reconciled() -> None:
+async def test_without_permission_to_read_crds_installed_kinds_are_reconciled(verb: str | None) -> None:
     async with operator_env() as env:
-        env.faults.fail_before(FORBIDDEN, match=RequestMatch(plural=CUSTOM_RESOURCE_DEFINITIONS.plural), times=1000)
-        async with env.run_operator():
+        env.faults.fail_before(FORBIDDEN, match=RequestMatch(verb=verb, plural=CUSTOM_RESOURCE_DEFINITIONS.plural), times=1000)
+        async with asyncio.timeout(60), env.run_operator():
             await env.submit(ring())
             await settle()
             assert len(await env.pods()) == 3
+
+
+class BrokenDiscovery(RecordingTransport):
+    """Discovery of one group fails until `is_repaired` is set."""
+
+    is_repaired = False
+
+    async def send(self, request: Request, *, timeout_seconds: float) -> Response:
+        if request.path == "/apis/stars.example.org/v1" and not self.is_repaired:
+            return Response(500, {}, b"no")
+        return await super().send(request, timeout_seconds=timeout_seconds)
+
+
+@virtual_time
+async def test_a_kind_that_cannot_be_discovered_does_not_block_others() -> None:
+    class DistantStarJob(RingJob):
+        job_type = JobType(group="stars.example.org", version="v1", kind="StarJob")
+
+    async with operator_env() as env:
+        for crd in build_crds([DistantStarJob]):
+            await env.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
+        await settle(1)
+        star = {**ring("star"), "apiVersion": "stars.example.org/v1", "kind": "StarJob"}
+        await env.client.create(DistantStarJob.job_type.resource, star, namespace=NAMESPACE)
+        await env.submit(ring())
+        env.faults.fail_before(FORBIDDEN, match=RequestMatch(plural=CUSTOM_RESOURCE_DEFINITIONS.plural), times=1000)
+        transport = BrokenDiscovery(env.cluster.transport())
+        async with asyncio.timeout(300), env.run_operator(job_class=DistantStarJob, extra_classes=(RingJob,), transport=transport):
+            await settle(5)
+            assert await env.pod_names() == RING_PODS
+            transport.is_repaired = True
+            await settle(60)
+            assert "star-worker-2" in await env.pod_names()
+
+
+@virtual_time
+async def test_rejected_credentials_at_the_start_do_not_end_the_watch_for_kinds_installed_later() -> None:
+    async with operator_env(installed=False) as env:
+        env.faults.fail_before(UNAUTHORIZED, match=RequestMatch(plural=CUSTOM_RESOURCE_DEFINITIONS.plural), times=5)
+        async with env.run_operator():
+            await env.install_crd()
+            await env.submit(ring())
+            await settle()
+            assert len(await env.pods()) == 3
+
+
+@pytest.mark.parametrize("failure", [UNAUTHORIZED, None], ids=["unauthorized", "no connection"])
+def test_installed_kinds_are_reconciled_when_the_server_denies_crds_only_after_other_failures(failure: JsonObject | None) -> None:
+    @virtual_time
+    async def check() -> None:
+        async with operator_env() as env:
+            crds = RequestMatch(plural=CUSTOM_RESOURCE_DEFINITIONS.plural)
+            env.faults.fail_before(failure, match=crds, times=6)
+            env.faults.fail_before(FORBIDDEN, match=crds, times=1000)
+            async with asyncio.timeout(120), env.run_operator():
+                await env.submit(ring())
+                await settle()
+                assert len(await env.pods()) == 3
+
+    check()
 
 
 @virtual_time
@@ -265,14 +377,12 @@ async def test_a_stopped_standby_exits_at_once() -> None:
 
 @virtual_time
 async def test_a_bug_in_a_framework_affects_only_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = RingJob.make_pod
-
-    def broken(self: RingJob, *arguments: object, **more: object) -> JsonObject:
+    def broken(self: RingJob, _: Replica, pod: JsonObject) -> JsonObject:
         if self.metadata.name == "broken":
             raise ZeroDivisionError
-        return original(self, *arguments, **more)  # type: ignore[arg-type]
+        return pod
 
-    monkeypatch.setattr(RingJob, "make_pod", broken)
+    monkeypatch.setattr(RingJob, "customize_pod", broken)
     with capture_logs() as lines:
         async with operator_env() as env, env.run_operator() as operator:
             await env.submit(ring("broken"))

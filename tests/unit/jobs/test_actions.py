@@ -60,16 +60,21 @@ def test_a_patch_contains_only_changed_fields_and_complete_lists() -> None:
     ],
 )
 def test_every_kind_knows_the_path_of_its_replica_count(manifest: dict[str, Any], role: str, path: tuple[str | int, ...] | None) -> None:
-    assert parse_job(manifest, Registry([CrewJob, FioravanzoMXJob])).replicas_path(role) == path
+    assert replicas_path(manifest, Registry([CrewJob, FioravanzoMXJob]), role) == path
+
+
+def replicas_path(manifest: dict[str, Any], registry: Registry, role: str) -> tuple[str | int, ...] | None:
+    job = parse_job(manifest, registry)
+    return job.schema.replicas_path(job.spec_field, role)
 
 
 def test_an_entry_without_a_role_is_the_scheduler() -> None:
     manifest = mxjob("x")
     del manifest["spec"]["replicaSpecs"][0]["mxReplicaType"]
-    assert parse_job(manifest, Registry([FioravanzoMXJob])).replicas_path("SCHEDULER") == ("replicaSpecs", 0, "replicas")
+    assert replicas_path(manifest, Registry([FioravanzoMXJob]), "SCHEDULER") == ("replicaSpecs", 0, "replicas")
 
 
 def test_a_spec_that_is_a_list_has_the_replica_count_in_its_entries() -> None:
     entries = [{"replicas": 1, "replicaType": role, "template": template()} for role in ("worker", "ps")]
     manifest = {"apiVersion": "mpba.fbk.eu/v1", "kind": "TFJob", "metadata": {"name": "x"}, "spec": entries}
-    assert parse_job(manifest, Registry([TFJob])).replicas_path("ps") == (1, "replicas")
+    assert replicas_path(manifest, Registry([TFJob]), "ps") == (1, "replicas")
