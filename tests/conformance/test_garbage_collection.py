@@ -12,6 +12,16 @@ from tests.conformance.support import Api, expect_error
 HOLD = "example.org/hold"
 
 
+async def wait_until_collector_sees_leases(api: Api) -> None:
+    """Wait until the garbage collector knows all leases that exist now: it has deleted a newer one, whose owner does not exist.
+
+    The collector orphans or waits for only those children that it knows when it handles the deletion of their owner.
+    """
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "00000000-0000-4000-8000-000000000000"}
+    await api.create(LEASES, owned_lease("newest", owner))
+    await api.wait_for_deletion(LEASES, "newest")
+
+
 async def test_children_are_deleted_after_their_owner(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
     await api.create(LEASES, owned_lease("child", owner_reference(parent)))
@@ -47,6 +57,7 @@ async def test_grandchildren_are_deleted(api: Api) -> None:
 async def test_foreground_deletion_waits_for_blocking_children(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
     await api.create(LEASES, owned_lease("child", owner_reference(parent, block=True), finalizers=[HOLD]))
+    await wait_until_collector_sees_leases(api)
     response = await api.delete(CONFIG_MAPS, "parent", propagation=Propagation.FOREGROUND)
     assert response["metadata"]["finalizers"] == ["foregroundDeletion"]
     assert "deletionTimestamp" in response["metadata"]
@@ -59,6 +70,7 @@ async def test_foreground_deletion_waits_for_blocking_children(api: Api) -> None
 async def test_foreground_deletion_does_not_wait_for_other_children(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
     await api.create(LEASES, owned_lease("child", owner_reference(parent, block=False), finalizers=[HOLD]))
+    await wait_until_collector_sees_leases(api)
     await api.delete(CONFIG_MAPS, "parent", propagation=Propagation.FOREGROUND)
     await api.wait_for_deletion(CONFIG_MAPS, "parent")
     await api.wait_for_termination(LEASES, "child")
@@ -74,6 +86,7 @@ async def test_foreground_deletion_deletes_children_before_their_owner(api: Api)
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
     for name in ("one", "two"):
         await api.create(LEASES, owned_lease(name, owner_reference(parent, block=True)))
+    await wait_until_collector_sees_leases(api)
     await api.delete(CONFIG_MAPS, "parent", propagation=Propagation.FOREGROUND)
     await api.wait_for_deletion(CONFIG_MAPS, "parent")
     assert await api.list_names(LEASES) == []
@@ -82,6 +95,7 @@ async def test_foreground_deletion_deletes_children_before_their_owner(api: Api)
 async def test_orphans_are_kept_without_their_owner_reference(api: Api) -> None:
     parent = await api.create(CONFIG_MAPS, config_map("parent"))
     await api.create(LEASES, owned_lease("child", owner_reference(parent)))
+    await wait_until_collector_sees_leases(api)
     await api.delete(CONFIG_MAPS, "parent", propagation=Propagation.ORPHAN)
     await api.wait_for_deletion(CONFIG_MAPS, "parent")
     assert "ownerReferences" not in (await api.get(LEASES, "child"))["metadata"]
