@@ -187,9 +187,9 @@ class DLJob(ABC):
         scheduler = self.options.gang_scheduler_name
         return Gang(scheduler, label_value(self.metadata.name)) if scheduler else None
 
-    def replica(self, role: RoleSpec, index: int, *, attempt: int = 0) -> Replica:
+    def replica(self, role: RoleSpec, index: int, *, attempt: int = 0, replacement: int = 0) -> Replica:
         """One desired replica."""
-        return Replica(self, role, index, attempt=attempt)
+        return Replica(self, role, index, attempt=attempt, replacement=replacement)
 
     def child_objects(self) -> tuple[Create, ...]:
         """All desired child objects of the kind, in the order of creation."""

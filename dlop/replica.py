@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, SIZE_ANNOTATION
+from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, REPLACEMENT_ANNOTATION, SIZE_ANNOTATION
 from dlop.api.gang import with_pod_group
 from dlop.api.parsing import service_port, training_container
 from dlop.api.progress import ReplicaProgress, ReplicaState
 from dlop.api.spec import RoleSpec
-from dlop.api.template_hash import with_template_hash
+from dlop.api.template_hash import with_annotation, with_template_hash
 from dlop.api.types import FieldRef
 from dlop.kube.objects import Pod
 from dlop.kube.types import JsonObject
@@ -28,11 +28,22 @@ if TYPE_CHECKING:
 class Replica:
     """The pod and service of one index of a role: names, labels, rendered objects and observed state."""
 
-    def __init__(self, job: DLJob, role: RoleSpec, index: int, *, attempt: int = 0, observed: ReplicaProgress | None = None) -> None:
+    def __init__(
+        self,
+        job: DLJob,
+        role: RoleSpec,
+        index: int,
+        *,
+        attempt: int = 0,
+        replacement: int = 0,
+        observed: ReplicaProgress | None = None,
+    ) -> None:
+        """`replacement` is the number of pods of this replica that were lost in this attempt before."""
         self._job = job
         self._role = role
         self.index = index
         self.attempt = attempt
+        self._replacement = replacement
         self._observed = observed
 
     @property
@@ -94,7 +105,8 @@ class Replica:
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": self._pod_spec(_object(template, "spec"))}
         pod, gang = self._job.customize_pod(self, pod), self._job.gang
         pod = pod if gang is None else with_pod_group(pod, gang, role=self.role)
-        return with_template_hash(pod, generation=self._job.metadata.generation)
+        pod = with_template_hash(pod, generation=self._job.metadata.generation)
+        return with_annotation(pod, REPLACEMENT_ANNOTATION, str(self._replacement)) if self._replacement else pod
 
     def service(self) -> JsonObject | None:
         """The rendered service; None if the replica has none. It is headless and publishes the address of the pod before it is ready."""

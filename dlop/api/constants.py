@@ -15,6 +15,8 @@ REPLICA_INDEX_LABEL = "dlop.dev/replica-index"
 
 TEMPLATE_HASH_ANNOTATION = "dlop.dev/rendered"
 """On pods and other children: the generation of the job that the object was rendered from, and a hash of its contents."""
+REPLACEMENT_ANNOTATION = "dlop.dev/replacement"
+"""On pods: how many pods of the same replica were lost in this attempt before. Absent means none."""
 SIZE_ANNOTATION = "dlop.dev/size"
 """On pods whose environment contains the world size: the number of replicas of each role at the time."""
 

@@ -6,22 +6,31 @@ the pod that they came from is deleted:
 - A pod that was seen running is claimed (`started_indexes`). If a claimed pod is missing or terminating, another client
   deleted it, because dlop releases its claim in the record before it deletes a pod. A claim applies to one pod name. If a
   change of the spec renames the pods of a role (`claimed_as`), its claims are released.
-- A failed or disrupted pod is added to `accounted_pods` in the same write that counts it, and deleted later.
+- A lost pod is counted in `replacements` in the same write that counts the failure or disruption. The pod is deleted later. Its
+  successor has the new number as an annotation, so that the two cannot be confused.
+
+Everything that grows with the number of replicas is keyed by ranges of indexes (`0-3,7`), so that the record of 10,000 replicas stays
+far below the limit of the API server.
 
 `RecordBuilder` makes the next record from the stored one.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from dlop.api.spec import JobSpec
+from dlop.kube.timestamps import format_time, parse_time
 from dlop.kube.types import JsonObject
 
 # At most six digits, so that a status that was edited by hand cannot exhaust the memory.
+_MANY_BACKOFFS = 1_000
+BACKOFF_GRANULARITY_SECONDS = 30
+"""For more than `_MANY_BACKOFFS` replicas in back-off."""
 _INDEXES = re.compile(r"(\d{1,6}(-\d{1,6})?)(,\d{1,6}(-\d{1,6})?)*")
 
 
@@ -59,6 +68,10 @@ class BackoffState(msgspec.Struct, frozen=True, array_like=True):
     """The earliest time of the next start."""
 
 
+Counts = dict[str, str]
+"""Indexes as ranges, by count. A count of 0 is omitted."""
+
+
 class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     observed_generation: int = 0
     phase: str = ""
@@ -82,12 +95,15 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Indexes by role whose pods were seen running in this attempt, as ranges. These are the claims."""
     claimed_as: dict[str, str] = {}
     """For each role with claims, the pod name of index 0 when the claims were made. A role without an entry has kept its names."""
-    counted_restarts: dict[str, int] = {}
-    """By pod UID, container restarts that are included in `restarts`. Removed with the pod."""
-    accounted_pods: list[str] = []
-    """UIDs of pods that are counted as failed or disrupted and will be deleted. Removed with the pod."""
+    replacements: dict[str, Counts] = {}
+    """By role, how many pods of an index were lost in this attempt."""
+    counted_restarts: dict[str, Counts] = {}
+    """By role, container restarts of the current pod of an index that are included in `restarts`.
+
+    The entry is removed from the stored record before the next pod of the index is created.
+    """
     backoffs: dict[str, BackoffState] = {}
-    """By restart unit, see `dlop/reconcile/backoff.py`."""
+    """By restart units, see `dlop/reconcile/backoff.py`. Replicas with the same state share a key, such as `Worker/0-3,7`."""
     last_failure: LastFailure | None = None
     blocked: Blocked | None = None
 
@@ -131,6 +147,51 @@ def format_indexes(indexes: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
+def parse_counts(counts: Counts) -> dict[int, int]:
+    """Counts by index. Malformed entries are left out."""
+    valid = ((int(count), ranges) for count, ranges in counts.items() if count.isdecimal() and len(count) < 10)
+    return {index: count for count, ranges in valid for index in parse_indexes(ranges)}
+
+
+def format_counts(counts: Mapping[int, int]) -> Counts:
+    """The reverse of `parse_counts`."""
+    indexes: dict[int, list[int]] = {}
+    for index, count in counts.items():
+        if count:
+            indexes.setdefault(count, []).append(index)
+    return {str(count): format_indexes(indexes[count]) for count in sorted(indexes)}
+
+
+def parse_backoffs(stored: Mapping[str, BackoffState]) -> dict[str, BackoffState]:
+    """Back-offs by restart unit."""
+    backoffs: dict[str, BackoffState] = {}
+    for key, backoff in stored.items():
+        role, separator, ranges = key.partition("/")
+        backoffs |= {f"{role}/{index}": backoff for index in parse_indexes(ranges)} if separator else {key: backoff}
+    return backoffs
+
+
+def format_backoffs(backoffs: Mapping[str, BackoffState]) -> dict[str, BackoffState]:
+    """The reverse of `parse_backoffs`. If there are many, their times are rounded up, so that fewer of them differ."""
+    granularity = BACKOFF_GRANULARITY_SECONDS if len(backoffs) > _MANY_BACKOFFS else 1
+    shared: dict[tuple[str, BackoffState], list[int]] = {}
+    stored: dict[str, BackoffState] = {}
+    for unit, backoff in backoffs.items():
+        role, separator, index = unit.partition("/")
+        if separator:
+            shared.setdefault((role, _round_up(backoff, granularity)), []).append(int(index))
+        else:
+            stored[unit] = backoff
+    return stored | {f"{role}/{format_indexes(indexes)}": backoff for (role, backoff), indexes in shared.items()}
+
+
+def _round_up(backoff: BackoffState, granularity_seconds: int) -> BackoffState:
+    time = parse_time(backoff.not_before)
+    if time is None or granularity_seconds == 1:
+        return backoff
+    return BackoffState(backoff.failures, format_time(math.ceil(time / granularity_seconds) * granularity_seconds))
+
+
 def describe_failure(failure: LastFailure) -> str:
     """A failure for messages: role, index, pod, node, exit code, reason and message."""
     words = [f"{failure.role} {failure.index} (pod {failure.pod}{f' on node {failure.node}' if failure.node else ''})"]
@@ -153,9 +214,9 @@ class RecordBuilder:
         self.role_attempts = dict(record.role_attempts)
         self.restarts = dict(record.restarts)
         self.disruptions = dict(record.disruptions)
-        self.counted_restarts = dict(record.counted_restarts)
-        self.accounted_pods = set(record.accounted_pods)
-        self.backoffs = dict(record.backoffs)
+        self.replacements = {role: parse_counts(record.replacements.get(role, {})) for role in self._roles}
+        self.counted_restarts = {role: parse_counts(record.counted_restarts.get(role, {})) for role in self._roles}
+        self.backoffs = parse_backoffs(record.backoffs)
         self.last_failure = record.last_failure
         replicas = {role.name: role.replicas for role in spec.roles}
         self.completed_indexes = _parse_desired(record.completed_indexes, replicas)
@@ -177,10 +238,23 @@ class RecordBuilder:
         if self.last_failure is None or failure.time >= self.last_failure.time:
             self.last_failure = failure
 
+    def replace_pod(self, role: str, index: int) -> None:
+        """Account for a lost pod, and release its claim."""
+        self.started_indexes[role].discard(index)
+        self.counted_restarts[role].pop(index, None)
+        self.replacements[role][index] = self.replacements[role].get(index, 0) + 1
+
+    def raise_replacements(self, role: str, index: int, number: int) -> None:
+        """Take over the replacement number of an existing pod, if the record lags behind it because an older status was restored."""
+        if number > self.replacements[role].get(index, 0):
+            self.replacements[role][index] = number
+
     def reset_role(self, role: str) -> None:
         """Discard the results and claims of a role that starts a new attempt."""
         for indexes in (self.completed_indexes, self.failed_indexes, self.started_indexes):
             indexes[role].clear()
+        self.replacements[role].clear()
+        self.counted_restarts[role].clear()
 
     def reset_all_roles(self) -> None:
         for role in self._roles:
@@ -192,9 +266,8 @@ class RecordBuilder:
         for indexes in self.started_indexes.values():
             indexes.clear()
 
-    def build(self, *, live_uids: Iterable[str]) -> Record:
-        """The record to store. Entries for pods that no longer exist are dropped."""
-        uids = frozenset(live_uids)
+    def build(self) -> Record:
+        """The record to store."""
         return msgspec.structs.replace(
             self._record,
             attempt=self.attempt,
@@ -205,9 +278,9 @@ class RecordBuilder:
             failed_indexes=_format(self.failed_indexes),
             started_indexes=_format(self.started_indexes),
             claimed_as={role: self._first_pods[role] for role, indexes in self.started_indexes.items() if indexes},
-            counted_restarts={uid: count for uid, count in self.counted_restarts.items() if uid in uids},
-            accounted_pods=sorted(self.accounted_pods & uids),
-            backoffs=self.backoffs,
+            replacements=_format_counts_by_role(self.replacements),
+            counted_restarts=_format_counts_by_role(self.counted_restarts),
+            backoffs=format_backoffs(self.backoffs),
             last_failure=self.last_failure,
         )
 
@@ -219,3 +292,7 @@ def _parse_desired(stored: dict[str, str], replicas: dict[str, int]) -> dict[str
 
 def _format(indexes_by_role: dict[str, set[int]]) -> dict[str, str]:
     return {role: format_indexes(indexes) for role, indexes in indexes_by_role.items() if indexes}
+
+
+def _format_counts_by_role(counts_by_role: Mapping[str, Mapping[int, int]]) -> dict[str, Counts]:
+    return {role: format_counts(counts) for role, counts in counts_by_role.items() if counts}

@@ -19,13 +19,13 @@ def with_template_hash(pod: JsonObject, *, generation: int) -> JsonObject:
     metadata = pod["metadata"]
     labels = {name: value for name, value in metadata["labels"].items() if name not in (ATTEMPT_LABEL, JOB_UID_LABEL)}
     contents = (labels, metadata.get("annotations"), metadata.get("finalizers"), pod["spec"])
-    return _annotate(pod, f"{generation}-{_digest(contents)}")
+    return with_annotation(pod, TEMPLATE_HASH_ANNOTATION, f"{generation}-{_digest(contents)}")
 
 
 def child_with_template_hash(body: JsonObject, *, generation: int) -> JsonObject:
     """A copy of a rendered object other than a pod with the annotation. Its metadata does not affect the hash."""
     contents = {name: value for name, value in body.items() if name != "metadata"}
-    return _annotate(body, f"{generation}-{_digest(contents)}")
+    return with_annotation(body, TEMPLATE_HASH_ANNOTATION, f"{generation}-{_digest(contents)}")
 
 
 def parse_template_hash(annotation: str) -> tuple[int, str]:
@@ -34,9 +34,10 @@ def parse_template_hash(annotation: str) -> tuple[int, str]:
     return (int(generation), digest) if generation.isdecimal() and len(generation) < 19 else (0, "")
 
 
-def _annotate(body: JsonObject, value: str) -> JsonObject:
+def with_annotation(body: JsonObject, name: str, value: str) -> JsonObject:
+    """A copy of an object with one more annotation."""
     metadata = body["metadata"]
-    return {**body, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), TEMPLATE_HASH_ANNOTATION: value}}}
+    return {**body, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), name: value}}}
 
 
 def _digest(contents: Any) -> str:

@@ -10,7 +10,14 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from random import Random
 from typing import Any
 
-from dlop.api.constants import GROUP_ANNOTATION, JOB_UID_LABEL, LAST_APPLIED_ANNOTATION, SIZE_ANNOTATION, TEMPLATE_HASH_ANNOTATION
+from dlop.api.constants import (
+    GROUP_ANNOTATION,
+    JOB_UID_LABEL,
+    LAST_APPLIED_ANNOTATION,
+    REPLACEMENT_ANNOTATION,
+    SIZE_ANNOTATION,
+    TEMPLATE_HASH_ANNOTATION,
+)
 from dlop.api.gang import POD_GROUPS
 from dlop.controller.kinds import ManagedKind
 from dlop.controller.nodes import node_problem
@@ -28,7 +35,7 @@ _FULL_TYPES: dict[Resource, type[Any]] = {**dict.fromkeys(POD_GROUPS, PodGroup),
 """Resources watched without a label selector and with more than their metadata. Another operator may own a PodGroup."""
 
 
-_CHILD_ANNOTATIONS = frozenset({GROUP_ANNOTATION, SIZE_ANNOTATION, TEMPLATE_HASH_ANNOTATION})
+_CHILD_ANNOTATIONS = frozenset({GROUP_ANNOTATION, REPLACEMENT_ANNOTATION, SIZE_ANNOTATION, TEMPLATE_HASH_ANNOTATION})
 """The annotations of children that are read. The others, such as those of network plugins, are not cached."""
 
 

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from dlop.api.phase import Phase
+from dlop.api.record import Record, parse_counts, parse_record
 from dlop.api.spec import SpecError
 from dlop.controller.job_state import JobStates
 from dlop.controller.kinds import JobKey
@@ -193,8 +194,12 @@ def _count_increase(metrics: ControllerMetrics, key: JobKey, counter: str, incre
 
 def _in_place_restarts(before: JsonObject, after: JsonObject) -> int:
     """Number of container restarts by kubelets between two statuses."""
-    known = _counts(before, "countedRestarts")
-    return sum(max(0, count - known.get(uid, 0)) for uid, count in _counts(after, "countedRestarts").items())
+    known, current = parse_record(before) or Record(), parse_record(after) or Record()
+    return sum(
+        max(0, count - parse_counts(known.counted_restarts.get(role, {})).get(index, 0))
+        for role, counts in current.counted_restarts.items()
+        for index, count in parse_counts(counts).items()
+    )
 
 
 def count_deletion(metrics: ControllerMetrics, resource: Resource, job: DLJob) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from dlop.api.progress import ReplicaState
-from dlop.api.record import LastFailure, Record, parse_indexes
+from dlop.api.record import LastFailure, Record, parse_counts, parse_indexes
 from dlop.api.spec import JobSpec, RoleSpec
 from dlop.job import DLJob
 from dlop.kube.objects import ContainerStateTerminated, ContainerStatus, Pod
@@ -43,7 +44,7 @@ class ReplicaView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     container: str = ""
     """The main container."""
     restarts: int = 0
-    """Container restarts in this pod plus the recent failures of its predecessors."""
+    """Container restarts in this pod, plus the pods of this attempt that it replaces."""
     attempt: int = 0
     address: str = ""
     node: str = ""
@@ -63,26 +64,34 @@ def replica_views(job: DLJob, spec: JobSpec, pods: Iterable[Pod], *, record: Rec
         {role.name: parse_indexes(ranges.get(role.name, "")) for role in spec.roles}
         for ranges in (record.completed_indexes, record.failed_indexes)
     )
+    replaced = {role.name: parse_counts(record.replacements.get(role.name, {})) for role in spec.roles}
+    view = functools.partial(_view, last_failure=record.last_failure, is_finished=is_finished)
     views: list[ReplicaView] = []
     for name, (role, index) in names.items():
         recorded = ReplicaState.SUCCEEDED if index in completed[role.name] else ReplicaState.FAILED if index in failed[role.name] else None
-        views.append(_view(role, index, name, remaining_pods.pop(name, None), record=record, recorded=recorded, is_finished=is_finished))
+        replacements = replaced[role.name].get(index, 0)
+        views.append(view(role, index, name, remaining_pods.pop(name, None), replacements=replacements, recorded=recorded))
     for name, pod in remaining_pods.items():
         role, index = _role_and_index(job, spec, name)
-        views.append(_view(role, index, name, pod, record=record, recorded=None, is_finished=is_finished))
+        views.append(view(role, index, name, pod, replacements=0, recorded=None))
     return tuple(views)
 
 
 def _view(
-    role: RoleSpec, index: int, name: str, pod: Pod | None, *, record: Record, recorded: ReplicaState | None, is_finished: bool
+    role: RoleSpec,
+    index: int,
+    name: str,
+    pod: Pod | None,
+    *,
+    replacements: int,
+    recorded: ReplicaState | None,
+    last_failure: LastFailure | None,
+    is_finished: bool,
 ) -> ReplicaView:
-    backoff = record.backoffs.get(f"{role.name}/{index}")
-    failures = 0 if backoff is None else backoff.failures
-    failure = record.last_failure
-    if failure is None or (failure.role, failure.index) != (role.name, index):
-        failure = None
+    is_last = last_failure is not None and (last_failure.role, last_failure.index) == (role.name, index)
+    failure = last_failure if is_last else None
     if pod is None:
-        return _without_pod(role, index, name, recorded=recorded, is_finished=is_finished, failures=failures, failure=failure)
+        return _without_pod(role, index, name, recorded=recorded, is_finished=is_finished, replacements=replacements, failure=failure)
     main = main_container(pod, role)
     termination = _last_termination(main)
     reason, message = _reason(pod, main)
@@ -93,7 +102,7 @@ def _view(
         pod=pod.metadata.name,
         pod_uid=pod.metadata.uid,
         container=main.name if main is not None else _first_container(pod, role),
-        restarts=container_restarts(pod) + failures,
+        restarts=container_restarts(pod) + replacements,
         attempt=pod_attempt(pod),
         address=pod.status.pod_ip,
         node=pod.spec.node_name,
@@ -113,7 +122,14 @@ def _state(pod: Pod, role: RoleSpec, main: ContainerStatus | None, *, is_finishe
 
 
 def _without_pod(
-    role: RoleSpec, index: int, name: str, *, recorded: ReplicaState | None, is_finished: bool, failures: int, failure: LastFailure | None
+    role: RoleSpec,
+    index: int,
+    name: str,
+    *,
+    recorded: ReplicaState | None,
+    is_finished: bool,
+    replacements: int,
+    failure: LastFailure | None,
 ) -> ReplicaView:
     succeeded = recorded is ReplicaState.SUCCEEDED
     return ReplicaView(
@@ -121,7 +137,7 @@ def _without_pod(
         index=index,
         state=recorded or (GONE if is_finished else ReplicaState.MISSING),
         pod=name,
-        restarts=failures,
+        restarts=replacements,
         exit_code=0 if succeeded else failure.exit_code if failure else None,
         reason=failure.reason if failure and not succeeded else "",
         message=failure.message if failure and not succeeded else "",

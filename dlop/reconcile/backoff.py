@@ -12,7 +12,7 @@ from collections.abc import Mapping, MutableMapping
 
 from dlop.api.constants import Reason
 from dlop.api.progress import ReplicaState
-from dlop.api.record import BackoffState, Blocked
+from dlop.api.record import BACKOFF_GRANULARITY_SECONDS, BackoffState, Blocked
 from dlop.api.spec import RestartScope
 from dlop.kube.timestamps import format_time, parse_time
 from dlop.reconcile.context import ReconcileContext
@@ -63,7 +63,7 @@ def expire(backoffs: MutableMapping[str, BackoffState], *, now: float) -> None:
 def active(backoffs: Mapping[str, BackoffState], *, now: float) -> dict[str, float]:
     """Units in back-off, with the time of their next start. Times beyond the maximum delay come from a wrong clock and are ignored."""
     times = ((unit, parse_time(backoff.not_before) or 0.0) for unit, backoff in backoffs.items())
-    return {unit: time for unit, time in times if now < time <= now + MAX_DELAY_SECONDS}
+    return {unit: time for unit, time in times if now < time <= now + MAX_DELAY_SECONDS + BACKOFF_GRANULARITY_SECONDS}
 
 
 def last_backoff_end(context: ReconcileContext) -> float:

@@ -9,12 +9,12 @@ from dlop.api.cached_property import cached_property
 from dlop.api.child_objects import Create
 from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import Phase
-from dlop.api.record import Record, RecordBuilder, parse_indexes, parse_record
+from dlop.api.record import Record, RecordBuilder, parse_counts, parse_indexes, parse_record
 from dlop.api.spec import JobSpec, RestartScope, RoleSpec, RunPolicy
 from dlop.kube.objects import Pod, PodGroup
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.timestamps import parse_time
-from dlop.reconcile.pod_state import match_pods, pod_attempt
+from dlop.reconcile.pod_state import match_pods, pod_attempt, pod_replacement
 from dlop.reconcile.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -149,6 +149,27 @@ class ReconcileContext:
     def stale_pod_names(self) -> frozenset[str]:
         """The keys of stale pods in `pods`."""
         return frozenset(name for name, lag in self._attempt_lags if lag > 0)
+
+    @cached_property
+    def replacements(self) -> dict[str, dict[int, int]]:
+        """By role and index, how many pods were lost in this attempt, according to the stored record."""
+        return {role: parse_counts(counts) for role, counts in self.stored.record.replacements.items()}
+
+    @cached_property
+    def accounted_pods(self) -> tuple[Pod, ...]:
+        """Pods of the current attempt that the stored record counts as lost. They are deleted and replaced."""
+        if not self.replacements:
+            return ()  # the common case
+        pods = ((pod, self.desired_pods.get(name)) for name, pod in self.pods.items() if name not in self.stale_pod_names)
+        return tuple(pod for pod, replica in pods if replica is not None and pod_replacement(pod) < self.replacement(replica))
+
+    @cached_property
+    def accounted_uids(self) -> frozenset[str]:
+        return frozenset(pod.metadata.uid for pod in self.accounted_pods)
+
+    def replacement(self, replica: ReplicaId) -> int:
+        """The replacement number of a replica's next pod."""
+        return self.replacements.get(replica.role.name, {}).get(replica.index, 0)
 
     @property
     def spec_changed(self) -> bool:

@@ -19,6 +19,7 @@ import msgspec
 from dlop.api.child_objects import Create
 from dlop.api.constants import TEMPLATE_HASH_ANNOTATION
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
+from dlop.api.record import parse_counts
 from dlop.api.schema import format_path
 from dlop.api.spec import Problem, RoleSpec, SpecError
 from dlop.api.template_hash import child_with_template_hash, parse_template_hash
@@ -75,14 +76,26 @@ def _services(context: ReconcileContext) -> tuple[ReplicaCreate, ...]:
 
 
 def _pods(context: ReconcileContext, progress: Progress, in_backoff: Container[str]) -> tuple[ReplicaCreate, ...]:
-    """The missing pods of all roles that may start and have no pods of an earlier attempt."""
+    """The missing pods of all roles that may start and have no pods of an earlier attempt.
+
+    A replica waits until the stored record has no container restarts of its previous pod.
+    """
     job = context.job
     creates: list[ReplicaCreate] = []
     for role in progress.roles:
-        missing = [replica for replica in role.replicas if _has_no_pod(replica) and not _is_delayed(context, replica, in_backoff)]
+        counted = context.stored.record.counted_restarts.get(role.spec.name)
+        recorded = frozenset(parse_counts(counted)) if counted else frozenset()
+        missing = [
+            replica
+            for replica in role.replicas
+            if _has_no_pod(replica) and replica.index not in recorded and not _is_delayed(context, replica, in_backoff)
+        ]
         if missing and not context.has_stale_pods(role.spec) and job.lifecycle.may_start(job, role.spec, progress):
-            attempt = context.attempts[role.spec.name]
-            replicas = (job.replica(role.spec, replica.index, attempt=attempt) for replica in missing)
+            attempt, replacements = context.attempts[role.spec.name], context.replacements.get(role.spec.name, {})
+            replicas = (
+                job.replica(role.spec, replica.index, attempt=attempt, replacement=replacements.get(replica.index, 0))
+                for replica in missing
+            )
             pods = (ReplicaCreate(PODS, replica.name, replica) for replica in replicas)
             creates += [create for create in pods if _is_missing(context, create)]
     return tuple(creates)
@@ -117,7 +130,7 @@ def assume_created(context: ReconcileContext, progress: Progress, pods: Collecti
 
 def is_settled(context: ReconcileContext, observation: Observation, progress: Progress, deletes: Collection[Delete]) -> bool:
     """Whether nothing is left to plan after this pass until something changes."""
-    unfinished = deletes or observation.lost_replicas or context.surplus_pods or context.stale_pods or context.stored.record.accounted_pods
+    unfinished = deletes or observation.lost_replicas or context.surplus_pods or context.stale_pods or context.accounted_pods
     obstructed = context.name_conflicts or context.snapshot.rejected_writes
     return not unfinished and not obstructed and not any(role.count(ReplicaState.MISSING) for role in progress.roles)
 

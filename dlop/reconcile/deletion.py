@@ -31,25 +31,18 @@ RETRY_DELETE_AFTER_SECONDS = 5
 
 def stale_and_accounted_pods(context: ReconcileContext) -> Iterator[Pod]:
     """Pods that are replaced and whose results are stored in the record."""
-    accounted = frozenset(context.stored.record.accounted_pods)
     yield from context.stale_pods
-    yield from (pod for pod in context.snapshot.pods if pod.metadata.uid in accounted and pod not in context.stale_pods)
+    yield from context.accounted_pods
 
 
 def unclaimed_surplus_pods(context: ReconcileContext) -> tuple[Pod, ...]:
-    """Pods that the spec does not contain, once the stored record no longer claims them. Their deletion is not a disruption.
-
-    Accounted pods are deleted anyway and not listed here.
-    """
-    if not context.surplus_pods or not _claims_are_released(context):
-        return ()
-    accounted = frozenset(context.stored.record.accounted_pods)
-    return tuple(pod for pod in context.surplus_pods if pod.metadata.uid not in accounted)
+    """Pods that the spec does not contain, once the stored record no longer claims them. Their deletion is not a disruption."""
+    return context.surplus_pods if context.surplus_pods and _claims_are_released(context) else ()
 
 
 def _claims_are_released(context: ReconcileContext) -> bool:
     """Whether the stored record claims only desired pods, under their desired names."""
-    return context.record_builder().build(live_uids=()).started_indexes == context.stored.record.started_indexes
+    return context.record_builder().build().started_indexes == context.stored.record.started_indexes
 
 
 def surplus_services(context: ReconcileContext) -> Iterator[Service]:

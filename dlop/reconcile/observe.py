@@ -19,7 +19,7 @@ from dlop.kube.objects import Pod
 from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
 from dlop.reconcile.context import ReconcileContext, ReplicaId
-from dlop.reconcile.pod_state import PodState, classify_pod, container_restarts, main_container_failure, pod_failure
+from dlop.reconcile.pod_state import PodState, classify_pod, container_restarts, main_container_failure, pod_failure, pod_replacement
 from dlop.reconcile.restart import LostReplica, state_after_failure
 
 
@@ -57,7 +57,10 @@ class _Observer:
     def _replica(self, replica: ReplicaId, name: str) -> ReplicaProgress:
         """A finished replica stays finished, whatever happens to its pod."""
         pod = self._current_pod(name)
-        if pod is not None:
+        if pod is None:
+            self._builder.counted_restarts[replica.role.name].pop(replica.index, None)
+        elif not self._is_accounted(pod):
+            self._builder.raise_replacements(replica.role.name, replica.index, pod_replacement(pod))
             self._count_restarts(replica, pod)
         if replica.index in self._builder.completed_indexes[replica.role.name]:
             return _progress(replica, ReplicaState.SUCCEEDED, pod)
@@ -121,15 +124,15 @@ class _Observer:
 
     def _lost_replica(self, replica: ReplicaId, state: ReplicaState, pod: Pod | None, failure: LastFailure) -> ReplicaProgress:
         if pod is None or not self._is_accounted(pod):
-            self._lost.append(LostReplica(state=state, failure=failure, uid=pod.metadata.uid if pod else ""))
+            self._lost.append(LostReplica(state=state, failure=failure))
         return _progress(replica, state, pod, failure)
 
     def _count_restarts(self, replica: ReplicaId, pod: Pod) -> None:
         """Count container restarts by the kubelet."""
-        uid, restarts = pod.metadata.uid, container_restarts(pod)
-        new = restarts - self._builder.counted_restarts.get(uid, 0)
+        restarts, counted = container_restarts(pod), self._builder.counted_restarts[replica.role.name]
+        new = restarts - counted.get(replica.index, 0)
         if new > 0:
-            self._builder.counted_restarts[uid] = restarts
+            counted[replica.index] = restarts
             self._builder.count_restarts(replica.role.name, new)
             self._restarted.append(self._failure(replica, pod))
             self._builder.update_last_failure(self._restarted[-1])
@@ -141,7 +144,7 @@ class _Observer:
         return replica.index in self._builder.started_indexes[replica.role.name]
 
     def _is_accounted(self, pod: Pod) -> bool:
-        return pod.metadata.uid in self._builder.accounted_pods
+        return bool(self._context.accounted_uids) and pod.metadata.uid in self._context.accounted_uids
 
 
 def _progress(replica: ReplicaId, state: ReplicaState, pod: Pod | None = None, failure: LastFailure | None = None) -> ReplicaProgress:
@@ -164,7 +167,7 @@ def _advance_record(context: ReconcileContext) -> Record:
             builder.role_attempts[role] = builder.role_attempts.get(role, 0) + attempts
             builder.reset_role(role)
     return msgspec.structs.replace(
-        builder.build(live_uids=(pod.metadata.uid for pod in context.snapshot.pods)),
+        builder.build(),
         phase=stored.phase.value if stored.phase else "",
         started_at="" if stored.started_at is None else format_time(stored.started_at),
     )

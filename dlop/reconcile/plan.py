@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
@@ -109,7 +109,3 @@ class Plan:
     def creates(self) -> tuple[Create | ReplicaCreate, ...]:
         """All creates, in the order of execution."""
         return (*self.children, *self.services, *self.pods)
-
-    def without_creates(self) -> Plan:
-        """The plan after all creates are executed."""
-        return replace(self, children=(), services=(), pods=()) if self.creates else self

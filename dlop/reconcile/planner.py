@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlop.api.phase import JobResult, Phase
-from dlop.api.record import Blocked, Record
+from dlop.api.record import Blocked
 from dlop.api.spec import SpecError
 from dlop.kube.timestamps import earliest
 from dlop.reconcile import backoff, events, restart
@@ -63,7 +63,7 @@ def plan(job: DLJob, snapshot: Snapshot, *, now: float) -> Plan:
 def _suspend(context: ReconcileContext) -> Plan:
     observation = observe(context)
     progress = suspend(observation)
-    record = _build_record(context, observation)
+    record = observation.builder.build()
     outcome = active_outcome(context, progress, record, phase=Phase.SUSPENDED, started_at=context.stored.started_at)
     status = changed_status(context.job, outcome)
     # A pod may have finished in the meantime. Its result must be stored before it is deleted.
@@ -102,7 +102,7 @@ def _evaluate(context: ReconcileContext, observation: Observation, *, started_at
 def _finish(context: ReconcileContext, observation: Observation, result: JobResult, *, started_at: float) -> Plan:
     """Write the final status only. Cleanup starts once it is stored."""
     observation.builder.backoffs.clear()
-    record = _build_record(context, observation)
+    record = observation.builder.build()
     outcome = finished_outcome(context, observation.progress, record, result=result, started_at=started_at)
     return Plan(status=changed_status(context.job, outcome), events=tuple(events.phase_events(context.stored.phase, outcome)))
 
@@ -111,7 +111,7 @@ def _resize(context: ReconcileContext, observation: Observation, *, started_at: 
     """Write the new attempt only. The pods of the old size are deleted once it is stored."""
     restart_for_resize(observation.builder)
     progress = restart.reset_progress(observation.progress)
-    outcome = resize_outcome(context, progress, _build_record(context, observation), started_at=started_at, size=size)
+    outcome = resize_outcome(context, progress, observation.builder.build(), started_at=started_at, size=size)
     return Plan(
         status=changed_status(context.job, outcome),
         events=(
@@ -146,7 +146,7 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
     outcome = active_outcome(
         context,
         expected,
-        _build_record(context, observation),
+        observation.builder.build(),
         phase=current_phase(context, expected),
         started_at=actual_start,
         blocked=reported,
@@ -177,7 +177,3 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
         ),
         settles=is_settled(context, observation, expected, deletes + drift_deletes),
     )
-
-
-def _build_record(context: ReconcileContext, observation: Observation) -> Record:
-    return observation.builder.build(live_uids=(pod.metadata.uid for pod in context.snapshot.pods))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeVar
 
-from dlop.api.constants import ATTEMPT_LABEL
+from dlop.api.constants import ATTEMPT_LABEL, REPLACEMENT_ANNOTATION
 from dlop.api.record import LastFailure
 from dlop.api.spec import RoleSpec
 from dlop.kube.objects import ContainerStateTerminated, ContainerStatus, Pod
@@ -63,6 +63,12 @@ def pod_attempt(pod: Pod) -> int:
     """The attempt that created a pod; 0 if the label is missing or malformed."""
     label = pod.metadata.labels.get(ATTEMPT_LABEL, "")
     return int(label) if label.isdecimal() and len(label) <= _MAX_ATTEMPT_DIGITS else 0
+
+
+def pod_replacement(pod: Pod) -> int:
+    """How many pods of the same replica were lost in this attempt before; 0 if the annotation is missing or malformed."""
+    number = pod.metadata.annotations.get(REPLACEMENT_ANNOTATION, "")
+    return int(number) if number.isdecimal() and len(number) <= _MAX_ATTEMPT_DIGITS else 0
 
 
 def container_restarts(pod: Pod) -> int:

@@ -32,8 +32,6 @@ class LostReplica:
     state: ReplicaState
     """Restarting or Disrupted."""
     failure: LastFailure
-    uid: str
-    """UID of the pod; empty if the pod no longer exists."""
 
     @property
     def role(self) -> str:
@@ -70,8 +68,7 @@ def record_restarts(lost_replicas: tuple[LostReplica, ...], builder: RecordBuild
         backoff.record_failure(builder.backoffs, unit, state=lost.state, now=now)
         match scope:
             case RestartScope.REPLICA:
-                builder.started_indexes[lost.role].discard(lost.failure.index)
-                builder.accounted_pods |= {lost.uid} - {""}
+                builder.replace_pod(lost.role, lost.failure.index)
             case RestartScope.ROLE:
                 builder.role_attempts[lost.role] = builder.role_attempts.get(lost.role, 0) + 1
                 builder.reset_role(lost.role)

@@ -11,6 +11,7 @@ import msgspec
 from dlop.api.constants import ATTEMPT_LABEL, REPLICA_TYPE_LABEL
 from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import Phase
+from dlop.api.record import BackoffState, parse_backoffs
 from dlop.embedded.apiserver.store import ChangeType, ObjectKey, Store, StoreEvent
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, object_decoder
@@ -140,6 +141,11 @@ def _mask(body: JsonObject) -> JsonObject:
     text = msgspec.json.encode(body).decode()
     text = _VERSION.sub('"resourceVersion":"V"', _UID.sub("U", _TIME.sub("T", text)))
     masked: JsonObject = msgspec.json.decode(text)
+    record = (masked.get("status") or {}).get("dlop") or {}
+    if "backoffs" in record:
+        # Replicas share an entry if their times are equal, which depends on when a fault delayed them.
+        backoffs = msgspec.convert(record["backoffs"], dict[str, BackoffState])
+        record["backoffs"] = msgspec.to_builtins(parse_backoffs(backoffs))
     return masked
 
 

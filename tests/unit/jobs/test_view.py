@@ -131,7 +131,7 @@ def test_pods_of_another_owner_are_ignored() -> None:
 
 def test_a_replica_that_waits_for_its_next_pod_has_the_last_failure() -> None:
     failure = {"pod": "job-worker-1", "role": "Worker", "index": 1, "exitCode": 137, "reason": "OOMKilled"}
-    view = build_view(handle(status=record(lastFailure=failure, backoffs={"Worker/1": [3, "2026-01-01T00:00:00Z"]})), [])
+    view = build_view(handle(status=record(lastFailure=failure, replacements={"Worker": {"3": "1"}})), [])
     worker = view.replicas[2]
     assert (worker.state, worker.exit_code, worker.reason, worker.restarts) == ("Missing", 137, "OOMKilled", 3)
     assert view.failed_replica == worker

@@ -25,7 +25,7 @@ from tests.unit.reconcile.world import Effect, World
 
 ALL = 99
 SCOPES = ("Replica", "Role", "Job")
-COUNTS = ("restarts", "disruptions", "backoffs", "lastFailure", "attempt", "roleAttempts", "failedIndexes", "accountedPods")
+COUNTS = ("restarts", "disruptions", "backoffs", "lastFailure", "attempt", "roleAttempts", "failedIndexes", "replacements")
 """Fields of a record that exist only if something was counted."""
 
 ReplicaKey = tuple[str, int]

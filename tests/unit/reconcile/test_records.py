@@ -1,12 +1,31 @@
 from __future__ import annotations
 
+import random
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlop.api.record import Blocked, LastFailure, Record, RecordBuilder, format_indexes, parse_indexes, parse_record, record_to_json
+from dlop.api.record import (
+    BackoffState,
+    Blocked,
+    LastFailure,
+    Record,
+    RecordBuilder,
+    format_backoffs,
+    format_counts,
+    format_indexes,
+    parse_backoffs,
+    parse_counts,
+    parse_indexes,
+    parse_record,
+    record_to_json,
+)
 from dlop.api.spec import JobSpec, RoleSpec
 from dlop.kube.timestamps import earliest, format_time, parse_time
+
+NOW = 1_800_000_000
 
 
 @given(st.frozensets(st.integers(0, 200)))
@@ -23,12 +42,62 @@ def test_malformed_ranges_are_empty(text: str) -> None:
     assert parse_indexes(text) == frozenset()
 
 
+@given(st.dictionaries(st.integers(0, 200), st.integers(1, 5)))
+def test_counts_are_parsed_as_they_were_formatted(counts: dict[int, int]) -> None:
+    assert parse_counts(format_counts(counts)) == counts
+
+
+@pytest.mark.parametrize("counts", [{"x": "0"}, {"-1": "0"}, {"99999999999": "0"}, {"1": "x"}, {"": "0"}])
+def test_malformed_counts_are_left_out(counts: dict[str, str]) -> None:
+    assert parse_counts(counts | {"2": "5"}) == {5: 2}
+
+
+@given(st.dictionaries(st.integers(0, 50), st.tuples(st.integers(1, 3), st.integers(0, 100))))
+def test_backoffs_are_parsed_as_they_were_formatted(times: dict[int, tuple[int, int]]) -> None:
+    backoffs = {f"Worker/{index}": BackoffState(failures, format_time(NOW + time)) for index, (failures, time) in times.items()}
+    backoffs |= {"Master": BackoffState(1, format_time(NOW)), "*": BackoffState(2, format_time(NOW))}
+    assert parse_backoffs(format_backoffs(backoffs)) == backoffs
+
+
+def test_many_backoffs_end_up_to_thirty_seconds_later() -> None:
+    backoffs = {f"Worker/{index}": BackoffState(1, format_time(NOW + index)) for index in range(2_000)}
+    stored = parse_backoffs(format_backoffs(backoffs))
+    delays = [(parse_time(stored[unit].not_before) or 0) - (parse_time(backoffs[unit].not_before) or 0) for unit in backoffs]
+    assert min(delays) == 0
+    assert 0 < max(delays) < 30
+    assert len(format_backoffs(backoffs)) < 100
+
+
+def test_a_record_with_everything_about_ten_thousand_replicas_is_below_150_kb() -> None:
+    rng = random.Random(7)
+    indexes = range(10_000)
+    states = {index: rng.choice(("completed", "failed", "started", "waiting")) for index in indexes}
+    spec = JobSpec(roles=(RoleSpec(name="Worker", replicas=10_000),))
+    builder = RecordBuilder(Record(), spec, first_pods={"Worker": "train-worker-0"})
+    for name, stored in (
+        ("completed", builder.completed_indexes),
+        ("failed", builder.failed_indexes),
+        ("started", builder.started_indexes),
+    ):
+        stored["Worker"] = {index for index in indexes if states[index] == name}
+    builder.replacements["Worker"] = {index: rng.choice((0, 0, 1, 1, 2, 3)) for index in indexes}
+    builder.counted_restarts["Worker"] = {index: rng.choice((0, 0, 1, 1, 2, 3)) for index in indexes if states[index] != "waiting"}
+    for index in indexes:
+        if states[index] in ("waiting", "started"):
+            builder.backoffs[f"Worker/{index}"] = BackoffState(rng.randint(1, 6), format_time(NOW + rng.randint(-600, 300)))
+    record = builder.build()
+    assert len(msgspec.json.encode(record_to_json(record))) < 150_000
+    rebuilt = RecordBuilder(record, spec, first_pods={"Worker": "train-worker-0"}).build()
+    assert rebuilt == record
+
+
 def test_a_record_is_parsed_as_it_was_written() -> None:
     record = Record(
         attempt=2,
         restarts={"Worker": 3},
         completed_indexes={"Worker": "0-1"},
-        accounted_pods=["a"],
+        replacements={"Worker": {"1": "0-3", "2": "7"}},
+        backoffs={"Worker/0-3,7": BackoffState(2, "2027-01-15T08:00:00Z")},
         last_failure=LastFailure(pod="p", exit_code=1),
         blocked=Blocked(object="pod p", reason="Unschedulable"),
     )
@@ -53,12 +122,15 @@ def test_removed_indexes_are_dropped_and_counters_are_kept() -> None:
         completed_indexes={"Worker": "0-5", "Removed": "0"},
         started_indexes={"Worker": "2-6"},
         restarts={"Removed": 4},
-        counted_restarts={"a": 1, "b": 2},
+        counted_restarts={"Worker": {"1": "0,7"}, "Removed": {"2": "0"}},
+        replacements={"Worker": {"3": "0-7"}, "Removed": {"1": "0"}},
     )
     spec = JobSpec(roles=(RoleSpec(name="Worker", replicas=3),))
-    built = RecordBuilder(record, spec, first_pods={"Worker": "train-worker-0"}).build(live_uids=["b"])
+    built = RecordBuilder(record, spec, first_pods={"Worker": "train-worker-0"}).build()
     assert (built.completed_indexes, built.started_indexes) == ({"Worker": "0-2"}, {"Worker": "2"})
-    assert (built.restarts, built.counted_restarts) == ({"Removed": 4}, {"b": 2})
+    assert built.restarts == {"Removed": 4}
+    # The pods of removed indexes may still exist when their role is scaled up again.
+    assert (built.counted_restarts, built.replacements) == ({"Worker": {"1": "0,7"}}, {"Worker": {"3": "0-7"}})
 
 
 def test_claims_under_other_pod_names_are_released() -> None:
@@ -68,7 +140,7 @@ def test_claims_under_other_pod_names_are_released() -> None:
         claimed_as={"Kept": "kept-0", "Renamed": "first-0", "Removed": "removed-0"},
     )
     spec = JobSpec(roles=tuple(RoleSpec(name=name, replicas=3) for name in ("Kept", "Renamed", "Old")))
-    built = RecordBuilder(record, spec, first_pods={"Kept": "kept-0", "Renamed": "second-0", "Old": "old-0"}).build(live_uids=[])
+    built = RecordBuilder(record, spec, first_pods={"Kept": "kept-0", "Renamed": "second-0", "Old": "old-0"}).build()
     assert built.started_indexes == {"Kept": "0", "Old": "1"}
     assert built.claimed_as == {"Kept": "kept-0", "Old": "old-0"}
     assert built.completed_indexes == {"Renamed": "2"}
