@@ -65,6 +65,8 @@ class ApplyResult:
     """Number of objects not created because of a name conflict."""
     recovered: bool = False
     """All previously rejected creates succeeded. The next pass writes the status."""
+    written_job: bytes | None = None
+    """The job after the status write, as JSON; None if no status was written."""
     error: KubeError | None = None
     render_error: Exception | None = None
     """The exception of a framework that failed to render an object."""
@@ -127,6 +129,15 @@ class Applier:
         elif plan.status is not None:
             await self._write_status(plan)
         self._record_events(plan)
+
+    def shows_effects(self, plan: Plan) -> bool:
+        """Whether the responses show all effects of the plan, so that the next step need not wait for the caches.
+
+        A plan that settles has no next step. Created pods change too soon to rely on the responses.
+        """
+        if plan.settles or plan.delete_job or plan.patches or plan.creates or self.result.requeue is not Requeue.NONE:
+            return False
+        return bool(plan.status or plan.deletes) and all(delete.uid in self.writer.removed for delete in plan.deletes)
 
     async def _run_batch(
         self, items: Sequence[Item], call: Callable[[Item], Awaitable[bool]], *, initial: int = INITIAL_BATCH_SIZE
@@ -298,15 +309,18 @@ class Applier:
         patch = merge_patch(self.job.stored_status, plan.status or {})
         if not patch:
             return
-        state = self.job_states.get(self.writer.uid)
-        if state is not None and plan.settles:
-            state.expected_echo = plan.status
+        expects_echo = plan.settles or self.shows_effects(plan)
+        state = self._get_or_create_state() if expects_echo else None
+        if state is not None and plan.status is not None:
+            state.expected_echoes.append(plan.status)
         try:
-            await self.writer.patch_status(patch, resource_version=self.job.metadata.resource_version, cancel_if=self.is_outdated)
+            self.result.written_job = await self.writer.patch_status(
+                patch, resource_version=self.job.metadata.resource_version, cancel_if=self.is_outdated
+            )
             self.result.writes += 1
         except RequestCancelledError:
             if state is not None:
-                state.expected_echo = None
+                state.expected_echoes.pop()
             self.result.escalate(Requeue.NOW, None)
         except NotFoundError as error:
             if not error.details.get("name"):

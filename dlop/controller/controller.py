@@ -24,10 +24,11 @@ from dlop.controller.metrics import ControllerMetrics, count_deletion, count_tra
 from dlop.controller.snapshot_builder import build_snapshot
 from dlop.controller.writer import Writer
 from dlop.job import DLJob
+from dlop.kube.cache import parse_resource_version
 from dlop.kube.client import Client
 from dlop.kube.errors import ConflictError, KubeError, NotFoundError, NotLeaderError
 from dlop.kube.expectations import Expectations
-from dlop.kube.objects import CustomObject
+from dlop.kube.objects import CustomObject, object_decoder
 from dlop.kube.resources import Resource
 from dlop.kube.workqueue import QueueShutDownError, WorkQueue
 from dlop.reconcile.plan import Plan
@@ -39,6 +40,11 @@ log = structlog.get_logger(__name__)
 _MIN_REQUEUE_SECONDS = 0.05
 # Passes that only wait to write a status, per worker. They hold no slot, so that other jobs can be reconciled meanwhile.
 _STATUS_WRITERS_PER_WORKER = 3
+# Steps of one pass: write the record, delete pods, create their replacements.
+_MAX_STEPS = 3
+
+
+_decode_job = object_decoder(CustomObject)
 
 
 def max_concurrent_reconciles(workers: int) -> int:
@@ -65,7 +71,7 @@ class Dependencies:
 
 
 class Slot:
-    """A worker slot. Released early, before the status write, so that the next job can start."""
+    """A worker slot. Released early, before the last status write of a pass, so that the next job can start."""
 
     def __init__(self, slots: asyncio.Semaphore) -> None:
         self._slots = slots
@@ -181,31 +187,53 @@ class Controller:
                 deps.forget(uid)
 
     async def _run_pass(self, key: JobKey, informers: InformerSet, kind: ManagedKind, job_object: CustomObject, slot: Slot) -> str:
+        """Plan and apply, in several steps if each follows from the responses to the writes of the previous one.
+
+        For example, a failed pod is recorded, deleted and replaced in one pass, without waiting for the caches in between.
+        """
         deps, uid = self._deps, job_object.metadata.uid
         state = deps.job_states.get(uid)
         if state is not None:
             state.begin_pass(generation=job_object.metadata.generation)
         writer = Writer(deps.client, deps.expectations, informers, key, uid)
-        snapshot, orphans = build_snapshot(informers, kind, job_object, job_states=deps.job_states)
-        if orphans and await adopt(writer, job_object, orphans):
-            deps.queue.add(key)
-            return Requeue.NOW.value
-        job = kind.make_job(job_object)
-        now = deps.clock()
-        plan = job.reconcile(snapshot, now)
-        if plan.pods or state is not None:
-            phases = [pod.status.phase for pod in snapshot.pods]
-            deps.job_states.get_or_create(uid, key).update_pod_counts(phases, created=len(plan.pods))
-        is_outdated = self._outdated_check(key) if _can_delay_status(job, snapshot, plan) else None
-        applier = Applier(writer, job, deps.job_states, deps.events, deps.max_parallel_writes, is_outdated)
+        for remaining_steps in reversed(range(_MAX_STEPS)):
+            snapshot, orphans = build_snapshot(informers, kind, job_object, job_states=deps.job_states, removed=writer.removed)
+            if orphans and await adopt(writer, job_object, orphans):
+                deps.queue.add(key)
+                return Requeue.NOW.value
+            job, now = kind.make_job(job_object), deps.clock()
+            plan = job.reconcile(snapshot, now)
+            self._update_pod_counts(key, job, snapshot, plan)
+            is_outdated = self._outdated_check(key) if _can_delay_status(job, snapshot, plan) else None
+            applier = Applier(writer, job, deps.job_states, deps.events, deps.max_parallel_writes, is_outdated)
+            shows_effects = await self._apply(applier, plan, slot)
+            next_object = _newest(informers, key, job_object, applier.result.written_job) if shows_effects and remaining_steps else None
+            if next_object is None:
+                break
+            count_transitions(deps.metrics, deps.job_states, key=key, job=job, snapshot=snapshot, plan=plan, now=now)
+            deps.job_states.get_or_create(uid, key).known_deletes |= writer.cached_uids(plan.deletes)
+            job_object = next_object
+        return self._requeue(key, job, snapshot, plan, applier.result, now)
+
+    async def _apply(self, applier: Applier, plan: Plan, slot: Slot) -> bool:
+        """Apply a plan. Returns whether the responses show all its effects."""
         try:
             await applier.execute(plan)
         finally:
-            deps.metrics.count_objects(applier.result.object_counts)
-        plan = plan.without_creates()  # frees the pod bodies while the status write waits
-        slot.release()
+            self._deps.metrics.count_objects(applier.result.object_counts)
+        if not applier.shows_effects(plan):
+            slot.release()
         await applier.publish(plan)
-        return self._requeue(key, job, snapshot, plan, applier.result, now)
+        return applier.shows_effects(plan)
+
+    def _update_pod_counts(self, key: JobKey, job: DLJob, snapshot: Snapshot, plan: Plan) -> None:
+        """Count the pods of a job, so that the last pod to enter a phase is recognized."""
+        uid = job.metadata.uid
+        phase = job.status.read_phase(job.stored_status)
+        is_active = plan.pods or (snapshot.pods and (phase is None or not phase.is_finished))
+        if is_active or self._deps.job_states.get(uid) is not None:
+            phases = [pod.status.phase for pod in snapshot.pods]
+            self._deps.job_states.get_or_create(uid, key).update_pod_counts(phases, created=len(plan.pods))
 
     def _outdated_check(self, key: JobKey) -> Callable[[], bool]:
         return lambda: not self._is_stopping and self._deps.queue.is_requeued(key)
@@ -261,6 +289,16 @@ def _can_delay_status(job: DLJob, snapshot: Snapshot, plan: Plan) -> bool:
     """
     has_started = bool(snapshot.pods) or job.status.read_phase(job.stored_status) is not None
     return bool(plan.pods) and not (has_started or plan.children or plan.deletes or plan.patches)
+
+
+def _newest(informers: InformerSet, key: JobKey, job_object: CustomObject, written: bytes | None) -> CustomObject | None:
+    """The newest known state of a job: as it was read, as this pass has written it, or as the cache shows it. None if it was deleted."""
+    job_object = job_object if written is None else _decode_job(written)
+    cached = informers.job(key.resource, namespace=key.namespace, name=key.name)
+    if cached is None or cached.metadata.uid != job_object.metadata.uid:
+        return None
+    versions = [parse_resource_version(each.metadata.resource_version) for each in (cached, job_object)]
+    return cached if versions[0] > versions[1] else job_object
 
 
 def _exists(informers: InformerSet, key: JobKey, uid: str) -> bool:

@@ -6,12 +6,13 @@ expectations of the jobs.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from dlop.controller.job_state import JobStates
+from dlop.controller.job_state import JobState, JobStates
 from dlop.controller.kinds import JobKey, ManagedKinds
 from dlop.kube.cache import CacheChange
 from dlop.kube.expectations import Child, Expectations
@@ -22,7 +23,7 @@ from dlop.kube.workqueue import WorkQueue
 
 # For changes that need no action.
 _DEBOUNCE_SECONDS = 0.5
-# For changes that need action, and for the last pod of a job to enter a phase.
+# For changes that need action, and for the last pod of a job to enter a phase. The first such change of a job is handled at once.
 _URGENT_DEBOUNCE_SECONDS = 0.02
 # For a pod that has started. The status changes little until all pods run.
 _RUNNING_DEBOUNCE_SECONDS = 2.0
@@ -97,7 +98,12 @@ class EventHandlers:
             return
         if not self._expectations.satisfied(owner.uid):
             self._expectations.observe(owner.uid, Child(resource, metadata.namespace, metadata.name, metadata.uid))
-            self._expectations.observe(owner.uid, Child(resource, metadata.namespace, metadata.name))
+        state = self._job_states.get(owner.uid)
+        if state is not None and metadata.uid in state.known_deletes:
+            state.known_deletes.remove(metadata.uid)
+            self._enqueue_if_dirty(owner.uid)
+            return
+        self._expectations.observe(owner.uid, Child(resource, metadata.namespace, metadata.name))
         self._enqueue_owner(last, after_seconds=_URGENT_DEBOUNCE_SECONDS)
 
     def _on_upsert(self, resource: Resource, old: KubeObject | None, new: KubeObject, *, initial: bool) -> None:
@@ -148,8 +154,8 @@ class EventHandlers:
             return
         kind = self._kinds.by_owner(api_version=owner.api_version, kind=owner.kind)
         if kind is not None:
-            size_seconds = 0.0 if state is None else state.pods * _DEBOUNCE_SECONDS_PER_POD
-            self._queue.add_after(JobKey(kind.resource, child.metadata.namespace, owner.name), after_seconds + size_seconds)
+            delay = after_seconds if state is None else _debounce_seconds(state, after_seconds)
+            self._queue.add_after(JobKey(kind.resource, child.metadata.namespace, owner.name), delay)
 
     def _observe_transition(self, old: KubeObject | None, new: KubeObject) -> float:
         """Count the phase transition of a pod. Returns the debounce delay of the change in seconds."""
@@ -169,12 +175,27 @@ class EventHandlers:
     # --- jobs --------------------------------------------------------------------------------------------------------
 
     def _consume_echo(self, old: CustomObject, new: CustomObject) -> bool:
-        """Clear the expected watch event of the job's last status write. Returns whether this change is only that event."""
+        """Whether a change of a job is only the expected watch event of a status write."""
         state = self._job_states.get(new.metadata.uid)
-        if state is None or state.expected_echo is None:
+        if state is None or not state.expected_echoes:
             return False
-        expected_echo, state.expected_echo = state.expected_echo, None
-        return _is_same_metadata(old.metadata, new.metadata) and msgspec.json.decode(new.status) == expected_echo
+        status = msgspec.json.decode(new.status)
+        if _is_same_metadata(old.metadata, new.metadata) and status in state.expected_echoes:
+            del state.expected_echoes[: state.expected_echoes.index(status) + 1]
+            return True
+        state.expected_echoes.clear()
+        return False
+
+
+def _debounce_seconds(state: JobState, after_seconds: float) -> float:
+    """The delay of a change. An urgent change is delayed only if another one was handled shortly before."""
+    delay = after_seconds + state.pods * _DEBOUNCE_SECONDS_PER_POD
+    if after_seconds != _URGENT_DEBOUNCE_SECONDS:
+        return delay
+    now = asyncio.get_running_loop().time()
+    is_first = now - state.last_urgent_change > delay
+    state.last_urgent_change = now
+    return 0.0 if is_first else delay
 
 
 def _is_same_metadata(old: ObjectMeta, new: ObjectMeta) -> bool:

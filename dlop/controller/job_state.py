@@ -34,10 +34,14 @@ class JobState:
     """Loop time before which nothing is created."""
     dirty: bool = False
     """Something changed that no pass has seen yet. A pass is due as soon as all expectations are satisfied."""
-    expected_echo: JsonObject | None = None
-    """Status being written whose watch event needs no pass."""
+    expected_echoes: list[JsonObject] = field(default_factory=list)
+    """Statuses that were written and whose watch events need no pass, in the order of the writes."""
+    known_deletes: set[str] = field(default_factory=set)
+    """UIDs of objects that a pass has handled as deleted although the caches still showed them. Their watch events need no pass."""
     last_counted_status: JsonObject | None = None
     """Status before a write with an unknown outcome. Metrics must still count every change since then."""
+    last_urgent_change: float = -math.inf
+    """Loop time of the last change that needed action."""
     pods: int = 0
     """Number of pods after the last pass, including the ones it created. Approximates the cost of a pass."""
     running: int = 0

@@ -8,7 +8,7 @@ job waits until it is gone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dlop.api.constants import JOB_UID_LABEL
@@ -18,7 +18,7 @@ from dlop.controller.job_state import JobState, JobStates
 from dlop.controller.kinds import ManagedKind
 from dlop.controller.nodes import down_nodes
 from dlop.kube.cache import Cache
-from dlop.kube.objects import CustomObject, KubeObject, Node, OwnerReference, PartialObject, Pod, PriorityClass
+from dlop.kube.objects import CustomObject, KubeObject, Node, OwnerReference, PartialObject, Pod, PriorityClass, T
 from dlop.kube.resources import NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
 from dlop.reconcile.snapshot import NameConflict, Snapshot, TerminatingConflict
 
@@ -30,17 +30,17 @@ class Orphan:
 
 
 def build_snapshot(
-    informers: InformerSet, kind: ManagedKind, job_object: CustomObject, *, job_states: JobStates
+    informers: InformerSet, kind: ManagedKind, job_object: CustomObject, *, job_states: JobStates, removed: Container[str] = ()
 ) -> tuple[Snapshot, tuple[Orphan, ...]]:
-    """The snapshot of a job, and the orphans to adopt before it is used."""
+    """The snapshot of a job, and the orphans to adopt before it is used. Objects with the UIDs in `removed` are gone."""
     uid = job_object.metadata.uid
     state = job_states.get(uid)
     conflicts = _Conflicts() if state is None else _find_conflicts(informers, job_object, state, job_states)
-    pods = tuple(informers.pods.owned_by(uid))
+    pods = _remaining(informers.pods.owned_by(uid), removed)
     snapshot = Snapshot(
         pods=pods,
-        services=tuple(informers.services.owned_by(uid)),
-        children=_owned_children(informers, kind, uid),
+        services=_remaining(informers.services.owned_by(uid), removed),
+        children=_owned_children(informers, kind, uid, removed),
         forbidden=tuple(
             resource for resource in kind.child_resources if not informers.is_synced(resource) and not informers.is_not_installed(resource)
         ),
@@ -55,11 +55,17 @@ def build_snapshot(
     return snapshot, (*conflicts.orphans, *_labelled_orphans(informers, kind, job_object))
 
 
-def _owned_children(informers: InformerSet, kind: ManagedKind, uid: str) -> tuple[tuple[Resource, PartialObject], ...]:
+def _remaining(children: Iterable[T], removed: Container[str]) -> tuple[T, ...]:
+    return tuple(child for child in children if child.metadata.uid not in removed)
+
+
+def _owned_children(
+    informers: InformerSet, kind: ManagedKind, uid: str, removed: Container[str]
+) -> tuple[tuple[Resource, PartialObject], ...]:
     owned: list[tuple[Resource, PartialObject]] = []
     for resource in kind.child_resources + kind.legacy_resources:
         cache = informers.cache(resource)
-        owned += [] if cache is None else [(resource, child) for child in cache.owned_by(uid)]
+        owned += [] if cache is None else [(resource, child) for child in _remaining(cache.owned_by(uid), removed)]
     return tuple(owned)
 
 

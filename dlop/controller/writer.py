@@ -6,8 +6,8 @@ read-your-writes gate, so that no pass starts before the caches show the write. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -87,12 +87,14 @@ class Writer:
     informers: InformerSet
     key: JobKey
     uid: str
+    removed: set[str] = field(default_factory=set)
+    """UIDs of objects that the API server has removed according to its responses. The caches may still show them."""
 
     async def create(self, create: Create | ReplicaCreate, body: JsonObject) -> WriteOutcome:
         """Create an object with this body, unless the cache shows that its name is in use."""
         child = Child(create.resource, self.key.namespace, create.name)
         existing = self.informers.child(create.resource, namespace=self.key.namespace, name=create.name)
-        if existing is not None:
+        if existing is not None and existing.metadata.uid not in self.removed:
             return WriteOutcome(WriteResult.SHARED if self._can_share(create, existing.metadata) else WriteResult.CONFLICT)
         self._expect(child)
         try:
@@ -114,7 +116,7 @@ class Writer:
         child = Child(delete.resource, self.key.namespace, delete.name, delete.uid)
         self._expect(child)
         try:
-            await self.client.delete(
+            response = await self.client.delete(
                 delete.resource,
                 delete.name,
                 namespace=self.key.namespace,
@@ -131,6 +133,8 @@ class Writer:
         except KubeError as error:
             self.expectations.observe(self.uid, child)
             return WriteOutcome(WriteResult.UNKNOWN, error)
+        if _is_removed(response):
+            self.removed.add(delete.uid)
         return DONE
 
     async def patch(self, patch: Patch) -> WriteOutcome:
@@ -155,8 +159,8 @@ class Writer:
         response = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
         return self._record_version(resource, response.body)
 
-    async def patch_status(self, patch: Mapping[str, Any], *, resource_version: str, cancel_if: Callable[[], bool] | None) -> None:
-        """Patch the job's status if the job still has this resource version.
+    async def patch_status(self, patch: Mapping[str, Any], *, resource_version: str, cancel_if: Callable[[], bool] | None) -> bytes:
+        """Patch the job's status if the job still has this resource version. Returns the job as JSON.
 
         With `cancel_if` the request has low priority: it queues behind other writes, and is cancelled if `cancel_if()` is
         true when its turn comes.
@@ -177,6 +181,7 @@ class Writer:
                 f"the CRD of {self.key.resource.qualified_name} drops status.dlop and may belong to another operator; "
                 "install the CRD of dlop with `dlop install --take-over`"
             )
+        return response.body
 
     async def _handle_create_error(self, create: Create | ReplicaCreate, error: KubeError) -> WriteOutcome:
         if isinstance(error, AlreadyExistsError):
@@ -215,6 +220,13 @@ class Writer:
             log.info("failed to label object", child=create.name, error=str(error))
         return DONE
 
+    def cached_uids(self, deletes: Iterable[Delete]) -> set[str]:
+        """The UIDs of those deleted objects that the caches still show."""
+        children = (
+            (delete.uid, self.informers.child(delete.resource, namespace=self.key.namespace, name=delete.name)) for delete in deletes
+        )
+        return {uid for uid, child in children if child is not None and child.metadata.uid == uid}
+
     def _is_already_deleted(self, delete: Delete) -> bool:
         existing = self.informers.child(delete.resource, namespace=self.key.namespace, name=delete.name)
         if existing is None or existing.metadata.uid != delete.uid:
@@ -241,6 +253,14 @@ class Writer:
             return ""
         self.informers.gate.record_write(self.uid, resource, version)
         return version
+
+
+def _is_removed(response: JsonObject) -> bool:
+    """Whether the response to a delete says that the object is gone. One that terminates has a grace period or finalizers."""
+    if response.get("kind") == "Status":
+        return True
+    metadata = response.get("metadata") or {}
+    return not metadata.get("finalizers") and not metadata.get("deletionGracePeriodSeconds")
 
 
 def _is_rejection(error: KubeError) -> bool:
