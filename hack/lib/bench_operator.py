@@ -22,6 +22,7 @@ from bench_operator_finished import finished_rows
 from bench_operator_jobs import MXNET, OTHER_KINDS, Load, MeasuredKind
 from bench_operator_lifecycle import first_child_rows, lifecycle_rows
 from bench_operator_load import IN_FLIGHT, BenchTarget
+from bench_operator_reaction import reaction_rows
 from bench_operator_restart import restart_rows
 from bench_processes import run_server
 from bench_report import MeasureError, Row, build_parser, run_benchmark
@@ -47,12 +48,24 @@ class Scale:
     pairs: int = 80
     pair_jobs: int = 50
     paced_jobs: int = 200
+    reaction_jobs: int = 40
     finished_jobs: int = 5_000
     idle_seconds: float = 20.0
     cold_jobs: int = 2_000
 
 
-QUICK = Scale(jobs=20, large_job_pods=50, rounds=1, pairs=2, pair_jobs=10, paced_jobs=10, finished_jobs=50, idle_seconds=2.0, cold_jobs=20)
+QUICK = Scale(
+    jobs=20,
+    large_job_pods=50,
+    rounds=1,
+    pairs=2,
+    pair_jobs=10,
+    paced_jobs=10,
+    reaction_jobs=2,
+    finished_jobs=50,
+    idle_seconds=2.0,
+    cold_jobs=20,
+)
 """Checks that all measurements work. The results are not meaningful."""
 
 Scenario = Callable[[Sequence[BenchTarget], Scale], Awaitable[list[list[Row]]]]
@@ -79,6 +92,10 @@ async def _lifecycle(targets: Sequence[BenchTarget], scale: Scale) -> list[list[
     return [await lifecycle_rows(target, jobs=scale.jobs, name="lifecycle") for target in targets]
 
 
+async def _reaction(targets: Sequence[BenchTarget], scale: Scale) -> list[list[Row]]:
+    return [await reaction_rows(target, jobs=scale.reaction_jobs, name="reaction") for target in targets]
+
+
 async def _first_child(targets: Sequence[BenchTarget], scale: Scale) -> list[list[Row]]:
     return [await first_child_rows(target, jobs=scale.paced_jobs, name="first-child") for target in targets]
 
@@ -98,6 +115,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "restart": _restart,
     "lifecycle": _lifecycle,
     "first-child": _first_child,
+    "reaction": _reaction,
     "finished": _finished,
     "cold-start": _cold_start,
 }

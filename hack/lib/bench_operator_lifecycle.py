@@ -20,7 +20,7 @@ from dlop.kube.objects import CustomObject, PartialObject, Pod, object_decoder
 from dlop.kube.resources import EVENTS, PODS, SERVICES
 from dlop.kube.watch import WatchEvent, WatchEventType
 
-_PODS = 3
+JOB_PODS = 3
 _SINGLE_JOBS = 5
 _JOBS_PER_SECOND = 20.0
 _read_pod, _read_job, _read_partial = object_decoder(Pod), object_decoder(CustomObject), object_decoder(PartialObject)
@@ -51,8 +51,8 @@ class JobRunner:
 
     async def start_jobs(self, names: list[str]) -> None:
         """Create jobs and wait until they and all their pods are running."""
-        bodies = [self._place.kind.body(name, namespace=self._namespace, pods=_PODS, **self._run_policy) for name in names]
-        expected = self.running_pods + _PODS * len(names)
+        bodies = [self._place.kind.body(name, namespace=self._namespace, pods=JOB_PODS, **self._run_policy) for name in names]
+        expected = self.running_pods + JOB_PODS * len(names)
         await self._place.create_jobs(bodies)
         await self.watcher.until(
             lambda: self.running_pods == expected, what=lambda: f"{self.running_pods} running pods, expected {expected}"
@@ -69,8 +69,8 @@ class JobRunner:
     async def _succeed(self, name: str) -> None:
         """Finishes the leader last."""
         pods = sorted(self._pods[name], key=lambda pod: self._place.kind.is_leader(pod.metadata.name))
-        if len(pods) != _PODS:
-            raise MeasureError(f"the job {name} has {len(pods)} pods, expected {_PODS}")
+        if len(pods) != JOB_PODS:
+            raise MeasureError(f"the job {name} has {len(pods)} pods, expected {JOB_PODS}")
         for pod in pods:
             await self._kubelet.set_finished(pod)
 
@@ -94,7 +94,7 @@ class JobRunner:
     def _on_job_event(self, event: WatchEvent) -> None:
         job = _read_job(event.object)
         self.writes[job.metadata.name] += event.type is WatchEventType.MODIFIED
-        self._phases[job.metadata.name] = _phase(bytes(job.status))
+        self._phases[job.metadata.name] = job_phase(bytes(job.status))
 
 
 class _Status(msgspec.Struct):
@@ -104,7 +104,7 @@ class _Status(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Status).decode
 
 
-def _phase(status: bytes) -> str:
+def job_phase(status: bytes) -> str:
     """The phase in the operator's record, which has the same format for every kind."""
     phase = _decode(status or b"{}").dlop.phase
     if phase == Phase.FAILED:
@@ -156,10 +156,10 @@ async def _concurrent_rows(operator: Operator, runner: JobRunner, *, jobs: int) 
     writes = [runner.writes[job] for job in names]
     if min(writes) == 0:
         raise MeasureError("a job succeeded without a status write; the benchmark does not count them correctly")
-    counted = f"{jobs} jobs of {_PODS} pods"
+    counted = f"{jobs} jobs of {JOB_PODS} pods"
     return [
         Row(f"{counted}, creation to success", seconds, "s"),
-        Row(f"{counted}, creation to success: CPU of the operator per pod", cpu_seconds / (jobs * _PODS) * 1e6, "µs of CPU"),
+        Row(f"{counted}, creation to success: CPU of the operator per pod", cpu_seconds / (jobs * JOB_PODS) * 1e6, "µs of CPU"),
         Row(f"{counted}: from the success of the last pod to the success of all jobs", after_last_seconds, "s"),
         Row(f"{counted}: status writes per job, mean", mean(writes), "writes", at_most=4),
         Row(f"{counted}: status writes per job, maximum", max(writes), "writes", at_most=4),
@@ -179,7 +179,7 @@ async def first_child_rows(target: BenchTarget, *, jobs: int, name: str) -> list
         target.operator(namespace) as operator,
         Watcher(target.client, namespace, {SERVICES: record_first}) as watcher,
     ):
-        await target.create_jobs([target.kind.body("warm-up", namespace=namespace, pods=_PODS)])
+        await target.create_jobs([target.kind.body("warm-up", namespace=namespace, pods=JOB_PODS)])
         await watcher.until(lambda: "warm-up" in first, what=lambda: "no services")
         created_at = await _create_at_fixed_rate(target, (f"job-{number}" for number in range(jobs)), namespace=namespace)
         await watcher.until(lambda: first.keys() >= created_at.keys(), what=lambda: f"services of {len(first)} jobs, expected {jobs}")
@@ -200,7 +200,7 @@ async def _create_at_fixed_rate(target: BenchTarget, names: Iterable[str], *, na
     started_at = loop.time()
     for number, name in enumerate(names):
         await asyncio.sleep(max(0.0, started_at + number / _JOBS_PER_SECOND - loop.time()))
-        body = target.kind.body(name, namespace=namespace, pods=_PODS)
+        body = target.kind.body(name, namespace=namespace, pods=JOB_PODS)
         await target.client.call("POST", target.kind.resource.path(namespace=namespace), body=body)
         created_at[name] = time.perf_counter()
     return created_at
