@@ -74,6 +74,8 @@ Counts = dict[str, str]
 
 class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     observed_generation: int = 0
+    pods_version: str = ""
+    """The resource version of the pod cache that the record is based on. An operator whose cache is older must not use the record."""
     phase: str = ""
     """A `Phase`; empty if dlop has not written it yet. The status format of the kind may not distinguish all phases."""
     started_at: str = ""

@@ -2,7 +2,9 @@
 
 Another instance counted failures and claimed pods according to its own cache. With its record and an older pod cache, a
 pass would count a failure twice, or treat a new pod as lost. Therefore a foreign record is used only once the pod cache has
-reached the resource version of the job. This works because all resource versions come from one etcd.
+reached the version of the pod cache that the record is based on, which the record contains. Without it (a status that was edited,
+or written by another operator) the resource version of the job is used instead. If pods are in another etcd than jobs, that version
+may never be reached; the gate then refreshes the pod cache after ten seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from dlop.api.record import parse_record
 from dlop.kube.objects import CustomObject
 from dlop.kube.read_your_writes import ReadYourWrites
 from dlop.kube.resources import PODS
@@ -56,7 +59,7 @@ class RecordGate:
         if fingerprint not in (_NO_RECORD, self._known.get(uid)):
             if fingerprint != self._awaited.get(uid):
                 self._awaited[uid] = fingerprint
-                self._gate.record_write(uid, PODS, job_object.metadata.resource_version)
+                self._gate.record_write(uid, PODS, _pods_version(job_object))
             if not self._gate.ready(uid, wake=wake):
                 return False
         self._awaited.pop(uid, None)
@@ -69,6 +72,12 @@ class RecordGate:
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def _pods_version(job_object: CustomObject) -> str:
+    """The version that the pod cache must have reached."""
+    record = parse_record({"dlop": _read_status(job_object.status).dlop})
+    return record.pods_version if record is not None and record.pods_version else job_object.metadata.resource_version
 
 
 def _fingerprint(status: msgspec.Raw) -> int:

@@ -39,6 +39,7 @@ def build_snapshot(
     pods = _remaining(informers.pods.owned_by(uid), removed)
     snapshot = Snapshot(
         pods=pods,
+        pods_version=str(informers.pods.resource_version),
         services=_remaining(informers.services.owned_by(uid), removed),
         children=_owned_children(informers, kind, uid, removed),
         forbidden=tuple(

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 def plan_invalid(job: DLJob, snapshot: Snapshot, stored: PersistedState, error: SpecError, *, now: float) -> Plan:
     """Plan a pass over a job with an invalid spec."""
     if stored.phase is None or stored.phase is Phase.INVALID:
-        return _reject(job, stored, error, now=now)
+        return _reject(job, snapshot, stored, error, now=now)
     if stored.phase.is_finished:
         job = job.ignoring_problems()
         return plan_finished(ReconcileContext(job, job.spec, snapshot, stored, now))
     return _block(job, stored, error, phase=stored.phase, now=now)
 
 
-def _reject(job: DLJob, stored: PersistedState, error: SpecError, *, now: float) -> Plan:
+def _reject(job: DLJob, snapshot: Snapshot, stored: PersistedState, error: SpecError, *, now: float) -> Plan:
     outcome = invalid_outcome(job, stored, message=str(error), now=now)
-    status = changed_status(job, outcome)
+    status = changed_status(job, outcome, snapshot)
     return Plan() if status is None else Plan(status=status, events=tuple(events.phase_events(stored.phase, outcome)))
 
 

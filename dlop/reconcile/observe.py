@@ -168,6 +168,7 @@ def _advance_record(context: ReconcileContext) -> Record:
             builder.reset_role(role)
     return msgspec.structs.replace(
         builder.build(),
+        pods_version=context.snapshot.pods_version,
         phase=stored.phase.value if stored.phase else "",
         started_at="" if stored.started_at is None else format_time(stored.started_at),
     )

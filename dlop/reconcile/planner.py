@@ -65,7 +65,7 @@ def _suspend(context: ReconcileContext) -> Plan:
     progress = suspend(observation)
     record = observation.builder.build()
     outcome = active_outcome(context, progress, record, phase=Phase.SUSPENDED, started_at=context.stored.started_at)
-    status = changed_status(context.job, outcome)
+    status = changed_status(context.job, outcome, context.snapshot)
     # A pod may have finished in the meantime. Its result must be stored before it is deleted.
     deletes = suspend_deletes(context) if status is None else ()
     return Plan(
@@ -104,7 +104,9 @@ def _finish(context: ReconcileContext, observation: Observation, result: JobResu
     observation.builder.backoffs.clear()
     record = observation.builder.build()
     outcome = finished_outcome(context, observation.progress, record, result=result, started_at=started_at)
-    return Plan(status=changed_status(context.job, outcome), events=tuple(events.phase_events(context.stored.phase, outcome)))
+    return Plan(
+        status=changed_status(context.job, outcome, context.snapshot), events=tuple(events.phase_events(context.stored.phase, outcome))
+    )
 
 
 def _resize(context: ReconcileContext, observation: Observation, *, started_at: float, size: str) -> Plan:
@@ -113,7 +115,7 @@ def _resize(context: ReconcileContext, observation: Observation, *, started_at: 
     progress = restart.reset_progress(observation.progress)
     outcome = resize_outcome(context, progress, observation.builder.build(), started_at=started_at, size=size)
     return Plan(
-        status=changed_status(context.job, outcome),
+        status=changed_status(context.job, outcome, context.snapshot),
         events=(
             *events.phase_events(context.stored.phase, outcome),
             *events.lost_replica_events(observation),
@@ -157,7 +159,7 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
         services=creates.services,
         pods=creates.pods,
         children=creates.children,
-        status=changed_status(context.job, outcome),
+        status=changed_status(context.job, outcome, context.snapshot),
         events=(
             *events.phase_events(context.stored.phase, outcome),
             *events.lost_replica_events(observation),

@@ -52,6 +52,8 @@ class Snapshot:
     """The children of one job. They belong to it by UID, except for `name_conflicts`, `terminating_conflicts` and `shared`."""
 
     pods: tuple[Pod, ...] = ()
+    pods_version: str = ""
+    """The resource version of the pod cache; empty if it is unknown."""
     services: tuple[Service, ...] = ()
     children: tuple[tuple[Resource, PartialObject], ...] = ()
     """Children other than pods and services."""

@@ -13,6 +13,7 @@ from dlop.api.record import Blocked, Record, describe_failure, record_to_json
 from dlop.kube.timestamps import format_time, parse_time
 from dlop.kube.types import JsonObject
 from dlop.reconcile.context import PersistedState, ReconcileContext
+from dlop.reconcile.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from dlop.job import DLJob
@@ -84,10 +85,13 @@ def blocked_status(job: DLJob, stored: PersistedState, blocked: Blocked, *, phas
     return None if status == job.stored_status else status
 
 
-def changed_status(job: DLJob, outcome: Outcome) -> JsonObject | None:
-    """The new status; None if it is unchanged."""
-    status = {**job.status.write(job, outcome), "dlop": record_to_json(outcome.record)}
-    return None if status == job.stored_status else status
+def changed_status(job: DLJob, outcome: Outcome, snapshot: Snapshot) -> JsonObject | None:
+    """The new status; None if it is unchanged. A new version of the pod cache alone is not a change."""
+    record = outcome.record
+    status = {**job.status.write(job, outcome), "dlop": record_to_json(record)}
+    if status == job.stored_status:
+        return None
+    return {**status, "dlop": record_to_json(msgspec.structs.replace(record, pods_version=snapshot.pods_version))}
 
 
 def _update(

@@ -21,7 +21,7 @@ _CHILDREN = ("pods", "services", *(resource.qualified_name for resource in POD_G
 _FINAL_POD_PHASES = ("Succeeded", "Failed")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_VERSION = re.compile(r'"resourceVersion":"\d+"')
+_VERSION = re.compile(r'"(resourceVersion|podsVersion)":"\d+"')
 
 _decode_job = object_decoder(CustomObject)
 
@@ -139,7 +139,7 @@ def _objects(store: Store, storages: tuple[str, ...]) -> Iterator[tuple[ObjectKe
 
 def _mask(body: JsonObject) -> JsonObject:
     text = msgspec.json.encode(body).decode()
-    text = _VERSION.sub('"resourceVersion":"V"', _UID.sub("U", _TIME.sub("T", text)))
+    text = _VERSION.sub(r'"\1":"V"', _UID.sub("U", _TIME.sub("T", text)))
     masked: JsonObject = msgspec.json.decode(text)
     record = (masked.get("status") or {}).get("dlop") or {}
     if "backoffs" in record:

@@ -1,4 +1,4 @@
-"""A record of another operator instance is used once the pod cache is as fresh as the job."""
+"""A record of another operator instance is used once the pod cache is as fresh as the one it is based on."""
 
 from __future__ import annotations
 
@@ -59,6 +59,23 @@ async def test_a_record_newer_than_the_pod_cache_waits_for_it() -> None:
     await asyncio.sleep(0)
     assert wake_ups == ["wake"]
     assert record_gate.ready(job(12, RECORD), wake=fail_on_wake)
+
+
+async def test_a_record_waits_for_the_pod_version_that_it_is_based_on_and_not_for_that_of_the_job() -> None:
+    record = '{"dlop":{"attempt":1,"podsVersion":"12"}}'
+    wake_ups: list[str] = []
+    record_gate = make_record_gate(pods := PodCache(10))
+    # The versions of jobs are those of another etcd, once higher and once lower.
+    for version in (500, 5):
+        assert not record_gate.ready(job(version, record), wake=lambda: wake_ups.append("wake"))
+    pods.advance(12)
+    await asyncio.sleep(0)
+    assert wake_ups == ["wake"]
+    assert record_gate.ready(job(500, record), wake=fail_on_wake)
+
+
+async def test_a_record_with_a_malformed_pod_version_does_not_wait() -> None:
+    assert make_record_gate(PodCache(10)).ready(job(12, '{"dlop":{"podsVersion":"soon"}}'), wake=fail_on_wake)
 
 
 async def test_a_record_older_than_the_pod_cache_is_used() -> None:
