@@ -26,7 +26,15 @@ from dlop.controller.slow_start import INITIAL_BATCH_SIZE, slow_start_batch
 from dlop.controller.writer import WriteOutcome, Writer, WriteResult
 from dlop.job import DLJob
 from dlop.kube.client import Propagation
-from dlop.kube.errors import AmbiguousWriteError, InvalidError, KubeError, NotFoundError, RequestCancelledError, StatusError
+from dlop.kube.errors import (
+    AmbiguousWriteError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+    RequestCancelledError,
+    RequestTooLargeError,
+    StatusError,
+)
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
@@ -322,6 +330,8 @@ class Applier:
             if state is not None:
                 state.expected_echoes.pop()
             self.result.escalate(Requeue.NOW, None)
+        except RequestTooLargeError as error:
+            self._handle_oversized_status(error)
         except NotFoundError as error:
             if not error.details.get("name"):
                 log.error("failed to write status; does the CRD lack the status subresource?", error=str(error))
@@ -330,3 +340,12 @@ class Applier:
             state = self._get_or_create_state()
             state.last_counted_status = self.job.stored_status if state.last_counted_status is None else state.last_counted_status
             raise
+
+    def _handle_oversized_status(self, error: RequestTooLargeError) -> None:
+        """Let the next pass report the error in a small status. If that is too large as well, only the event reports it."""
+        log.error("the status is too large", error=str(error))
+        state = self._get_or_create_state()
+        state.expected_echoes.clear()
+        if not state.rejected_status:
+            state.reject_status(str(error), generation=self.job.metadata.generation)
+            self.result.escalate(Requeue.NOW, None)

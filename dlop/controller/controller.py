@@ -224,7 +224,7 @@ class Controller:
         if not applier.shows_effects(plan):
             slot.release()
         await applier.publish(plan)
-        return applier.shows_effects(plan)
+        return applier.shows_effects(plan) and (plan.status is None or applier.result.written_job is not None)
 
     def _update_pod_counts(self, key: JobKey, job: DLJob, snapshot: Snapshot, plan: Plan) -> None:
         """Count the pods of a job, so that the last pod to enter a phase is recognized."""

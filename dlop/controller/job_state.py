@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from dlop.controller.kinds import JobKey
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
+from dlop.reconcile.invalid_spec import RETRY_OVERSIZED_STATUS_SECONDS
 from dlop.reconcile.snapshot import RejectedWrite
 
 _INITIAL_BACKOFF_SECONDS = 1.0
@@ -29,6 +31,10 @@ class JobState:
     """Objects of another owner that the job uses."""
     rejected_generation: int = 0
     """Generation of the spec that was rejected."""
+    rejected_status: str = ""
+    """Why the API server rejected the status of the job as too large; empty if it did not."""
+    retry_status_at: float = 0.0
+    """Loop time before which the status is not written again, except for the reason of the rejection."""
     rejection_count: int = 0
     retry_at: float = 0.0
     """Loop time before which nothing is created."""
@@ -53,10 +59,13 @@ class JobState:
     """The first pod was seen running, and the last one was not yet."""
 
     def begin_pass(self, *, generation: int) -> None:
-        """Clear `dirty`, and clear rejections of another generation."""
+        """Clear `dirty`, clear rejections of another generation, and clear a rejected status that is due for another attempt."""
         self.dirty = False
         if self.rejected_generation != generation:
             self.clear_rejections()
+            self.rejected_status = ""
+        if self.rejected_status and asyncio.get_running_loop().time() >= self.retry_status_at:
+            self.rejected_status = ""
 
     def update_pod_counts(self, phases: Collection[str], *, created: int) -> None:
         """Set the counts from the phases of the observed pods and the number of pods that the pass creates."""
@@ -79,6 +88,12 @@ class JobState:
         self.rejected_writes[rejection.resource, rejection.name] = rejection
         self.shared.clear()
         self.rejected_generation = generation
+
+    def reject_status(self, message: str, *, generation: int) -> None:
+        """Record that the API server rejected the status of the job."""
+        self.rejected_status = message
+        self.rejected_generation = generation
+        self.retry_status_at = asyncio.get_running_loop().time() + RETRY_OVERSIZED_STATUS_SECONDS
 
     def back_off(self, *, now: float) -> float:
         """Start an exponential back-off for creates. Returns its length in seconds."""

@@ -52,6 +52,7 @@ def build_snapshot(
         terminating_conflicts=tuple(conflicts.terminating),
         shared=frozenset() if state is None else frozenset(state.shared),
         rejected_writes=() if state is None else tuple(state.rejected_writes.values()),
+        rejected_status="" if state is None else state.rejected_status,
     )
     return snapshot, (*conflicts.orphans, *_labelled_orphans(informers, kind, job_object))
 

@@ -186,10 +186,16 @@ _BY_CODE: Mapping[int, type[StatusError]] = {
 }
 
 
+_TOO_LARGE_MESSAGES = ("etcdserver: request is too large", "trying to send message larger than max")
+"""Sent with status 500 for an object that exceeds the limit of etcd."""
+
+
 def error_from_status(status: Mapping[str, Any], *, retry_after_seconds: float | None = None) -> StatusError:
     """The matching StatusError for a Status object."""
     code = int(status.get("code") or 0)
     error_type = _BY_REASON.get(str(status.get("reason"))) or _BY_CODE.get(code) or (ServerError if code >= 500 else StatusError)
+    if code >= 500 and any(message in str(status.get("message")) for message in _TOO_LARGE_MESSAGES):
+        error_type = RequestTooLargeError
     return error_type(status, retry_after_seconds=retry_after_seconds)
 
 

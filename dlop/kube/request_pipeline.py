@@ -17,6 +17,7 @@ from dlop.kube.errors import (
     AmbiguousWriteError,
     NotLeaderError,
     RequestCancelledError,
+    RequestTooLargeError,
     StatusError,
     TransportError,
     UnauthorizedError,
@@ -168,7 +169,7 @@ async def _acquire(limiter: InFlightLimiter, deadline: float, *, low_priority: b
 
 def _is_ambiguous(error: StatusError) -> bool:
     """Whether the response to a write does not say if the write happened."""
-    if error.status_code < 500:
+    if error.status_code < 500 or isinstance(error, RequestTooLargeError):
         return False
     # The API server gives a reason for its own errors. An error without one comes from etcd or from a proxy.
     is_unexplained = not error.status_reason and error.retry_after_seconds is None

@@ -1,5 +1,7 @@
 """The plan for a job with an invalid spec. The error is reported, and the children are left alone until the spec is fixed.
 
+The same applies to a job whose status is too large for the API server: without its record, no pod can be replaced safely.
+
 state of the job    effect
 not started         phase Invalid; it is not started
 started             keeps its phase and its pods; the error is its Blocked condition
@@ -8,6 +10,7 @@ finished            nothing is reported; cleanup uses the fields that can be par
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlop.api.constants import Reason
@@ -25,6 +28,8 @@ from dlop.reconcile.status import blocked_status, changed_status, invalid_outcom
 if TYPE_CHECKING:
     from dlop.job import DLJob
 
+RETRY_OVERSIZED_STATUS_SECONDS = 120
+
 
 def plan_invalid(job: DLJob, snapshot: Snapshot, stored: PersistedState, error: SpecError, *, now: float) -> Plan:
     """Plan a pass over a job with an invalid spec."""
@@ -33,7 +38,15 @@ def plan_invalid(job: DLJob, snapshot: Snapshot, stored: PersistedState, error: 
     if stored.phase.is_finished:
         job = job.ignoring_problems()
         return plan_finished(ReconcileContext(job, job.spec, snapshot, stored, now))
-    return _block(job, stored, error, phase=stored.phase, now=now)
+    return _block(job, stored, reason=Reason.INVALID_SPEC, subject="spec", message=str(error), phase=stored.phase, now=now)
+
+
+def plan_oversized_status(job: DLJob, snapshot: Snapshot, stored: PersistedState, *, now: float) -> Plan:
+    """Report that the status cannot be stored. The controller decides when to try again."""
+    message = f"the API server rejected the status as too large ({snapshot.rejected_status}); use fewer replicas or a smaller spec"
+    phase = stored.phase or Phase.CREATED
+    plan = _block(job, stored, reason=Reason.FAILED_UPDATE, subject="status", message=message, phase=phase, now=now)
+    return replace(plan, requeue_at=now + RETRY_OVERSIZED_STATUS_SECONDS)
 
 
 def _reject(job: DLJob, snapshot: Snapshot, stored: PersistedState, error: SpecError, *, now: float) -> Plan:
@@ -42,11 +55,11 @@ def _reject(job: DLJob, snapshot: Snapshot, stored: PersistedState, error: SpecE
     return Plan() if status is None else Plan(status=status, events=tuple(events.phase_events(stored.phase, outcome)))
 
 
-def _block(job: DLJob, stored: PersistedState, error: SpecError, *, phase: Phase, now: float) -> Plan:
+def _block(job: DLJob, stored: PersistedState, *, reason: str, subject: str, message: str, phase: Phase, now: float) -> Plan:
     """The message is compared, too: after the user has fixed one error and made another, the new one must be reported."""
-    previous, message = stored.record.blocked, str(error)
-    if previous is not None and (previous.reason, previous.message) == (Reason.INVALID_SPEC, message):
+    previous = stored.record.blocked
+    if previous is not None and (previous.reason, previous.message) == (reason, message):
         return Plan(status=blocked_status(job, stored, previous, phase=phase, now=now))
-    blocked = Blocked(object="spec", reason=Reason.INVALID_SPEC, message=message, since=format_time(now))
+    blocked = Blocked(object=subject, reason=reason, message=message, since=format_time(now))
     event = Event(EventType.WARNING, blocked.reason, blocked.message)
     return Plan(status=blocked_status(job, stored, blocked, phase=phase, now=now), events=(event,))

@@ -29,7 +29,7 @@ from dlop.reconcile.deletion import (
     unclaimed_surplus_pods,
 )
 from dlop.reconcile.gang import blocked_by_gang, is_start_pending, next_admission_report, pod_group_patches
-from dlop.reconcile.invalid_spec import plan_invalid
+from dlop.reconcile.invalid_spec import plan_invalid, plan_oversized_status
 from dlop.reconcile.observe import Observation, observe, with_latest_attempt
 from dlop.reconcile.plan import Event, EventType, Plan
 from dlop.reconcile.restart import previous_size, restart_for_resize
@@ -46,6 +46,8 @@ def plan(job: DLJob, snapshot: Snapshot, *, now: float) -> Plan:
     if job.managed_by_other or job.metadata.deletion_timestamp is not None:
         return Plan()
     stored = persisted_state(job)
+    if snapshot.rejected_status:
+        return plan_oversized_status(job, snapshot, stored, now=now)
     try:
         context = ReconcileContext(job, job.spec, snapshot, stored, now)
     except SpecError as error:

@@ -62,6 +62,8 @@ class Snapshot:
     shared: frozenset[tuple[Resource, str]] = frozenset()
     """Existing objects of other owners that the job uses (`Create.allow_existing`)."""
     rejected_writes: tuple[RejectedWrite, ...] = ()
+    rejected_status: str = ""
+    """Why the API server rejected the status of the job as too large; empty if it did not."""
     forbidden: tuple[Resource, ...] = ()
     """Resources that the operator is not allowed to read. It is unknown whether the job has such objects."""
     not_installed: tuple[Resource, ...] = ()

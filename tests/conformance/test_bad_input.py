@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dlop.kube.errors import UnauthorizedError
+from dlop.kube.errors import RequestTooLargeError, UnauthorizedError
 from dlop.kube.resources import CONFIG_MAPS, LEASES
 from dlop.kube.transport import Request
 from tests.conformance.bodies import config_map
-from tests.conformance.crds import WIDGETS
+from tests.conformance.crds import WIDGETS, widget
 from tests.conformance.support import Api, decode_json, expect_error, failure_status, only_on, over_https
 
 pytestmark = over_https(reason="the HTTP server parses bodies, paths and headers first")
@@ -98,6 +98,13 @@ async def test_an_unsupported_accept_header_is_not_acceptable(api: Api) -> None:
     response = await api.send("GET", api.path(WIDGETS), headers={"accept": "application/xml"})
     assert (response.status, decode_json(response)["reason"]) == (406, "NotAcceptable")
     assert decode_json(response)["message"].startswith("only the following media types are accepted: application/json")
+
+
+async def test_an_object_above_the_limit_of_etcd_is_too_large(api: Api) -> None:
+    await api.create(WIDGETS, widget("a"))
+    error = await expect_error(api.patch(WIDGETS, "a", {"spec": {"note": "x" * 1_600_000}}), RequestTooLargeError)
+    assert (error.status_code, str(error)) == (500, "etcdserver: request is too large")
+    assert "note" not in (await api.get(WIDGETS, "a"))["spec"]
 
 
 async def test_a_huge_body_is_too_large(api: Api) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dlop.kube.errors import RequestTooLargeError
 from dlop.kube.types import JsonObject
 
 # Number of changes per resource that the history keeps.
@@ -23,6 +24,8 @@ DEFAULT_HISTORY_LIMIT = 20_000
 # Number of most recently written bodies that are kept decoded, because they are likely to be read next. Decoded bodies
 # slow down Python's garbage collector, so that the cost of a change would grow with the number of objects.
 _DECODED_LIMIT = 64
+MAX_OBJECT_BYTES = 1_572_864
+"""The limit of etcd for one request."""
 
 
 class ObjectKey(NamedTuple):
@@ -253,8 +256,11 @@ class Store:
         return table
 
     def _with_new_version(self, body: JsonObject) -> StoredObject:
-        self.version += 1
-        stored = StoredObject({**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}, self.version)
+        version = self.version + 1
+        stored = StoredObject({**body, "metadata": {**body["metadata"], "resourceVersion": str(version)}}, version)
+        if len(stored.encoded) > MAX_OBJECT_BYTES:
+            raise RequestTooLargeError({"kind": "Status", "status": "Failure", "code": 500, "message": "etcdserver: request is too large"})
+        self.version = version
         self._decoded.append(stored)
         if len(self._decoded) > _DECODED_LIMIT:
             self._decoded.popleft().pack()
