@@ -146,6 +146,11 @@ class JobStates:
             for resource, name in state.name_conflicts:
                 self._remove_waiting(uid, (resource, state.key.namespace, name))
 
+    def clear(self) -> None:
+        """Drop the states of all jobs."""
+        self._jobs.clear()
+        self._waiting.clear()
+
     def _remove_waiting(self, uid: str, object_key: ObjectKey) -> None:
         waiting = self._waiting.get(object_key, {})
         waiting.pop(uid, None)

@@ -132,6 +132,11 @@ class KindManager:
             if errors != logged_errors:
                 self._enqueue_all_jobs(kind)
 
+    def enqueue_all_jobs(self) -> None:
+        """Enqueue the jobs of all kinds."""
+        for kind in self._informer_tasks:
+            self._enqueue_all_jobs(kind)
+
     def _enqueue_all_jobs(self, kind: ManagedKind) -> None:
         for informers in self._manager.informer_sets:
             for job in informers.cache(kind.resource) or ():
@@ -146,9 +151,18 @@ class KindManager:
             informers.set_not_installed(not_installed, checked=results)
             for informer in informers.add_extra_informers(kind, without=errors):
                 self._spawn(informer.run(), name=f"informer of {informer.resource.plural}")
-        for informers in self._manager.informer_sets:
-            await informers.wait_synced(kind.extra_resources)
-        return [f"{resource.qualified_name}: {error}" for resource, error in errors.items()]
+        unsynced = await self._wait_extra_synced(kind)
+        return [f"{resource.qualified_name}: {error}" for resource, error in errors.items()] + unsynced
+
+    async def _wait_extra_synced(self, kind: ManagedKind) -> list[str]:
+        """Wait for the caches of the extra resources. Returns an error if they are not synced in time."""
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_SECONDS):
+                for informers in self._manager.informer_sets:
+                    await informers.wait_synced(kind.extra_resources)
+        except TimeoutError:
+            return [f"the caches of the resources of {kind.resource.qualified_name} are not synced in time"]
+        return []
 
     async def _watch_legacy(self, informers: InformerSet, resource: Resource) -> None:
         """Watch leftover children of an earlier configuration, if there are any. New ones are never created."""

@@ -82,6 +82,11 @@ class ControllerManager:
         """Send the queued events. Call it after the workers have stopped and before leadership is released."""
         await self._events.drain(within_seconds=_EVENT_DRAIN_SECONDS)
 
+    def forget_interrupted_passes(self) -> None:
+        """Drop the in-process state of all jobs, after workers were cancelled in the middle of their writes."""
+        self._expectations.clear()
+        self._job_states.clear()
+
     def forget(self, uid: str) -> None:
         """Drop all in-process state of a deleted job."""
         self._expectations.forget(uid)

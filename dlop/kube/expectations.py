@@ -119,6 +119,10 @@ class Expectations:
         """Drop all expectations of a deleted owner."""
         self._owners.pop(owner_uid, None)
 
+    def clear(self) -> None:
+        """Drop all expectations."""
+        self._owners.clear()
+
     # --- queries -----------------------------------------------------------------------------------------------------
 
     def expects(self, owner_uid: str, child: Child) -> bool:

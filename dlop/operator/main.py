@@ -18,7 +18,6 @@ from dlop.api.types import Options
 from dlop.frameworks.registry import Registry, RegistryError
 from dlop.kube.errors import ConfigurationError
 from dlop.kube.http.transport import HttpTransport, connect
-from dlop.kube.leader_election import LeadershipLostError
 from dlop.operator.flags import LegacyNotice
 from dlop.operator.gc import tune_garbage_collection
 from dlop.operator.health import Endpoint, list_endpoints, serve_endpoint
@@ -46,9 +45,6 @@ def run(settings: Settings, registry: Registry, *, notices: Iterable[LegacyNotic
             runner.run(_serve(settings, registry, environ=environ))
     except _CONFIGURATION_ERRORS as error:
         log.error("failed to start operator", error=str(error))
-        return 1
-    except LeadershipLostError as error:
-        log.error("lost leadership; exiting so that the pod restarts", error=str(error))
         return 1
     return 0
 

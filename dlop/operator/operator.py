@@ -24,7 +24,7 @@ from dlop.frameworks.registry import Registry
 from dlop.job import DLJob
 from dlop.kube.client import Client, ClientLimits
 from dlop.kube.informer import Informer, InformerTimings
-from dlop.kube.leader_election import LeaderElector, LeaseTiming
+from dlop.kube.leader_election import LeaderElector, LeadershipLostError, LeaseTiming
 from dlop.kube.metrics import InstrumentedTransport, Metrics
 from dlop.kube.rate_limit import RateLimit, RateLimitedTransport, TokenBucket
 from dlop.kube.resources import NODES, PRIORITY_CLASSES, Resource
@@ -140,11 +140,7 @@ class Operator:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Reconcile jobs until stopped or cancelled.
-
-        Raises:
-            LeadershipLostError: the lease was lost. All workers have stopped.
-        """
+        """Reconcile jobs until stopped or cancelled."""
         try:
             async with self._group:
                 for name, work in (*self._manager.background_tasks(), ("kinds", self._kind_manager.run())):
@@ -193,7 +189,19 @@ class Operator:
         if self._elector is None:
             await self._run_workers()
         else:
-            await self._elector.run(self._run_workers)
+            await self._lead_by_election(self._elector)
+
+    async def _lead_by_election(self, elector: LeaderElector) -> None:
+        """Run the workers whenever this operator holds the lease. Between two terms the caches are kept up to date."""
+        while True:
+            try:
+                await elector.run(self._run_workers)
+                return
+            except LeadershipLostError as error:
+                log.warning("lost leadership; stopped all workers", error=str(error))
+            # Passes were cancelled in the middle of their writes, and another leader may have changed any job.
+            self._manager.forget_interrupted_passes()
+            self._kind_manager.enqueue_all_jobs()
 
     async def _run_workers(self) -> None:
         self._is_leading = True

@@ -8,7 +8,6 @@ from random import Random
 
 from dlop.api.types import Options
 from dlop.job import DLJob
-from dlop.kube.leader_election import LeadershipLostError
 from dlop.kube.transport import Transport
 from dlop.operator.operator import Operator
 from dlop.operator.settings import Settings
@@ -51,19 +50,6 @@ class RunningOperator:
         self.operator.stop()
         if self._task is not None:
             await self._task
-
-    async def wait_until_leadership_lost(self) -> None:
-        """Wait until the operator has ended because it lost its leadership.
-
-        Raises:
-            AssertionError: it ended for another reason.
-        """
-        self._expects_end = True
-        if self._task is None:
-            return
-        await asyncio.wait((self._task,))
-        if not isinstance(self._task.exception(), LeadershipLostError):
-            raise AssertionError(f"the operator ended for another reason than lost leadership: {self._task}")
 
     def raise_if_stopped(self) -> None:
         """Raise an error if the operator ended and the test did not stop it."""

@@ -96,12 +96,7 @@ def add_second_leader(context: FaultContext) -> WriteFault:
 
 def lose_lease(context: FaultContext) -> WriteFault:
     """After the write, the leader cannot reach its lease."""
-
-    def disconnect_leases() -> None:
-        context.operator.transport.disconnect_leases()
-        context.kit.start_soon(context.operator.wait_until_leadership_lost)
-
-    return SideEffect(disconnect_leases)
+    return SideEffect(context.operator.transport.disconnect_leases)
 
 
 WRITE_FAULTS: Mapping[str, FaultFactory] = {
