@@ -14,6 +14,7 @@ from typing import Self
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from dlop.api.spec import SpecError
 from dlop.controller.adoption import adopt
 from dlop.controller.apply import Applier, ApplyResult, Requeue
 from dlop.controller.event_recorder import EventRecorder
@@ -40,6 +41,8 @@ log = structlog.get_logger(__name__)
 _MIN_REQUEUE_SECONDS = 0.05
 # Passes that only wait to write a status, per worker. They hold no slot, so that other jobs can be reconciled meanwhile.
 _STATUS_WRITERS_PER_WORKER = 3
+# Jobs of this size are planned in a thread. Planning takes about 15 ms for each 1,000 replicas.
+_LARGE_JOB_REPLICAS = 1_000
 # Steps of one pass: write the record, delete pods, create their replacements.
 _MAX_STEPS = 3
 
@@ -202,7 +205,7 @@ class Controller:
                 deps.queue.add(key)
                 return Requeue.NOW.value
             job, now = kind.make_job(job_object), deps.clock()
-            plan = job.reconcile(snapshot, now)
+            plan = await _plan(job, snapshot, now)
             self._update_pod_counts(key, job, snapshot, plan)
             is_outdated = self._outdated_check(key) if _can_delay_status(job, snapshot, plan) else None
             applier = Applier(writer, job, deps.job_states, deps.events, deps.max_parallel_writes, is_outdated)
@@ -280,6 +283,17 @@ class Controller:
         phase = job.status.read_phase(job.stored_status)
         if phase is not None and phase.is_finished and self._deps.expectations.satisfied(job.metadata.uid):
             self._deps.job_states.forget(job.metadata.uid)
+
+
+async def _plan(job: DLJob, snapshot: Snapshot, now: float) -> Plan:
+    """Plan a pass. Planning is pure, so that a large job can be planned in a thread and does not block the event loop."""
+    try:
+        replicas = job.total_replicas
+    except SpecError:
+        replicas = 0
+    if max(replicas, len(snapshot.pods)) < _LARGE_JOB_REPLICAS:
+        return job.reconcile(snapshot, now)
+    return await asyncio.to_thread(job.reconcile, snapshot, now)
 
 
 def _can_delay_status(job: DLJob, snapshot: Snapshot, plan: Plan) -> bool:

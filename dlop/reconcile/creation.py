@@ -177,9 +177,9 @@ def _is_stale(metadata: ObjectMeta, body: JsonObject) -> bool:
 
 
 def exceeded_size_limit(context: ReconcileContext) -> SpecError | None:
-    """The error for a job that has no pods yet and would exceed the limit; None if it does not."""
-    roles = context.spec.roles
-    if context.snapshot.pods or sum(role.replicas for role in roles) < _CHECKED_REPLICAS:
+    """The error for a job that would exceed the limit if all its pods existed; None if it does not, or if they exist."""
+    roles, replicas = context.spec.roles, context.job.total_replicas
+    if replicas < _CHECKED_REPLICAS or len(context.snapshot.pods) >= replicas:
         return None
     sizes = {role.name: role.replicas * _pod_bytes(context, role) for role in roles if role.replicas}
     total = sum(sizes.values())

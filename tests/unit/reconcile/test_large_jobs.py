@@ -12,12 +12,14 @@ from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.registry import Registry
 from dlop.jobs.render import parse_job
+from dlop.kube.objects import CustomObject, ObjectMeta, Pod, object_decoder
 from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import Plan
 from dlop.reconcile.snapshot import Snapshot
 from tests.frameworks.kubeflow_manifests import manifest
 
 MEGABYTE = 1 << 20
+read_pod = object_decoder(Pod)
 
 
 def plan(kind: type[DLJob], workers: int) -> Plan:
@@ -51,6 +53,24 @@ def test_a_job_that_is_larger_than_the_api_server_is_refused_before_its_first_po
     assert message.startswith("spec.tfReplicaSpecs.Worker.replicas: the pods of this job need 3.")
     assert "more than the limit of 1 GiB; use fewer replicas" in message
     assert [(event.reason, event.message) for event in refused.events] == [("InvalidSpec", message)]
+
+
+def stored_job(workers: int, *, generation: int, status: JsonObject) -> TFJob:
+    body = manifest(TFJob, {"Worker": workers})
+    metadata = ObjectMeta(name="train", namespace="default", uid="u", generation=generation)
+    spec, encoded_status = (msgspec.Raw(msgspec.json.encode(part)) for part in (body["spec"], status))
+    return TFJob(CustomObject(metadata=metadata, spec=spec, status=encoded_status))
+
+
+def test_a_job_that_is_scaled_beyond_the_limit_keeps_its_pods_and_gets_no_more() -> None:
+    started = stored_job(1, generation=1, status={}).reconcile(Snapshot(), 0.0)
+    snapshot = Snapshot(pods=tuple(read_pod(msgspec.json.encode(create.body)) for create in started.pods))
+    blocked = stored_job(10_000, generation=2, status=started.status or {}).reconcile(snapshot, 0.0)
+    assert blocked.status is not None
+    assert [condition["type"] for condition in blocked.status["conditions"]] == ["Created", "Blocked"]
+    assert blocked.status["conditions"][-1]["reason"] == "InvalidSpec"
+    after = stored_job(10_000, generation=2, status=blocked.status).reconcile(snapshot, 0.0)
+    assert (blocked.creates, blocked.deletes, after) == ((), (), Plan())
 
 
 @pytest.mark.parametrize(("kind", "workers"), [(TFJob, 2_000), (PyTorchJob, 10_000)])
