@@ -12,6 +12,7 @@ from dlop.cli.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
     from dlop.embedded.kubelet.image_map import Image
+    from dlop.embedded.kubelet.runtime.base import Mount
     from dlop.jobs.manifest_files import Document
     from dlop.local.options import NodeOptions
 
@@ -33,6 +34,13 @@ def parser() -> Parser:
     parser.add_argument("--images", action="append", default=[], metavar="FILE", help="An image map, such as examples/images.yaml.")
     parser.add_argument("--network", choices=("auto", "own", "host"), default="auto", help="The network of pods. Default: auto.")
     parser.add_argument("--no-namespaces", action="store_true", help="Run pods as plain processes.")
+    parser.add_argument(
+        "--mount",
+        action="append",
+        default=[],
+        metavar="PATH[:ro]",
+        help="A file or directory that pods can read and write, or only read. Pods do not see other files of your home.",
+    )
     parser.add_argument("--folder", type=Path, metavar="DIR", help="The working directory. Default: a temporary one.")
     parser.add_argument("--keep", action="store_true", help="Keep the working directory, including the logs.")
     parser.add_argument("--timeout", metavar="DURATION", help="Fail the jobs after this time, such as 90s or 5m.")
@@ -75,44 +83,58 @@ def _read_documents(name: str) -> list[Document]:
 
 
 def _node_options(options: argparse.Namespace) -> NodeOptions:
-    from dlop.embedded.kubelet.python_environments import default_cache_dir
     from dlop.local.options import NetworkMode, NodeOptions
 
     if options.gpus < 0 or (options.cpus is not None and not 0 < options.cpus < float("inf")):
         raise UsageError("--gpus must not be negative, and --cpus must be a positive number.")
-    images = _images(options)
+    own_images, mapped_images = _images(options)
     if options.no_namespaces and options.network == "own":
         raise UsageError("--network own requires namespaces; remove --no-namespaces.")
     return NodeOptions(
         cpus=options.cpus,
         memory_bytes=_parse_memory(options.memory),
         gpus=options.gpus,
-        images=images,
+        images=[*own_images, *mapped_images],
         namespaces=not options.no_namespaces,
         network=NetworkMode(options.network),
-        visible_paths=_visible_paths(options.files, images, default_cache_dir()),
+        mounts=_mounts(options, own_images, mapped_images),
     )
 
 
-def _images(options: argparse.Namespace) -> list[Image]:
+def _images(options: argparse.Namespace) -> tuple[list[Image], list[Image]]:
+    """The images of `--image` and those of `--images`."""
     from dlop.embedded.kubelet.image_map import ImageMapError, parse_image_option, read_images
 
     try:
         own = [parse_image_option(text) for text in options.image]
-        return own + [image for name in options.images for image in read_images(Path(name))]
+        return own, [image for name in options.images for image in read_images(Path(name))]
     except ImageMapError as error:
         raise UsageError(f"{error}.") from error
 
 
-def _visible_paths(files: Sequence[str], images: Sequence[Image], cache: Path) -> list[Path]:
-    """Paths that pods can see: the working directory and the directories of the manifests and images."""
-    if any(image.python for image in images):
-        # A path must exist when it is mounted, and the first environment is created later.
-        cache.mkdir(parents=True, exist_ok=True)
-    folders = [Path(name).resolve().parent for name in files if name != "-"]
-    mapped = [Path(image.working_dir) for image in images if image.working_dir]
-    programs = [Path(image.command[0]).parent for image in images if image.command and image.command[0].startswith("/")]
-    return [path for path in (Path.cwd(), cache, *folders, *mapped, *programs) if path.exists()]
+def _mounts(options: argparse.Namespace, own_images: Sequence[Image], mapped_images: Sequence[Image]) -> list[Mount]:
+    """Which of the user's files pods see: they can write to working directories, and read the directories of manifests and programs."""
+    from dlop.embedded.kubelet.runtime.base import Mount
+    from dlop.embedded.kubelet.runtime.program_paths import contains_hidden_dir, hidden_mounts
+
+    working_dirs = {Path.cwd(), *(Path(image.working_dir) for image in own_images if image.working_dir)}
+    mounts = [Mount.at_same_path(path) for path in sorted(working_dirs) if not contains_hidden_dir(path)]
+    mounts += map(_parse_mount, options.mount)
+    manifest_dirs = [Path(name).resolve().parent for name in options.files if name != "-"]
+    programs = [Path(image.command[-1]) for image in own_images if image.command]
+    mapped = [image.working_dir for image in mapped_images if image.working_dir]
+    mapped += [str(Path(image.command[0]).parent) for image in mapped_images if image.command and image.command[0].startswith("/")]
+    return [*hidden_mounts((*manifest_dirs, *programs, *map(Path, mapped)), mounts=mounts), *mounts]
+
+
+def _parse_mount(text: str) -> Mount:
+    from dlop.embedded.kubelet.runtime.base import Mount
+
+    name = text.removesuffix(":ro")
+    path = Path(name).expanduser().resolve()
+    if not path.exists():
+        raise UsageError(f"--mount {text}: {path} does not exist.")
+    return Mount.at_same_path(path, read_only=name != text)
 
 
 def _parse_memory(text: str | None) -> int | None:

@@ -106,6 +106,7 @@ class LocalCluster:
             self._cluster.client(),
             runtime=detected.runtime,
             root_dir=self.workdir.node,
+            secret_files=(self.workdir.kubeconfig, self.workdir.log),
             cpus=options.cpus,
             memory_bytes=options.memory_bytes,
             extended_resources=options.extended_resources,

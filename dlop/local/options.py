@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from dlop.embedded.kubelet.image_map import Image
+from dlop.embedded.kubelet.runtime.base import Mount
 from dlop.embedded.kubelet.runtime.detect import DetectedRuntime, detect_runtime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.jobs.manifest_files import Document
@@ -42,8 +43,8 @@ class NodeOptions:
     images: Sequence[Image] = ()
     namespaces: bool = True
     network: NetworkMode = NetworkMode.AUTO
-    visible_paths: Sequence[Path] = ()
-    """Paths that are visible in pods even if they are below /tmp."""
+    mounts: Sequence[Mount] = ()
+    """Mounts of all pods, if the machine allows namespaces."""
 
     @property
     def extended_resources(self) -> Mapping[str, int]:
@@ -55,9 +56,7 @@ class NodeOptions:
         Raises:
             LocalError: the machine does not support the network mode.
         """
-        detected = await detect_runtime(
-            namespaces=self.namespaces, own_network=self.network is not NetworkMode.HOST, visible_paths=self.visible_paths
-        )
+        detected = await detect_runtime(namespaces=self.namespaces, own_network=self.network is not NetworkMode.HOST, mounts=self.mounts)
         if self.network is NetworkMode.OWN and isinstance(detected.runtime, PlainRuntime):
             raise LocalError(f"--network own: {detected.description}")
         return detected

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +22,7 @@ import msgspec
 from dlop.kube.types import JsonObject
 
 _LOCK_FILE = "lock"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _CONTENTS = ("kubeconfig", "dlop.log", "node")
 
 
@@ -67,10 +70,15 @@ def open_workdir(directory: Path | None, *, keep: bool) -> Iterator[WorkDir]:
     """Lock a working directory, or a temporary one if it is None. Unless `keep`, its contents are removed at the end.
 
     Raises:
-        WorkDirError: the directory cannot be created, or another cluster uses it.
+        WorkDirError: the directory cannot be created, another user can change it, or another cluster uses it.
     """
-    is_new = directory is None or not directory.exists()
-    path = _create_directory(directory)
+    path, is_new = _create_directory(directory)
+    try:
+        _check_permissions(path)
+    except WorkDirError:
+        if is_new:
+            path.rmdir()
+        raise
     lock = _lock(path)
     try:
         _remove_contents(path)
@@ -88,25 +96,48 @@ def open_workdir(directory: Path | None, *, keep: bool) -> Iterator[WorkDir]:
 
 
 def _create_private_file(path: Path) -> Path:
-    # A new file, because an existing one may have other permissions.
+    # A new file, because an existing one may be a link or have other permissions.
     path.unlink(missing_ok=True)
     path.touch(mode=0o600, exist_ok=False)
     return path
 
 
-def _create_directory(directory: Path | None) -> Path:
+def _create_directory(directory: Path | None) -> tuple[Path, bool]:
+    """Returns the path without symbolic links, and whether the directory is new."""
     if directory is None:
-        return Path(tempfile.mkdtemp(prefix="dlop-local-"))
+        return Path(tempfile.mkdtemp(prefix="dlop-local-")).resolve(), True
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Only the last component must not be a link: in a shared directory such as /tmp, another user may have created it.
+        path = directory.resolve() if directory.name in ("", "..") else directory.parent.resolve() / directory.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not path.is_symlink() and not path.exists()
+        path.mkdir(mode=0o700, exist_ok=not is_new)
     except OSError as error:
         raise WorkDirError(f"the directory {directory} cannot be created: {error.strerror}.") from error
-    return directory.resolve()
+    return path, is_new
+
+
+def _check_permissions(path: Path) -> None:
+    """Check that no other user can replace the directory or its contents, which include the administrator's kubeconfig."""
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise WorkDirError(f"{path} is a symbolic link; specify the directory that it refers to.")
+    if status.st_uid != os.geteuid():
+        raise WorkDirError(f"the directory {path} belongs to another user (UID {status.st_uid}); choose another one.")
+    if status.st_mode & _OTHERS_WRITE:
+        raise WorkDirError(f"other users can change the directory {path}; run `chmod go-w {shlex.quote(str(path))}` or choose another one.")
+    for parent in path.parents:
+        status = parent.stat()
+        is_sticky = bool(status.st_mode & stat.S_ISVTX)
+        if status.st_uid not in (0, os.geteuid()) or (status.st_mode & stat.S_IWOTH and not is_sticky):
+            raise WorkDirError(
+                f"other users can replace the directory {path}, because they can change {parent}; choose another one with --folder."
+            )
 
 
 def _lock(path: Path) -> int:
     try:
-        lock = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise WorkDirError(f"the directory {path} cannot be used: {error.strerror}.") from error
     try:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
 from dlop.embedded.kubelet.runtime.base import ExitStatus, LaunchRequest, SandboxRequest
@@ -69,6 +70,9 @@ class ScriptedRuntime:
     node_address: str = "10.0.0.1"
     has_hosts_file: bool = True
     pids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def protect(self, node_dir: Path, *, secrets: Sequence[Path]) -> None:
+        """No pod can read files."""
 
     async def __aenter__(self) -> Self:
         return self

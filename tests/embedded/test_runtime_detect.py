@@ -35,14 +35,16 @@ async def test_the_detected_runtime_runs_a_pod(tmp_path: Path) -> None:
 async def test_this_machine_allows_namespaces() -> None:
     detected = await detect_runtime()
     assert isinstance(detected.runtime, NamespacesRuntime)
-    assert detected.description == "pods run in their own network, mount and PID namespaces; they cannot reach external networks"
+    assert detected.description == (
+        "pods run in namespaces: own network without external access, host files read-only, home and /run hidden; not a security boundary"
+    )
 
 
 async def test_the_pod_network_and_namespaces_can_be_disabled() -> None:
     on_host = await detect_runtime(own_network=False)
     assert on_host.description == (
-        "pods run in their own mount and PID namespaces on the host's network; "
-        "ports can collide, and open ports are exposed to the host's network"
+        "pods run in namespaces: the host's network, on which ports can collide and are exposed, host files read-only, "
+        "home and /run hidden; not a security boundary"
     )
     plain = await detect_runtime(namespaces=False)
     assert plain.description.endswith("service names resolve only in arguments and variables (namespaces are disabled)")
@@ -57,7 +59,7 @@ async def test_without_namespaces_pods_are_plain_processes_and_the_description_g
     )
     text = (await program.communicate())[0].decode()
     assert text == (
-        "PlainRuntime pods run as plain processes that share the host's files and network; "
-        "their open ports are exposed to the host's network, and service names resolve only in arguments and variables "
+        "PlainRuntime nothing isolates pods: they run as plain processes with your permissions, can change your files and this cluster, "
+        "and share the host's network; service names resolve only in arguments and variables "
         "(namespaces are not available: unshare: No space left on device; user.max_user_namespaces is 0)\n"
     )

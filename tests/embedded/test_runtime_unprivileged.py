@@ -15,7 +15,7 @@ import pytest
 from tests.embedded.unprivileged import NOBODY
 
 HERE = Path(__file__).parent
-TEST_MODULES = ("processes", "files", "network", "death")
+TEST_MODULES = ("processes", "files", "isolation", "network", "death")
 PROJECT = HERE.parents[1]
 
 

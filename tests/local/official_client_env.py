@@ -24,6 +24,7 @@ from dlop.embedded.kubelet.image_map import ImageMap, PythonEnvironment, read_im
 from dlop.embedded.kubelet.kubectl_delivery import KUBECTL_DELIVERY
 from dlop.embedded.kubelet.kubelet import EmbeddedKubelet, KubeletServerConfig
 from dlop.embedded.kubelet.python_environments import PythonEnvironments, default_cache_dir
+from dlop.embedded.kubelet.runtime.base import Mount
 from dlop.embedded.kubelet.runtime.detect import detect_runtime
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import Client
@@ -105,7 +106,7 @@ async def real_env(cluster: RealCluster, folder: Path) -> AsyncIterator[ClientEn
         await apply(client, build_crds([*KINDS, MPIJob]), report=lambda _: None)
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         stack.push_async_callback(client.delete, NAMESPACES, namespace)
-        detected = await detect_runtime(visible_paths=[_REPOSITORY, default_cache_dir(), folder])
+        detected = await detect_runtime(mounts=[Mount.at_same_path(path) for path in (_REPOSITORY, folder)])
         server_config = KubeletServerConfig("secret", cluster.kubelet_client_certificate.read_text())
         name = f"node-{uuid.uuid4().hex[:8]}"
         kubelet = EmbeddedKubelet(

@@ -13,6 +13,7 @@ import pytest
 from kubernetes_build import require_assets
 
 from dlop.embedded.kubelet.image_map import Image
+from dlop.embedded.kubelet.runtime.base import Mount
 from dlop.embedded.kubelet.runtime.detect import detect_runtime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.jobs.list_watch import WatchScope, list_and_watch
@@ -116,7 +117,7 @@ async def env(tmp_path: Path) -> AsyncIterator[PodEnv]:
     if isinstance(detected.runtime, PlainRuntime):
         pytest.skip(detected.description)
     images = [Image(name="whole/kubectl-delivery", command=("sh", "-c", f"cp {_kubectl()} $TARGET_DIR/"))]
-    async with local_cluster_env(tmp_path / "cluster", images=images, visible_paths=[_kubectl().parent]) as cluster:
+    async with local_cluster_env(tmp_path / "cluster", images=images, mounts=[Mount.at_same_path(_kubectl().parent)]) as cluster:
         pod_env = PodEnv(cluster)
         for body in (*service_account_objects("target"), target("target"), target("other")):
             await pod_env.create(body)

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from dlop.embedded.kubelet.image_map import Image, read_images
+from dlop.embedded.kubelet.runtime.base import Mount
 from dlop.jobs.actions import scale
 from dlop.jobs.log_stream import follow_logs
 from dlop.jobs.logs import LogSelector
@@ -83,7 +84,7 @@ def image(program: Path) -> Image:
 async def test_the_job_continues_when_workers_are_added_and_removed(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    async with local_cluster_env(tmp_path / "cluster", images=[image(program)], visible_paths=[tmp_path]) as env:
+    async with local_cluster_env(tmp_path / "cluster", images=[image(program)], mounts=[Mount.at_same_path(tmp_path)]) as env:
         elastic = await env.submit(job())
         await wait_for_output(env, elastic, "2 workers")
         await set_workers(env, elastic, 3)

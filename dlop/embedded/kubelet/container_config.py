@@ -11,6 +11,7 @@ from dlop.embedded.kubelet.config_sources import ConfigReader
 from dlop.embedded.kubelet.environment import ContainerConfigError, DownwardValues, build_environment, expand_all, referenced_sources
 from dlop.embedded.kubelet.image_map import Image, command_line
 from dlop.embedded.kubelet.runtime.base import LaunchRequest, Mount
+from dlop.embedded.kubelet.runtime.program_paths import hidden_mounts, interpreter_paths
 from dlop.embedded.kubelet.volumes import container_mounts
 from dlop.kube.quantity import integer_value
 from dlop.kube.types import JsonObject
@@ -60,6 +61,7 @@ class ContainerConfigBuilder:
             environment=environment,
             working_dir=container.get("workingDir") or image.working_dir,
             mounts=(
+                *_python_mounts(bin_dir),
                 *(Mount(source, target, read_only=True) for target, source in image.files.items()),
                 *self.api_access.mounts_of(container),
                 *container_mounts(container, volume_paths=self.volume_paths, environment=pod_environment),
@@ -89,6 +91,13 @@ class ContainerConfigBuilder:
         file.touch()
         file.chmod(0o666)
         return file
+
+
+def _python_mounts(bin_dir: Path | None) -> tuple[Mount, ...]:
+    """The image's Python environment and the interpreter that it links to, which are often in the user's home."""
+    if bin_dir is None:
+        return ()
+    return tuple(hidden_mounts(interpreter_paths(bin_dir / "python")))
 
 
 def _memory_limit(container: JsonObject) -> int | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,6 +72,7 @@ class EmbeddedKubelet:
         *,
         runtime: Runtime,
         root_dir: Path,
+        secret_files: Sequence[Path] = (),
         name: str = "dlop-local",
         cpus: float | None = None,
         memory_bytes: int | None = None,
@@ -93,6 +94,7 @@ class EmbeddedKubelet:
             client: Client of the API server.
             runtime: Runs the processes of pods. Entered with the kubelet.
             root_dir: Contains the files of all pods.
+            secret_files: Files that pods must not read, such as the administrator's kubeconfig.
             name: Name of the node.
             cpus: CPU capacity. Defaults to that of the machine.
             memory_bytes: Memory capacity. Defaults to that of the machine.
@@ -112,6 +114,7 @@ class EmbeddedKubelet:
         self._client = client
         self._runtime = runtime
         self._root_dir = root_dir
+        self._secret_files = secret_files
         self._server_config = server_config
         self._open_api_access = open_api_access
         self._timings = timings
@@ -197,6 +200,7 @@ class EmbeddedKubelet:
     async def run(self) -> None:
         """Run the node until cancelled."""
         _create_private_dir(self._root_dir)
+        self._runtime.protect(self._root_dir, secrets=self._secret_files)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._runtime)
             if self._open_api_access is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
@@ -17,14 +17,15 @@ from typing import Protocol, Self
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file or directory of the host, mounted at another path in the container.
-
-    A container also sees the host's other files, except those in /tmp, which is private to the pod.
-    """
+    """A file or directory of the host, mounted at a path in the container."""
 
     source: Path
     target: str
     read_only: bool = False
+
+    @classmethod
+    def at_same_path(cls, path: Path, *, read_only: bool = False) -> Self:
+        return cls(path, str(path), read_only=read_only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +154,13 @@ class Runtime(Protocol):
     @property
     def has_hosts_file(self) -> bool:
         """Whether `write_hosts` has an effect. Otherwise names are replaced by addresses when a process starts."""
+        ...
+
+    def protect(self, node_dir: Path, *, secrets: Sequence[Path]) -> None:
+        """Hide the files of the node and secret files from pods, whatever they mount, if the runtime can. Call before entering.
+
+        The kubelet may still mount files of `node_dir`.
+        """
         ...
 
     async def __aenter__(self) -> Self: ...

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlop.embedded.kubelet.runtime.base import LaunchError, LaunchRequest, Runtime, SandboxRequest
+from dlop.embedded.kubelet.runtime.base import LaunchError, LaunchRequest, Mount, Runtime, SandboxRequest
 from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 
@@ -21,16 +21,13 @@ class DetectedRuntime:
     description: str
 
 
-async def detect_runtime(*, namespaces: bool = True, own_network: bool = True, visible_paths: Sequence[Path] = ()) -> DetectedRuntime:
-    """The namespaces runtime if a pod can run in it, otherwise the plain one.
-
-    In namespaces, pods can see `visible_paths` even below /tmp, which is private otherwise.
-    """
+async def detect_runtime(*, namespaces: bool = True, own_network: bool = True, mounts: Sequence[Mount] = ()) -> DetectedRuntime:
+    """The namespaces runtime if a pod can run in it, otherwise the plain one. In namespaces, all pods have these mounts."""
     if not namespaces:
         return _plain("namespaces are disabled")
     if sys.platform != "linux":
         return _plain("namespaces require Linux")
-    runtime = NamespacesRuntime(host_network=not own_network, visible_paths=visible_paths)
+    runtime = NamespacesRuntime(host_network=not own_network, mounts=mounts)
     try:
         await _run_test_pod(NamespacesRuntime(host_network=not own_network))
     except (LaunchError, OSError) as error:

@@ -1,14 +1,13 @@
 """Runtime that runs pods in Linux namespaces, without root privileges.
 
-A pod has its own network with an address, its own hostname, shared memory and `/tmp`. A container has its own PID namespace and
-sees the host's files with the pod's mounts. Changes that a pod makes to its network or mounts go away with it.
+A pod has its own network with an address, its own hostname, shared memory, `/tmp` and home directory. A container has its own PID
+namespace and sees the host's files read-only, with the pod's mounts. It does not see the homes of users and `/run`.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -17,13 +16,14 @@ from typing import Self
 from dlop.embedded.kubelet.runtime.base import LaunchError, LaunchRequest, Mount, SandboxRequest
 from dlop.embedded.kubelet.runtime.launcher_client import LauncherClient
 from dlop.embedded.kubelet.runtime.loopback import LOCALHOST, LoopbackBlock
+from dlop.embedded.kubelet.runtime.program_paths import HIDDEN_DIRS, program_mounts, user_home
 from dlop.embedded.kubelet.runtime.sandbox_base import LauncherSandbox, TranslatedLaunch
 
 DEFAULT_NETWORK = IPv4Network("10.88.0.0/16")
 DEFAULT_MAX_PROCESSES = 4096
 """Per container. More than the threads of a large training process, and few enough for a laptop to survive a fork bomb."""
-_PACKAGE = Path(__file__).parents[3]
-_TMP = Path("/tmp")  # noqa: S108 - hidden from pods, not used
+_TMP = "/tmp"  # noqa: S108 - private to the pod
+_RESOLV_CONF = Path("/etc/resolv.conf")
 
 
 class NamespacesSandbox(LauncherSandbox):
@@ -35,12 +35,12 @@ class NamespacesSandbox(LauncherSandbox):
         address: str,
         hosts: Path,
         pod_mounts: Sequence[Mount],
-        visible_mounts: Sequence[Mount],
+        optional_mounts: Sequence[Mount],
     ) -> None:
         super().__init__(launcher, id=id, address=address)
         self._hosts = hosts
         self._pod_mounts = pod_mounts
-        self._visible_mounts = tuple(visible_mounts)
+        self._optional_mounts = tuple(optional_mounts)
 
     def write_hosts(self, text: str) -> None:
         # Write in place, because a new file under the same name would not appear in the containers' bind mounts.
@@ -60,15 +60,14 @@ class NamespacesSandbox(LauncherSandbox):
             environment=dict(launch.environment),
             working_dir=launch.working_dir,
             mounts=(*self._pod_mounts, *launch.mounts),
-            optional_mounts=self._visible_mounts,
+            optional_mounts=self._optional_mounts,
         )
 
 
 class NamespacesRuntime:
     """Runs pods in namespaces.
 
-    With `host_network`, all pods share the host's network and have loopback addresses. Pods can see `visible_paths` even below
-    /tmp, which is private otherwise.
+    With `host_network`, all pods share the host's network and have loopback addresses. All pods have the `mounts`.
     """
 
     def __init__(
@@ -76,24 +75,24 @@ class NamespacesRuntime:
         *,
         network: IPv4Network = DEFAULT_NETWORK,
         host_network: bool = False,
-        visible_paths: Sequence[Path] = (),
+        mounts: Sequence[Mount] = (),
         max_processes: int = DEFAULT_MAX_PROCESSES,
     ) -> None:
         self._network = network
         self._block = LoopbackBlock() if host_network else None
         self._addresses = _pod_addresses(network)
-        self._visible_mounts = [Mount(path, str(path)) for path in _paths_below_tmp(visible_paths)]
+        self._mounts = [*program_mounts(mounts), *mounts]
+        self._node_dir: Path | None = None
+        self._secrets: list[Path] = []
         self._max_processes = max_processes
         self._launcher: LauncherClient | None = None
 
     @property
     def description(self) -> str:
+        network = "own network without external access"
         if self._block is not None:
-            return (
-                "pods run in their own mount and PID namespaces on the host's network; "
-                "ports can collide, and open ports are exposed to the host's network"
-            )
-        return "pods run in their own network, mount and PID namespaces; they cannot reach external networks"
+            network = "the host's network, on which ports can collide and are exposed"
+        return f"pods run in namespaces: {network}, host files read-only, home and /run hidden; not a security boundary"
 
     @property
     def node_address(self) -> str:
@@ -103,9 +102,20 @@ class NamespacesRuntime:
     def has_hosts_file(self) -> bool:
         return True
 
+    def protect(self, node_dir: Path, *, secrets: Sequence[Path]) -> None:
+        self._node_dir = node_dir
+        self._secrets = [path for path in secrets if path.exists()]
+
     async def __aenter__(self) -> Self:
-        gateway = self.node_address if self._block is None else None
-        self._launcher = await LauncherClient.start("main_namespaced", gateway, self._network.prefixlen, self._max_processes)
+        self._launcher = await LauncherClient.start(
+            "main_namespaced",
+            self.node_address if self._block is None else None,
+            self._network.prefixlen,
+            self._max_processes,
+            list(HIDDEN_DIRS),
+            None if self._node_dir is None else str(self._node_dir),
+            [str(path) for path in self._secrets],
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -130,7 +140,7 @@ class NamespacesRuntime:
             address=address,
             hosts=request.directory / "hosts",
             pod_mounts=_pod_mounts(request, on_host_network=host_network_address is not None),
-            visible_mounts=self._visible_mounts,
+            optional_mounts=(*_private_directories(request.directory), *self._mounts),
         )
         sandbox.write_hosts(f"127.0.0.1\tlocalhost\n::1\tlocalhost\n{address}\t{request.hostname}\n")
         return sandbox
@@ -155,28 +165,28 @@ class NamespacesRuntime:
         return None if self._block is None else self._block.next()
 
 
+def _private_directories(directory: Path) -> Iterator[Mount]:
+    """The pod's own /tmp and home, which its containers share. Mounts of the user at these paths replace them."""
+    for name, target, mode in (("tmp", Path(_TMP), 0o1777), ("home", user_home(), 0o700)):
+        if target is not None:
+            (directory / name).mkdir()
+            (directory / name).chmod(mode)
+            yield Mount(directory / name, str(target))
+
+
 def _pod_mounts(request: SandboxRequest, *, on_host_network: bool) -> tuple[Mount, ...]:
     directory = request.directory
-    tmp = directory / "tmp"
-    tmp.mkdir()
-    tmp.chmod(0o1777)
     (directory / "hostname").write_text(request.hostname + "\n")
-    mounts = (
-        Mount(tmp, str(_TMP)),
+    # A pod that has the host's network also has its resolv.conf, which may be in the hidden /run.
+    resolv_conf = _RESOLV_CONF.resolve()
+    if not on_host_network or not resolv_conf.is_file():
+        resolv_conf = directory / "resolv.conf"
+        resolv_conf.write_text("# There is no name server: see /etc/hosts.\n")
+    return (
         Mount(directory / "hosts", "/etc/hosts"),
         Mount(directory / "hostname", "/etc/hostname"),
+        Mount(resolv_conf, str(_RESOLV_CONF), read_only=on_host_network),
     )
-    if on_host_network:
-        # The host's resolv.conf works.
-        return mounts
-    (directory / "resolv.conf").write_text("# There is no name server: see /etc/hosts.\n")
-    return (*mounts, Mount(directory / "resolv.conf", "/etc/resolv.conf"))
-
-
-def _paths_below_tmp(visible_paths: Sequence[Path]) -> list[Path]:
-    """Paths that a private /tmp would hide, among those requested and those of this Python and this package."""
-    paths = {Path(sys.prefix), Path(sys.base_prefix), _PACKAGE, *visible_paths}
-    return sorted(path for path in paths if path.is_relative_to(_TMP) and path != _TMP)
 
 
 def _pod_addresses(network: IPv4Network) -> Iterator[str]:

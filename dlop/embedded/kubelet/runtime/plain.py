@@ -9,6 +9,8 @@ from __future__ import annotations
 import random
 import socket
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Self
 
 from dlop.embedded.kubelet.runtime.base import LaunchError, LaunchRequest, SandboxRequest
@@ -52,8 +54,8 @@ class PlainRuntime:
     def description(self) -> str:
         ports = "" if sys.platform == "linux" else " and one address, so ports can collide"
         return (
-            f"pods run as plain processes that share the host's files and network{ports}; "
-            "their open ports are exposed to the host's network, and service names resolve only in arguments and variables"
+            "nothing isolates pods: they run as plain processes with your permissions, can change your files and this cluster, "
+            f"and share the host's network{ports}; service names resolve only in arguments and variables"
         )
 
     @property
@@ -63,6 +65,9 @@ class PlainRuntime:
     @property
     def has_hosts_file(self) -> bool:
         return False
+
+    def protect(self, node_dir: Path, *, secrets: Sequence[Path]) -> None:
+        """No effect, because pods have the permissions of this process."""
 
     async def __aenter__(self) -> Self:
         self._launcher = await LauncherClient.start("main_plain")

@@ -76,8 +76,8 @@ class LauncherSandbox:
         if not launch.argv:
             raise LaunchError("no command specified")
         translated = self.translate(launch)
-        mounts = [(mount, False) for mount in translated.mounts] + [(mount, True) for mount in translated.optional_mounts]
-        # A mount below another one must come after it.
+        mounts = [(mount, True) for mount in translated.optional_mounts] + [(mount, False) for mount in translated.mounts]
+        # A mount below another one must come after it. A volume of the pod replaces an optional mount at the same path.
         mounts.sort(key=lambda pair: pair[0].target.rstrip("/").count("/"))
         return {
             "method": "start",

@@ -10,30 +10,43 @@ from . import ipc, rlimits
 from .cgroups import CgroupParent, find_cgroup_parent
 from .namespaced_host import NamespacedHost
 from .netns_worker import NetnsWorker
+from .private_files import PrivateFiles
 from .server import LauncherServer
-from .user_namespace import PrivateTmpfs, become_init, enter_user_namespace, explain_namespace_error
+from .user_namespace import become_init, enter_user_namespace, explain_namespace_error
 
 
-def main(control: int, gateway: str | None, prefix_length: int, max_processes: int) -> None:
+def main(
+    control: int,
+    gateway: str | None,
+    prefix_length: int,
+    max_processes: int,
+    hidden_dirs: list[str],
+    node_dir: str | None,
+    secrets: list[str],
+) -> None:
     """Serve the runtime over the socket `control`. The first message reports readiness, or an error.
 
-    Without a gateway, pods use the host's network.
+    Without a gateway, pods use the host's network. See `PrivateFiles` for `node_dir` and `secrets`.
     """
     connection = socket.socket(fileno=control)
     connection.set_inheritable(False)
     os.umask(0o022)
+    # A volume must not lead to files that are hidden later by way of /proc/self/cwd.
+    os.chdir("/")
     rlimits.raise_open_file_limit()
     try:
         enter_user_namespace()
-        tmpfs = PrivateTmpfs()
+        private_files = PrivateFiles(node_dir=node_dir, secrets=secrets)
     except OSError as error:
         ipc.send(connection, {"error": explain_namespace_error(error)})
         return
     cgroup_parent = find_cgroup_parent()
-    become_init(lambda: _clean_up(tmpfs, cgroup_parent))
+    become_init(lambda: _clean_up(private_files, cgroup_parent))
     try:
         worker = NetnsWorker(gateway=gateway, prefix_length=prefix_length)
-        host = NamespacedHost(tmpfs.path, netns_worker=worker, max_processes=max_processes, cgroup_parent=cgroup_parent)
+        host = NamespacedHost(
+            private_files, hidden_dirs=hidden_dirs, netns_worker=worker, max_processes=max_processes, cgroup_parent=cgroup_parent
+        )
     except OSError as error:
         ipc.send(connection, {"error": explain_namespace_error(error)})
         return
@@ -43,7 +56,7 @@ def main(control: int, gateway: str | None, prefix_length: int, max_processes: i
     LauncherServer(connection, host).run()
 
 
-def _clean_up(tmpfs: PrivateTmpfs, cgroup_parent: CgroupParent | None) -> None:
-    tmpfs.remove()
+def _clean_up(private_files: PrivateFiles, cgroup_parent: CgroupParent | None) -> None:
+    private_files.remove()
     if cgroup_parent is not None:
         cgroup_parent.remove()

@@ -11,15 +11,17 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import forked_task, ipc, rlimits
+from .capabilities import drop_capabilities
 from .cgroups import Cgroup, CgroupParent
 from .netns_worker import NetnsWorker
 from .network import connect
+from .private_files import PrivateFiles
 from .process_spec import BindMount, JoinTarget, ProcessSpec
-from .rootfs import enter_new_root
+from .rootfs import enter_new_root, protect_proc
 from .syscalls import CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUTS, setns, unshare
 
 _CONNECT_SECONDS = 10.0
@@ -68,15 +70,22 @@ class NamespacedProcess:
 
 
 class NamespacedHost:
-    """Creates pods in namespaces. `directory` must be visible to the launcher only."""
+    """Creates pods in namespaces. Pods see empty directories in place of `hidden_dirs`."""
 
-    def __init__(self, directory: str, *, netns_worker: NetnsWorker, max_processes: int, cgroup_parent: CgroupParent | None) -> None:
-        self._directory = directory
+    def __init__(
+        self,
+        private_files: PrivateFiles,
+        *,
+        hidden_dirs: list[str],
+        netns_worker: NetnsWorker,
+        max_processes: int,
+        cgroup_parent: CgroupParent | None,
+    ) -> None:
+        self._private_files = private_files
+        self._hidden_dirs = hidden_dirs
         self.netns_worker = netns_worker
         self._max_processes = max_processes
         self._cgroup_parent = cgroup_parent
-        self._root = os.path.join(directory, "root")
-        os.mkdir(self._root)
         self._pods: dict[int, PodNamespaces] = {}
         self._last_cgroup = 0
         # Used to return after a child was started in another PID namespace.
@@ -89,7 +98,7 @@ class NamespacedHost:
 
     def add_namespaces(self, sandbox: int, fds: list[int]) -> None:
         *net, uts, ipc_namespace = fds
-        shared_memory = os.path.join(self._directory, f"memory-{sandbox}")
+        shared_memory = os.path.join(self._private_files.shared_memory, str(sandbox))
         os.mkdir(shared_memory)
         os.chmod(shared_memory, 0o1777)  # noqa: S103 - the usual mode of /dev/shm
         self._pods[sandbox] = PodNamespaces(net[0] if net else None, uts, ipc_namespace, shared_memory)
@@ -132,9 +141,14 @@ class NamespacedHost:
             _send_pid(connection, cgroup)
             namespaces.enter()
             working_dir = spec.working_dir or "/"
-            shared_memory = BindMount(namespaces.shared_memory, "/dev/shm", optional=True)  # noqa: S108 - private to the pod
-            enter_new_root(self._root, mounts=[shared_memory, *spec.mounts], directories=[working_dir])
+            shared_memory = BindMount(namespaces.shared_memory, "/dev/shm")  # noqa: S108 - private to the pod
+            mounts = [replace(item, source=self._private_files.source(item.source)) for item in (shared_memory, *spec.mounts)]
+            unshare(CLONE_NEWNS)
+            self._private_files.exclude_from_mounts()
+            enter_new_root(self._private_files.root, hidden_dirs=self._hidden_dirs, mounts=mounts, directories=[working_dir])
             self._set_limits(spec, cgroup)
+            protect_proc()
+            drop_capabilities()
             spec.exec(working_dir)
 
         unshare(CLONE_NEWPID)
@@ -149,6 +163,7 @@ class NamespacedHost:
             namespaces.enter()
             setns(mount_namespace, CLONE_NEWNS)
             self._set_limits(spec, cgroup)
+            drop_capabilities()
             spec.exec(spec.working_dir or "/")
 
         try:

@@ -1,12 +1,13 @@
-"""The root file system of a container: the host's files, with the pod's mounts.
+"""The root file system of a container: the host's files, read-only, with the pod's mounts.
 
 The root is a private tmpfs that bind-mounts the host's top-level entries, so that mount points can be created without changing the
-host. `/tmp`, `/proc` and `/dev/shm` belong to the pod. If a mount point is missing below a host directory, that directory is mirrored:
-replaced by a private one with the same entries, in which the mount point can be created.
+host. `/tmp`, `/proc` and `/dev` belong to the pod, and hidden directories are empty. If a mount point is missing below a host directory,
+that directory is mirrored: replaced by a private one with the same entries, in which the mount point can be created.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ from contextlib import contextmanager, suppress
 from .exec_program import ExecError, lowercase_strerror
 from .process_spec import BindMount
 from .syscalls import (
-    CLONE_NEWNS,
     MS_BIND,
     MS_MOVE,
     MS_NOATIME,
@@ -29,13 +29,24 @@ from .syscalls import (
     MS_REMOUNT,
     mount,
     pivot_root,
+    set_read_only,
     unmount,
-    unshare,
 )
 
 _OLD_ROOT = "/.host"
 _STAGE = "/.stage"
-_PRIVATE_ENTRIES = frozenset({"tmp", "proc", _OLD_ROOT[1:], _STAGE[1:]})
+_PRIVATE_ENTRIES = frozenset({"tmp", "proc", "dev", _OLD_ROOT[1:], _STAGE[1:]})
+# As in container runtimes. Root could change the machine by these files.
+_READ_ONLY_PROC_ENTRIES = ("bus", "fs", "irq", "sys", "sysrq-trigger")
+_DEVICES = frozenset({"null", "zero", "full", "random", "urandom", "tty", "kfd", "dri", "dxg", "infiniband"})
+_DEVICE_PREFIXES = ("nvidia", "nvhost", "nvmap", "accel", "davinci", "hisi_hdc", "devmm_svm", "vfio")
+_DEVICE_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
 _PRESERVED_FLAGS = (
     (os.ST_NOSUID, MS_NOSUID),
     (os.ST_NODEV, MS_NODEV),
@@ -46,9 +57,11 @@ _PRESERVED_FLAGS = (
 )
 
 
-def enter_new_root(new_root: str, *, mounts: list[BindMount], directories: list[str]) -> None:
-    """Enter a new mount namespace with a root of its own. `new_root` is an empty directory; missing `directories` are created."""
-    unshare(CLONE_NEWNS)
+def enter_new_root(new_root: str, *, hidden_dirs: list[str], mounts: list[BindMount], directories: list[str]) -> None:
+    """Enter a new root in the current mount namespace.
+
+    `new_root` is an empty directory. `hidden_dirs` are replaced by empty ones before the mounts. Missing `directories` are created.
+    """
     mount("tmpfs", new_root, kind="tmpfs", options="mode=755")
     _bind_host_entries(new_root)
     os.makedirs(new_root + _OLD_ROOT, mode=0o700)
@@ -56,6 +69,8 @@ def enter_new_root(new_root: str, *, mounts: list[BindMount], directories: list[
     pivot_root(new_root, new_root + _OLD_ROOT)
     os.chdir("/")
     root = _Root()
+    for directory in hidden_dirs:
+        root.hide(directory)
     for bind_mount, source in zip(mounts, sources, strict=True):
         if source is not None:
             _bind(root, source, bind_mount)
@@ -65,19 +80,72 @@ def enter_new_root(new_root: str, *, mounts: list[BindMount], directories: list[
     os.rmdir(_OLD_ROOT)
 
 
+def protect_proc() -> None:
+    """Make the parts of /proc that are not about processes read-only. Called last, because limits are set there."""
+    for name in _READ_ONLY_PROC_ENTRIES:
+        path = f"/proc/{name}"
+        if os.path.exists(path):
+            mount(path, path, flags=MS_BIND)
+            _set_read_only(path)
+
+
 def _bind_host_entries(root: str) -> None:
     for name in os.listdir("/"):
         if name not in _PRIVATE_ENTRIES:
             # A broken mount, such as a stale network drive, must not prevent pods from running.
             with suppress(OSError):
-                _bind_entry("/" + name, f"{root}/{name}")
+                _bind_read_only("/" + name, f"{root}/{name}")
     os.mkdir(root + "/tmp", mode=0o1777)  # noqa: S108 - private to the pod
+    _create_dev(root + "/dev")
     os.mkdir(root + "/proc")
     try:
         mount("proc", root + "/proc", kind="proc", flags=MS_NOSUID | MS_NODEV | MS_NOEXEC)
     except PermissionError:
         # Some container runtimes forbid a new procfs. Fall back to the host's, which shows more processes.
         mount("/proc", root + "/proc", flags=MS_BIND | MS_REC)
+
+
+def _create_dev(dev: str) -> None:
+    """Devices that are safe to share, and accelerators. Disks and the terminals of the host are not visible."""
+    os.mkdir(dev)
+    for name in os.listdir("/dev"):
+        if name in _DEVICES or name.startswith(_DEVICE_PREFIXES):
+            _bind_entry(f"/dev/{name}", f"{dev}/{name}")
+    for name, target in _DEVICE_LINKS.items():
+        os.symlink(target, f"{dev}/{name}")
+    os.mkdir(f"{dev}/pts")
+    # Some container runtimes forbid it. Programs in the pod cannot create terminals then.
+    with suppress(OSError):
+        mount("devpts", f"{dev}/pts", kind="devpts", flags=MS_NOSUID | MS_NOEXEC, options="newinstance,ptmxmode=0666,mode=0620")
+
+
+def _bind_read_only(source: str, target: str) -> None:
+    _bind_entry(source, target)
+    if os.path.islink(target):
+        return
+    try:
+        _set_read_only(target)
+    except OSError:
+        unmount(target)
+        raise
+
+
+def _set_read_only(target: str) -> None:
+    try:
+        set_read_only(target)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        for path in _mount_points_in(target):
+            mount("", path, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | _preserved_flags(path))
+
+
+def _mount_points_in(directory: str) -> list[str]:
+    """The mount points at and below a directory."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        # Special characters are escaped as in \\040.
+        paths = [line.split()[4].decode("unicode_escape").encode("latin-1") for line in file]
+    return [path for path in map(os.fsdecode, paths) if path == directory or path.startswith(directory + "/")]
 
 
 def _bind_entry(source: str, target: str) -> None:
@@ -125,9 +193,23 @@ class _Root:
         is_directory = stat.S_ISDIR(os.fstat(source).st_mode)
         target = self.make(bind_mount.target, is_directory=is_directory)
         mount(_fd_path(source), target, flags=MS_BIND | MS_REC)
-        self._private[target] = True
+        self._private[target] = not bind_mount.read_only
         if bind_mount.read_only:
-            mount("", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | _preserved_flags(target))
+            _set_read_only(target)
+
+    def hide(self, directory: str) -> None:
+        """Replace a directory by an empty one, which keeps the links: some systems have links to their programs in /run."""
+        path = os.path.realpath(directory)
+        if self._private.get(path) or not os.path.isdir(path):
+            return
+        links = []
+        # Without privileges, the home of root is not readable.
+        with suppress(PermissionError):
+            links = [(entry.name, os.readlink(entry)) for entry in os.scandir(path) if entry.is_symlink()]
+        mount("tmpfs", path, kind="tmpfs", options="mode=755")
+        self._private[path] = True
+        for name, target in links:
+            os.symlink(target, os.path.join(path, name))
 
     def make(self, path: str, *, is_directory: bool) -> str:
         """Create a path if it is missing. Returns it with symbolic links resolved."""

@@ -22,12 +22,18 @@ MS_NODIRATIME = 2048
 MS_BIND = 4096
 MS_MOVE = 8192
 MS_REC = 16384
+MS_UNBINDABLE = 1 << 17
 MS_PRIVATE = 1 << 18
 MS_RELATIME = 1 << 21
 MNT_DETACH = 2
 
 _PR_SET_PDEATHSIG = 1
+_PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
+_MOUNT_SETATTR = 442
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_MOUNT_ATTR_RDONLY = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -59,6 +65,15 @@ def unmount(target: str) -> None:
     _check(f"unmount {target}", _libc.umount2(os.fsencode(target), ctypes.c_int(MNT_DETACH)))
 
 
+def set_read_only(target: str) -> None:
+    """Make a mount read-only, with everything below it. Requires Linux 5.12."""
+    # struct mount_attr: attr_set, attr_clr, propagation, userns_fd.
+    attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
+    size = ctypes.c_size_t(ctypes.sizeof(attributes))
+    arguments = (ctypes.c_int(_AT_FDCWD), os.fsencode(target), ctypes.c_uint(_AT_RECURSIVE), ctypes.byref(attributes), size)
+    _check(f"mount_setattr {target}", _libc.syscall(ctypes.c_long(_MOUNT_SETATTR), *arguments))
+
+
 def pivot_root(new_root: str, old_root: str) -> None:
     """Make `new_root` the root directory. The previous root is then at `old_root`, which must be below the new one."""
     _check("pivot_root", _libc.pivot_root(os.fsencode(new_root), os.fsencode(old_root)))
@@ -72,6 +87,11 @@ def set_parent_death_signal(signal_number: int) -> None:
 def set_child_subreaper() -> None:
     """Become the parent of descendants whose own parent exits."""
     _check("prctl", _libc.prctl(ctypes.c_int(_PR_SET_CHILD_SUBREAPER), ctypes.c_ulong(1), 0, 0, 0))
+
+
+def drop_bounding_capability(capability: int) -> None:
+    """Prevent this process and its children from getting a capability in an exec."""
+    _check("prctl", _libc.prctl(ctypes.c_int(_PR_CAPBSET_DROP), ctypes.c_ulong(capability), 0, 0, 0))
 
 
 def _encode(text: str | None) -> bytes | None:

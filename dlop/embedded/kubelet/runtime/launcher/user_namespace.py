@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from .syscalls import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC, mount, set_parent_death_signal, unmount, unshare
+from .syscalls import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC, mount, set_parent_death_signal, unshare
 
 
 def enter_user_namespace() -> None:
@@ -89,21 +89,6 @@ def become_init(clean_up: Callable[[], None]) -> None:
 def _exit(clean_up: Callable[[], None]) -> None:
     clean_up()
     os._exit(1)
-
-
-class PrivateTmpfs:
-    """A tmpfs that only the launcher and its children see, mounted on an empty directory of the host."""
-
-    def __init__(self) -> None:
-        self.path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"dlop-runtime-{os.urandom(8).hex()}")  # noqa: S108 - a random name
-        os.mkdir(self.path, mode=0o700)
-        mount("tmpfs", self.path, kind="tmpfs", options="mode=755")
-
-    def remove(self) -> None:
-        with suppress(OSError):
-            unmount(self.path)
-        with suppress(OSError):
-            os.rmdir(self.path)
 
 
 _BLOCKING_SYSCTLS = (
