@@ -172,6 +172,8 @@ async def test_a_pod_cannot_read_secrets_whatever_it_mounts(tmp_path: Path, atta
     """
     async with start_protected_pod(cluster) as pod:
         assert (await pod.run(*attacker.split(), script, mounts=mounts))[1] == ""
+        container = await pod.start("sleep", "1000", mounts=mounts)
+        assert (await pod.run(*attacker.split(), script, join=container))[1] == ""
     assert (cluster / "kubeconfig").read_text() == "admin-hush"
 
 

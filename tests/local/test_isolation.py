@@ -1,0 +1,94 @@
+"""What a job of `dlop local` tries to read and write on the machine, and cannot. The output says what is isolated."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlop.kube.types import JsonObject
+from tests.local.local_jobs import job, write_manifests
+from tests.local.local_process import ProcessResult, run_local, start_local
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="requires namespaces")
+
+
+async def run_script(script: str, *words: str, folder: Path, volumes: dict[str, Path] | None = None, **environment: str) -> ProcessResult:
+    """Run a job with this script. `volumes` are hostPath volumes by mount path."""
+    body = job(scheduler=script)
+    for role in body["spec"]["replicaSpecs"]:
+        _add_volumes(role["template"]["spec"], volumes or {})
+    async with start_local(write_manifests(folder, body), "--logs", *words, folder=folder, **environment) as dlop:
+        return await dlop.wait_for_exit()
+
+
+def _add_volumes(spec: JsonObject, volumes: dict[str, Path]) -> None:
+    spec["volumes"] = [{"name": f"v{index}", "hostPath": {"path": str(path)}} for index, path in enumerate(volumes.values())]
+    spec["containers"][0]["volumeMounts"] = [{"name": f"v{index}", "mountPath": target} for index, target in enumerate(volumes)]
+
+
+def log_lines(result: ProcessResult) -> list[str]:
+    return [line.partition("| ")[2] for line in result.out.splitlines() if line.startswith("scheduler-0 | ")]
+
+
+async def test_a_job_cannot_read_the_kubeconfig_whatever_the_folder_and_tmpdir_are(tmp_path: Path) -> None:
+    """The folder is below a directory that the job sees, by --mount and by volumes. So is TMPDIR."""
+    cluster = tmp_path / "cluster"
+    script = f"""
+        cat {cluster}/kubeconfig /parent/cluster/kubeconfig /folder/kubeconfig /kubeconfig
+        grep -rs '[t]oken' {tmp_path} /parent /folder
+        find {cluster}/node /parent/cluster/node /folder/node -mindepth 1
+        echo end
+    """
+    volumes = {"/parent": tmp_path, "/folder": cluster, "/kubeconfig": cluster / "kubeconfig"}
+    result = await run_script(script, "--folder", str(cluster), "--mount", str(tmp_path), folder=tmp_path, volumes=volumes)
+    assert result.code == 0, result
+    assert log_lines(result) == ["end"]
+
+
+async def test_a_job_cannot_read_a_kubeconfig_in_a_temporary_folder(tmp_path: Path) -> None:
+    script = "cat /it/dlop-local-*/kubeconfig; find /it/dlop-local-*/node /it/dlop-runtime-* -mindepth 1; ls /it | wc -l"
+    result = await run_script(script, folder=tmp_path, volumes={"/it": tmp_path / "tmp"})
+    assert result.code == 0, result
+    assert log_lines(result) == ["2"]
+
+
+async def test_the_home_is_hidden_except_for_what_mount_names(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for name in ("project", "data", "private"):
+        (home / name).mkdir(parents=True)
+        (home / name / "file").write_text(name)
+    script = f"""
+        cd {home}; ls -A; echo $(cat */file)
+        echo new > project/new; echo new > data/new; echo new > new; test $HOME = {home} && echo end
+    """
+    mounts = ("--mount", str(home / "project"), "--mount", f"{home / 'data'}:ro")
+    result = await run_script(script, *mounts, folder=tmp_path, HOME=str(home))
+    lines = log_lines(result)
+    assert sum("data/new: Read-only file system" in line for line in lines) == 1
+    assert [line for line in lines if "Read-only" not in line] == ["data", "project", "dataproject", "end"]
+    assert sorted(str(path.relative_to(home)) for path in _files(home)) == ["data/file", "private/file", "project/file", "project/new"]
+
+
+def _files(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+async def test_a_mount_of_a_missing_path_is_an_error(tmp_path: Path) -> None:
+    result = await run_local("--mount", str(tmp_path / "missing"), folder=tmp_path)
+    assert (result.code, result.err) == (2, f"dlop local: --mount {tmp_path}/missing: {tmp_path}/missing does not exist.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "host files read-only, home and /run hidden; not a security boundary"),
+        (("--network", "host"), "host files read-only, home and /run hidden; not a security boundary"),
+        (("--no-namespaces",), "nothing isolates pods: they run as plain processes with your permissions"),
+    ],
+)
+async def test_the_output_says_what_is_isolated(tmp_path: Path, words: tuple[str, ...], sentence: str) -> None:
+    result = await run_local(*words, "--timeout", "1s", "--output", "json", folder=tmp_path)
+    assert sentence in json.JSONDecoder().raw_decode(result.out)[0]["isolation"]
