@@ -84,20 +84,24 @@ def test_a_directory_below_one_of_another_user_is_refused(tmp_path: Path) -> Non
         open_(parent / "folder")
 
 
-@pytest.mark.parametrize("name", ["lock", "kubeconfig", "dlop.log"])
-def test_a_link_in_the_directory_is_not_followed(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["kubeconfig", "dlop.log"])
+def test_a_link_in_the_directory_is_replaced_and_not_followed(tmp_path: Path, name: str) -> None:
     folder, victim = tmp_path / "folder", tmp_path / "victim"
     folder.mkdir(mode=0o700)
     victim.write_text("mine")
     (folder / name).symlink_to(victim)
-    try:
-        with open_workdir(folder, keep=False) as workdir:
-            workdir.write_kubeconfig({"kind": "Config"})
-            workdir.open_log().close()
-            assert not workdir.kubeconfig.is_symlink()
-    except WorkDirError:
-        assert name == "lock"
+    with open_workdir(folder, keep=False) as workdir:
+        workdir.write_kubeconfig({"kind": "Config"})
+        workdir.open_log().close()
+        assert not (folder / name).is_symlink()
     assert victim.read_text() == "mine"
+
+
+def test_a_lock_that_is_a_link_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to(tmp_path / "victim")
+    with pytest.raises(WorkDirError, match="cannot be used"):
+        open_(tmp_path)
+    assert not (tmp_path / "victim").exists()
 
 
 def test_a_new_directory_is_accessible_to_its_owner_only(tmp_path: Path) -> None:

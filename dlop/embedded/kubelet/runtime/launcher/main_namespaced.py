@@ -31,8 +31,6 @@ def main(
     connection = socket.socket(fileno=control)
     connection.set_inheritable(False)
     os.umask(0o022)
-    # A volume must not lead to files that are hidden later by way of /proc/self/cwd.
-    os.chdir("/")
     rlimits.raise_open_file_limit()
     try:
         enter_user_namespace()
