@@ -61,6 +61,16 @@ async def test_a_service_account_token_is_not_readable_by_other_users(env: NodeE
     assert (mode, header[:2]) == ("600", "ey")
 
 
+@pytest.mark.parametrize("runtime", ["namespaces"], indirect=True)
+async def test_a_pod_cannot_put_a_link_into_a_volume_that_the_node_writes_to(env: NodeEnv) -> None:
+    await env.create(SECRETS, {"metadata": {"name": "vault"}, "stringData": {"word": "hush"}})
+    volume = {"name": "it", "secret": {"secretName": "vault", "items": [{"key": "word", "path": "deep/word"}]}}
+    script = "rm -r /it/deep && ln -s /etc /it/deep || cat /it/deep/word"
+    await env.run_pod("a", pod(sh(script, volumeMounts=_VOLUME_MOUNTS), volumes=[volume]))
+    assert (await env.wait_finished("a"))["phase"] == "Succeeded"
+    assert env.output("a").endswith("hush")
+
+
 @pytest.mark.parametrize(
     "fields", [{"workingDir": "/a\0b"}, {"env": [{"name": "A", "value": "a\0b"}]}, {"command": ["tr\0ue"]}, {"args": ["a\0b"]}]
 )

@@ -64,7 +64,7 @@ class ContainerConfigBuilder:
                 *_python_mounts(bin_dir),
                 *(Mount(source, target, read_only=True) for target, source in image.files.items()),
                 *self.api_access.mounts_of(container),
-                *container_mounts(container, volume_paths=self.volume_paths, environment=pod_environment),
+                *container_mounts(pod, container, volume_paths=self.volume_paths, environment=pod_environment),
                 Mount(message_file, container.get("terminationMessagePath") or "/dev/termination-log"),
             ),
             memory_limit_bytes=_memory_limit(container),

@@ -24,6 +24,7 @@ from dlop.embedded.kubelet.runtime.base import Mount
 from dlop.kube.types import JsonObject
 
 _FILE_MODE = 0o644
+_PROJECTED_TYPES = frozenset({"configMap", "secret", "downwardAPI", "projected"})
 
 
 class VolumeError(Exception):
@@ -265,16 +266,25 @@ def _set_up_host_path(plan: HostPath) -> Path:
 # --- mounts ---------------------------------------------------------------------------------------------------------------
 
 
-def container_mounts(container: JsonObject, *, volume_paths: Mapping[str, Path], environment: Mapping[str, str]) -> tuple[Mount, ...]:
+def container_mounts(
+    pod: JsonObject, container: JsonObject, *, volume_paths: Mapping[str, Path], environment: Mapping[str, str]
+) -> tuple[Mount, ...]:
     """The mounts of a container. `environment` is used for `subPathExpr`. A missing sub-path is created as a directory.
+
+    Volumes with projected files are always read-only. The node updates their files, and a link of a pod could mislead it.
 
     Raises:
         ContainerConfigError: the volume does not exist, or a sub-path is outside of its volume.
     """
-    return tuple(_container_mount(mount, volume_paths, environment) for mount in container.get("volumeMounts") or ())
+    read_only = {volume["name"] for volume in pod["spec"].get("volumes") or () if _PROJECTED_TYPES & volume.keys()}
+    mounts = container.get("volumeMounts") or ()
+    return tuple(
+        _container_mount(mount, volume_paths, environment, read_only=bool(mount.get("readOnly")) or mount["name"] in read_only)
+        for mount in mounts
+    )
 
 
-def _container_mount(mount: JsonObject, volume_paths: Mapping[str, Path], environment: Mapping[str, str]) -> Mount:
+def _container_mount(mount: JsonObject, volume_paths: Mapping[str, Path], environment: Mapping[str, str], *, read_only: bool) -> Mount:
     if mount["name"] not in volume_paths:
         raise ContainerConfigError(f'cannot find volume "{mount["name"]}" to mount into container')
     source = volume_paths[mount["name"]]
@@ -283,7 +293,7 @@ def _container_mount(mount: JsonObject, volume_paths: Mapping[str, Path], enviro
             source = _set_up_sub_path(source, _validate_path(sub_path))
         except VolumeError as error:
             raise ContainerConfigError(str(error)) from error
-    return Mount(source, mount["mountPath"], read_only=bool(mount.get("readOnly")))
+    return Mount(source, mount["mountPath"], read_only=read_only)
 
 
 def _set_up_sub_path(volume: Path, part: str) -> Path:

@@ -59,7 +59,7 @@ def test_a_file_must_stay_inside_its_volume(path: str) -> None:
 def test_a_sub_path_must_stay_inside_its_volume(tmp_path: Path) -> None:
     container = {"volumeMounts": [{"name": "v", "mountPath": "/v", "subPathExpr": "$(WHERE)"}]}
     with pytest.raises(ContainerConfigError, match="must stay inside"):
-        container_mounts(container, volume_paths={"v": tmp_path}, environment={"WHERE": "../.."})
+        container_mounts(_POD, container, volume_paths={"v": tmp_path}, environment={"WHERE": "../.."})
 
 
 def test_the_names_of_all_sources_are_returned() -> None:
