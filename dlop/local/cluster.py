@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
@@ -27,12 +27,14 @@ from dlop.embedded.kubelet.kubectl_delivery import KUBECTL_DELIVERY
 from dlop.embedded.kubelet.kubelet import EmbeddedKubelet, KubeletServerConfig
 from dlop.embedded.kubelet.machine import raise_open_file_limit
 from dlop.embedded.kubelet.python_environments import PythonEnvironments, default_cache_dir
+from dlop.embedded.kubelet.runtime.base import Mount
 from dlop.embedded.kubelet.runtime.detect import DetectedRuntime
+from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 from dlop.embedded.kubelet.server.api import HOST
 from dlop.frameworks.registry import Registry
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from dlop.local.operator_account import create_operator_account, request_operator_token
-from dlop.local.options import NodeOptions
+from dlop.local.options import LocalError, NodeOptions
 from dlop.local.workdir import WorkDir
 from dlop.operator.operator import Operator
 from dlop.operator.settings import NO_ADDRESS, Settings
@@ -102,11 +104,13 @@ class LocalCluster:
 
     async def _start_kubelet(self, detected: DetectedRuntime, server: HttpServer) -> EmbeddedKubelet:
         options, token = self._node_options, secrets.token_urlsafe(32)
+        if not isinstance(detected.runtime, PlainRuntime):
+            _check_mounts(options.mounts, self.workdir)
         kubelet = EmbeddedKubelet(
             self._cluster.client(),
             runtime=detected.runtime,
             root_dir=self.workdir.node,
-            secret_files=(self.workdir.kubeconfig, self.workdir.log),
+            secret_dirs=(self.workdir.path,),
             cpus=options.cpus,
             memory_bytes=options.memory_bytes,
             extended_resources=options.extended_resources,
@@ -140,6 +144,15 @@ class LocalCluster:
         for name, work in (("operator", operator.run()), ("kubelet", kubelet.wait())):
             self._stack.callback(group.create_task(work, name=name).cancel)
         await operator.wait_synced()
+
+
+def _check_mounts(mounts: Sequence[Mount], workdir: WorkDir) -> None:
+    for mount in mounts:
+        if mount.source.is_relative_to(workdir.path):
+            raise LocalError(
+                f"pods must not see the directory {workdir.path}, which contains the kubeconfig, but need {mount.source}; "
+                "choose another directory with --folder."
+            )
 
 
 def _address(server: HttpServer) -> ApiAddress:

@@ -71,7 +71,7 @@ class ScriptedRuntime:
     has_hosts_file: bool = True
     pids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    def protect(self, node_dir: Path, *, secrets: Sequence[Path]) -> None:
+    def protect(self, node_dir: Path, *, secret_dirs: Sequence[Path]) -> None:
         """No pod can read files."""
 
     async def __aenter__(self) -> Self:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dlop.embedded.kubelet.runtime.base import Mount
+from dlop.embedded.kubelet.runtime.base import LaunchError, Mount
 from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
 from tests.embedded.runtime_kit import Pod, start_pods
 
@@ -152,7 +152,7 @@ async def start_protected_pod(directory: Path) -> AsyncIterator[Pod]:
     (node_dir / "token").write_text("node-hush")
     (directory / "kubeconfig").write_text("admin-hush")
     runtime = NamespacesRuntime(mounts=[Mount.at_same_path(directory)])
-    runtime.protect(node_dir, secrets=[directory / "kubeconfig", directory / "missing"])
+    runtime.protect(node_dir, secret_dirs=[directory])
     async with start_pods(runtime, node_dir) as pods:
         yield await pods.pod()
 
@@ -162,19 +162,27 @@ async def test_a_pod_cannot_read_secrets_whatever_it_mounts(tmp_path: Path, atta
     cluster = tmp_path / "cluster"
     cluster.mkdir()
     monkeypatch.chdir(cluster)
-    (cluster / "link").symlink_to(cluster / "kubeconfig")
-    sources = (cluster, cluster / "kubeconfig", cluster / "link", tmp_path, Path("/"), Path("/proc/self/cwd"))
+    (tmp_path / "link").symlink_to(cluster)
+    sources = (cluster, tmp_path / "link", tmp_path, Path("/"), Path("/proc/self/cwd"))
     mounts = tuple(Mount(source, f"/mounts/{index}") for index, source in enumerate(sources))
     script = f"""
-        umount -l {cluster}/kubeconfig {cluster}/node /mounts/0/kubeconfig 2>/dev/null
-        grep -rs hush {cluster} /mounts/0 /mounts/1 /mounts/2 /mounts/3 /mounts/4{cluster} /mounts/5
-        cat {cluster}/kubeconfig {cluster}/link; ls -A {cluster}/node
+        umount -l {cluster} /mounts/* 2>/dev/null
+        grep -rs hush {cluster} /mounts/0 /mounts/1 /mounts/2 /mounts/3{cluster} /mounts/4/kubeconfig
+        ls -A {cluster} /mounts/0 | grep -v :
     """
     async with start_protected_pod(cluster) as pod:
         assert (await pod.run(*attacker.split(), script, mounts=mounts))[1] == ""
         container = await pod.start("sleep", "1000", mounts=mounts)
+        (cluster / "new").write_text("new-hush")
+        (cluster / "new").replace(cluster / "kubeconfig")
         assert (await pod.run(*attacker.split(), script, join=container))[1] == ""
-    assert (cluster / "kubeconfig").read_text() == "admin-hush"
+    assert (cluster / "kubeconfig").read_text() == "new-hush"
+
+
+async def test_a_secret_file_cannot_be_mounted_by_its_path(tmp_path: Path) -> None:
+    async with start_protected_pod(tmp_path) as pod:
+        with pytest.raises(LaunchError, match=r"failed to stat \".*/kubeconfig\": no such file or directory"):
+            await pod.start("true", mounts=(Mount(tmp_path / "kubeconfig", "/kubeconfig"),))
 
 
 async def test_the_kubelet_can_mount_files_of_the_node(tmp_path: Path) -> None:
@@ -185,12 +193,19 @@ async def test_the_kubelet_can_mount_files_of_the_node(tmp_path: Path) -> None:
 async def test_a_mount_of_the_temporary_directory_does_not_show_the_files_of_the_launcher(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    temporary = tmp_path / "temporary"
+    temporary, cluster = tmp_path / "temporary", tmp_path / "cluster"
     temporary.mkdir()
+    cluster.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    async with start_protected_pod(tmp_path) as pod:
+    async with start_protected_pod(cluster) as pod:
         (launcher_dir,) = temporary.iterdir()
         assert (await pod.shell("find /it/*", mounts=(Mount(temporary, "/it"),)))[1] == f"/it/{launcher_dir.name}"
+
+
+async def test_the_temporary_directory_may_be_in_a_secret_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    async with start_protected_pod(tmp_path) as pod:
+        assert (await pod.shell("echo works"))[1] == "works"
 
 
 # --- old kernels -----------------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ class EmbeddedKubelet:
         *,
         runtime: Runtime,
         root_dir: Path,
-        secret_files: Sequence[Path] = (),
+        secret_dirs: Sequence[Path] = (),
         name: str = "dlop-local",
         cpus: float | None = None,
         memory_bytes: int | None = None,
@@ -94,7 +94,7 @@ class EmbeddedKubelet:
             client: Client of the API server.
             runtime: Runs the processes of pods. Entered with the kubelet.
             root_dir: Contains the files of all pods.
-            secret_files: Files that pods must not read, such as the administrator's kubeconfig.
+            secret_dirs: Directories that pods must not read, such as that of the administrator's kubeconfig.
             name: Name of the node.
             cpus: CPU capacity. Defaults to that of the machine.
             memory_bytes: Memory capacity. Defaults to that of the machine.
@@ -114,7 +114,7 @@ class EmbeddedKubelet:
         self._client = client
         self._runtime = runtime
         self._root_dir = root_dir
-        self._secret_files = secret_files
+        self._secret_dirs = secret_dirs
         self._server_config = server_config
         self._open_api_access = open_api_access
         self._timings = timings
@@ -200,7 +200,7 @@ class EmbeddedKubelet:
     async def run(self) -> None:
         """Run the node until cancelled."""
         _create_private_dir(self._root_dir)
-        self._runtime.protect(self._root_dir, secrets=self._secret_files)
+        self._runtime.protect(self._root_dir, secret_dirs=self._secret_dirs)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._runtime)
             if self._open_api_access is not None:

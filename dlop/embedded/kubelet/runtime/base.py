@@ -156,8 +156,8 @@ class Runtime(Protocol):
         """Whether `write_hosts` has an effect. Otherwise names are replaced by addresses when a process starts."""
         ...
 
-    def protect(self, node_dir: Path, *, secrets: Sequence[Path]) -> None:
-        """Hide the files of the node and secret files from pods, whatever they mount, if the runtime can. Call before entering.
+    def protect(self, node_dir: Path, *, secret_dirs: Sequence[Path]) -> None:
+        """Hide the files of the node and secret directories from pods, whatever they mount, if the runtime can. Call before entering.
 
         The kubelet may still mount files of `node_dir`.
         """

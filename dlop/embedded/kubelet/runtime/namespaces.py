@@ -83,7 +83,7 @@ class NamespacesRuntime:
         self._addresses = _pod_addresses(network)
         self._mounts = [*program_mounts(mounts), *mounts]
         self._node_dir: Path | None = None
-        self._secrets: list[Path] = []
+        self._secret_dirs: Sequence[Path] = ()
         self._max_processes = max_processes
         self._launcher: LauncherClient | None = None
 
@@ -102,9 +102,9 @@ class NamespacesRuntime:
     def has_hosts_file(self) -> bool:
         return True
 
-    def protect(self, node_dir: Path, *, secrets: Sequence[Path]) -> None:
+    def protect(self, node_dir: Path, *, secret_dirs: Sequence[Path]) -> None:
         self._node_dir = node_dir
-        self._secrets = [path for path in secrets if path.exists()]
+        self._secret_dirs = secret_dirs
 
     async def __aenter__(self) -> Self:
         self._launcher = await LauncherClient.start(
@@ -114,7 +114,7 @@ class NamespacesRuntime:
             self._max_processes,
             list(HIDDEN_DIRS),
             None if self._node_dir is None else str(self._node_dir),
-            [str(path) for path in self._secrets],
+            [str(path) for path in self._secret_dirs],
         )
         return self
 

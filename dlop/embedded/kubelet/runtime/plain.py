@@ -66,7 +66,7 @@ class PlainRuntime:
     def has_hosts_file(self) -> bool:
         return False
 
-    def protect(self, node_dir: Path, *, secrets: Sequence[Path]) -> None:
+    def protect(self, node_dir: Path, *, secret_dirs: Sequence[Path]) -> None:
         """No effect, because pods have the permissions of this process."""
 
     async def __aenter__(self) -> Self:

@@ -22,19 +22,21 @@ def main(
     max_processes: int,
     hidden_dirs: list[str],
     node_dir: str | None,
-    secrets: list[str],
+    secret_dirs: list[str],
 ) -> None:
     """Serve the runtime over the socket `control`. The first message reports readiness, or an error.
 
-    Without a gateway, pods use the host's network. See `PrivateFiles` for `node_dir` and `secrets`.
+    Without a gateway, pods use the host's network. See `PrivateFiles` for `node_dir` and `secret_dirs`.
     """
     connection = socket.socket(fileno=control)
     connection.set_inheritable(False)
     os.umask(0o022)
+    # A working directory below a hidden directory would lead to its files.
+    os.chdir("/")
     rlimits.raise_open_file_limit()
     try:
         enter_user_namespace()
-        private_files = PrivateFiles(node_dir=node_dir, secrets=secrets)
+        private_files = PrivateFiles(node_dir=node_dir, secret_dirs=secret_dirs)
     except OSError as error:
         ipc.send(connection, {"error": explain_namespace_error(error)})
         return

@@ -11,16 +11,20 @@ from contextlib import suppress
 
 from .syscalls import MS_BIND, MS_RDONLY, MS_UNBINDABLE, mount, unmount
 
+_TMP = "/tmp"  # noqa: S108 - the directory that is created there has a random name
+
 
 class PrivateFiles:
     """A tmpfs on an empty directory of the host.
 
-    `node_dir` contains the files of all pods. It is moved into the tmpfs: on its path, pods find an empty directory.
-    `secrets` are files. Pods find empty files on their paths.
+    `node_dir` contains the files of all pods. The launcher finds it in the tmpfs. Pods find empty directories in place of it and of
+    `secret_dirs`.
     """
 
-    def __init__(self, *, node_dir: str | None, secrets: list[str]) -> None:
-        self.path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"dlop-runtime-{os.urandom(8).hex()}")  # noqa: S108 - a random name
+    def __init__(self, *, node_dir: str | None, secret_dirs: list[str]) -> None:
+        parents = (os.environ.get("TMPDIR", _TMP), _TMP)
+        parent = next(path for path in parents if not any(_is_below(path, directory) for directory in secret_dirs))
+        self.path = os.path.join(parent, f"dlop-runtime-{os.urandom(8).hex()}")
         os.mkdir(self.path, mode=0o700)
         mount("tmpfs", self.path, kind="tmpfs", options="mode=755")
         self.root = self._make_directory("root")
@@ -28,18 +32,18 @@ class PrivateFiles:
         self._node_dir = node_dir
         self._private_node_dir = self._make_directory("node")
         try:
-            self._mount(secrets)
+            self._mount(secret_dirs)
         except OSError:
             self.remove()
             raise
 
-    def _mount(self, secrets: list[str]) -> None:
+    def _mount(self, secret_dirs: list[str]) -> None:
         mount("tmpfs", self.shared_memory, kind="tmpfs", options="mode=755")
         if self._node_dir is not None:
             mount(self._node_dir, self._private_node_dir, flags=MS_BIND)
-            mount("tmpfs", self._node_dir, kind="tmpfs", flags=MS_RDONLY, options="mode=700")
-        for secret in secrets:
-            mount(os.devnull, secret, flags=MS_BIND)
+            _cover(self._node_dir)
+        for directory in secret_dirs:
+            _cover(directory)
 
     def exclude_from_mounts(self) -> None:
         """Let mounts of directories above leave these files out. The copy of a mount namespace may lose this."""
@@ -61,3 +65,12 @@ class PrivateFiles:
         path = os.path.join(self.path, name)
         os.mkdir(path)
         return path
+
+
+def _cover(directory: str) -> None:
+    mount("tmpfs", directory, kind="tmpfs", flags=MS_RDONLY, options="mode=700")
+
+
+def _is_below(path: str, directory: str) -> bool:
+    real_path, real_directory = os.path.realpath(path), os.path.realpath(directory)
+    return os.path.commonpath((real_path, real_directory)) == real_directory

@@ -134,7 +134,8 @@ def _set_read_only(target: str) -> None:
     try:
         set_read_only(target)
     except OSError as error:
-        if error.errno != errno.ENOSYS:
+        # A container runtime that does not know the system call forbids it.
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
             raise
         for path in _mount_points_in(target):
             mount("", path, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | _preserved_flags(path))
