@@ -114,6 +114,7 @@ def _images(options: argparse.Namespace) -> tuple[list[Image], list[Image]]:
 
 def _mounts(options: argparse.Namespace, own_images: Sequence[Image], mapped_images: Sequence[Image]) -> list[Mount]:
     """Which of the user's files pods see: they can write to working directories, and read the directories of manifests and programs."""
+    from dlop.embedded.kubelet.python_environments import default_cache_dir
     from dlop.embedded.kubelet.runtime.base import Mount
     from dlop.embedded.kubelet.runtime.program_paths import contains_hidden_dir, hidden_mounts
 
@@ -124,7 +125,7 @@ def _mounts(options: argparse.Namespace, own_images: Sequence[Image], mapped_ima
     programs = [Path(image.command[-1]) for image in own_images if image.command]
     mapped = [image.working_dir for image in mapped_images if image.working_dir]
     mapped += [str(Path(image.command[0]).parent) for image in mapped_images if image.command and image.command[0].startswith("/")]
-    return [*hidden_mounts((*manifest_dirs, *programs, *map(Path, mapped)), mounts=mounts), *mounts]
+    return [*hidden_mounts((*manifest_dirs, *programs, *map(Path, mapped), default_cache_dir()), mounts=mounts), *mounts]
 
 
 def _parse_mount(text: str) -> Mount:

@@ -106,7 +106,7 @@ async def real_env(cluster: RealCluster, folder: Path) -> AsyncIterator[ClientEn
         await apply(client, build_crds([*KINDS, MPIJob]), report=lambda _: None)
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         stack.push_async_callback(client.delete, NAMESPACES, namespace)
-        detected = await detect_runtime(mounts=[Mount.at_same_path(path) for path in (_REPOSITORY, folder)])
+        detected = await detect_runtime(mounts=[Mount.at_same_path(path) for path in (_REPOSITORY, default_cache_dir(), folder)])
         server_config = KubeletServerConfig("secret", cluster.kubelet_client_certificate.read_text())
         name = f"node-{uuid.uuid4().hex[:8]}"
         kubelet = EmbeddedKubelet(

@@ -86,6 +86,18 @@ def _files(directory: Path) -> list[Path]:
     return [path for path in directory.rglob("*") if path.is_file()]
 
 
+async def test_python_environments_in_the_cache_are_readable_and_not_writable(tmp_path: Path) -> None:
+    cache = tmp_path / "home" / ".cache"
+    environment = cache / "dlop" / "environments" / "some"
+    environment.mkdir(parents=True)
+    (environment / "module.py").write_text("content")
+    (cache / "other").write_text("other")
+    script = f"ls {cache}; cat {environment}/module.py; echo; echo new > {environment}/module.py"
+    result = await run_script(script, folder=tmp_path, HOME=str(tmp_path / "home"), XDG_CACHE_HOME=str(cache))
+    assert [line for line in log_lines(result) if "Read-only file system" not in line][:2] == ["dlop", "content"]
+    assert (environment / "module.py").read_text() == "content"
+
+
 async def test_a_mount_of_a_missing_path_is_an_error(tmp_path: Path) -> None:
     result = await run_local("--mount", str(tmp_path / "missing"), folder=tmp_path)
     assert (result.code, result.err) == (2, f"dlop local: --mount {tmp_path}/missing: {tmp_path}/missing does not exist.\n")
