@@ -174,8 +174,11 @@ class LauncherServer:
         child.is_done = True
         self._selector.unregister(child.task.socket)
         child.task.socket.close()
-        failed = "error" in child.result
-        if child.process is not None and not failed:
+        if child.process is not None and "pid" not in child.result:
+            # For example, a child that was killed while it set up its mounts sends nothing.
+            child.result.setdefault("error", "the process ended before its program was started")
+            child.result.setdefault("exit_code", 128)
+        elif child.process is not None:
             self._processes[child.id] = child
         self._respond(child.id, child.result, fds=child.fds)
         for fd in child.fds:
