@@ -73,6 +73,16 @@ class Parser(argparse.ArgumentParser):
             "nodes (read nodes).",
         )
 
+    def add_metrics_from(self) -> None:
+        self.add_argument(
+            "--metrics-from",
+            type=_names,
+            action="extend",
+            default=[],
+            metavar="NAMESPACES",
+            help="Comma-separated namespaces whose pods may read the metrics of the operator. Default: metrics are bound to loopback.",
+        )
+
     def add_take_over(self) -> None:
         self.add_argument("--take-over", action="store_true", help="Replace CRDs that were not created by dlop.")
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 def parser() -> Parser:
     parser = deployment_parser("deploy", "Create or update the CRDs, the RBAC objects and the operator in the cluster.")
     parser.add_permission_sets()
+    parser.add_metrics_from()
     parser.add_argument("flags", nargs="*", metavar="-- FLAG", help="Flags of `dlop run` for the operator, after --.")
     return parser
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
     permission_sets = chosen_permission_sets(options, kinds)
     flags = operator_flags(options.flags, load_frameworks(options.frameworks), permission_sets=permission_sets)
-    chosen = replace(chosen_deployment(options), permission_sets=permission_sets, flags=flags)
+    chosen = replace(chosen_deployment(options), permission_sets=permission_sets, metrics_from=tuple(options.metrics_from), flags=flags)
 
     async def deploy(client: Client) -> None:
         await ensure_namespace(client, namespace(chosen.namespace), report=print_line)
@@ -79,7 +80,7 @@ def chosen_deployment(options: argparse.Namespace) -> DeployOptions:
 
 _CLUSTER = "remove it: in the cluster, the operator uses its service account"
 _LEASE = "remove it: the operator has permissions only for the lease dlop in its own namespace"
-_PORT = "remove it: the Deployment and the Service dlop-metrics expect probes and metrics on port 8080"
+_PORT = "remove it: the Deployment and the NetworkPolicy set the addresses; --metrics-from NAMESPACE before -- gives access to the metrics"
 _FILE = "the pod has no such file: mount it in the output of `dlop manifests`, and add the flag there"
 _ALTERNATIVES = {
     "kubeconfig": _CLUSTER,
@@ -140,9 +141,9 @@ def undeploy_main(arguments: Sequence[str]) -> int:
     from dlop.deploy.installation import operator_objects
     from dlop.deploy.rbac import all_permission_sets
 
-    # Delete the roles of all permission sets, whichever of them were deployed.
-    names = tuple(permission_set.name for permission_set in all_permission_sets(kinds))
-    deploy_options = replace(chosen_deployment(options), permission_sets=names)
+    # Delete all optional objects, whichever of them were deployed.
+    names, chosen = tuple(permission_set.name for permission_set in all_permission_sets(kinds)), chosen_deployment(options)
+    deploy_options = replace(chosen, permission_sets=names, metrics_from=(chosen.namespace,))
 
     async def undeploy(client: Client) -> None:
         await delete_objects(client, operator_objects(kinds, deploy_options), report=print_line)

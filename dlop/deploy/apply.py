@@ -26,10 +26,11 @@ from dlop.kube.types import JsonObject
 from dlop.kube.watch import WatchEventType
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 
 _SUPPORTED = (
     *(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, SERVICE_ACCOUNTS),
-    *(CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, NAMESPACES, SERVICES),
+    *(CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, NAMESPACES, NETWORK_POLICIES, SERVICES),
 )
 _RESOURCES = {(resource.api_version, resource.kind): resource for resource in _SUPPORTED}
 

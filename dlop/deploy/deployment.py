@@ -1,6 +1,7 @@
-"""The operator's own objects: namespace, service account, Deployment, and the Service for metrics.
+"""The operator's own objects: namespace, service account, Deployment, NetworkPolicy, and the Service for metrics.
 
-The pod satisfies the `restricted` Pod Security Standard and has a read-only root file system.
+The pod satisfies the `restricted` Pod Security Standard and has a read-only root file system. Metrics have no authentication: they are
+bound to loopback, unless `DeployOptions.metrics_from` names the namespaces that may read them.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from dlop.kube.types import JsonObject
 
 DEFAULT_NAMESPACE = "dlop-system"
 DEFAULT_IMAGE = "dlop:latest"
-HTTP_PORT = 8080
-"""Serves probes and metrics."""
+PROBES_PORT = 8080
+METRICS_PORT = 8081
 
 # The user of the image. Any other non-root UID works too.
 _USER_ID = 65_532
 _LABELS = {"app.kubernetes.io/name": MANAGER}
 _SELECTOR = {**_LABELS, "app.kubernetes.io/component": "operator"}
 # For Prometheus configurations that discover targets by annotation, as with Kubeflow's training operator.
-_PROMETHEUS_ANNOTATIONS = {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": str(HTTP_PORT)}
+_PROMETHEUS_ANNOTATIONS = {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": str(METRICS_PORT)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,8 @@ class DeployOptions:
     """Kinds that the operator runs; empty means all."""
     permission_sets: tuple[str, ...] = ()
     """Names of optional permission sets; see `rbac.py`."""
+    metrics_from: tuple[str, ...] = ()
+    """Namespaces whose pods may read the metrics. If empty, the metrics are bound to loopback."""
     flags: tuple[str, ...] = ()
     """Further flags of `dlop run`."""
 
@@ -69,8 +72,24 @@ def metrics_service(options: DeployOptions) -> JsonObject:
         "metadata": metadata,
         "spec": {
             "selector": dict(_SELECTOR),
-            "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
+            "ports": [{"name": "metrics", "port": 8080, "targetPort": "metrics", "protocol": "TCP"}],
         },
+    }
+
+
+def network_policy(options: DeployOptions) -> JsonObject:
+    """Allows ingress to the probes, and to the metrics from `metrics_from`. Egress is not restricted: the API server can be anywhere."""
+    # Not restricted to the kubelet: its address as seen by the pod depends on the network plugin.
+    ingress: list[JsonObject] = [{"ports": [{"port": PROBES_PORT, "protocol": "TCP"}]}]
+    if options.metrics_from:
+        names = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(options.metrics_from)}
+        sources = [{"namespaceSelector": {"matchExpressions": [names]}}]
+        ingress.append({"from": sources, "ports": [{"port": METRICS_PORT, "protocol": "TCP"}]})
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": MANAGER, "namespace": options.namespace, "labels": dict(_SELECTOR)},
+        "spec": {"podSelector": {"matchLabels": dict(_SELECTOR)}, "policyTypes": ["Ingress"], "ingress": ingress},
     }
 
 
@@ -109,8 +128,8 @@ def _container(options: DeployOptions) -> JsonObject:
         "image": options.image,
         "imagePullPolicy": "IfNotPresent",
         "args": ["run", *options.flags],
-        **_environment(options),
-        "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
+        "env": _environment(options),
+        "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in _ports(options).items()],
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 20, "timeoutSeconds": 5},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}, "periodSeconds": 10, "timeoutSeconds": 5},
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
@@ -122,11 +141,18 @@ def _container(options: DeployOptions) -> JsonObject:
     }
 
 
-def _environment(options: DeployOptions) -> JsonObject:
-    """The `env` field with the settings that differ from the defaults of `dlop run`; empty if none does."""
+def _ports(options: DeployOptions) -> dict[str, int]:
+    return {"http": PROBES_PORT} | ({"metrics": METRICS_PORT} if options.metrics_from else {})
+
+
+def _environment(options: DeployOptions) -> list[JsonObject]:
+    """The settings that differ from the defaults of `dlop run`."""
+    metrics_host = "" if options.metrics_from else "127.0.0.1"
+    values = {"DLOP_HEALTH_PROBE_BIND_ADDRESS": f":{PROBES_PORT}", "DLOP_METRICS_BIND_ADDRESS": f"{metrics_host}:{METRICS_PORT}"}
     lists = {"DLOP_FRAMEWORKS": options.frameworks, "DLOP_KINDS": options.kinds, "DLOP_NAMESPACES": options.watched_namespaces}
-    env: list[JsonObject] = [{"name": name, "value": ",".join(values)} for name, values in lists.items() if values]
+    values |= {name: ",".join(items) for name, items in lists.items() if items}
+    env: list[JsonObject] = [{"name": name, "value": value} for name, value in values.items()]
     if options.watched_namespaces == (options.namespace,):
         # With a field reference, the manifest stays valid when kustomize moves it to another namespace.
         env[-1] = {"name": "DLOP_NAMESPACES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
-    return {"env": env} if env else {}
+    return env

@@ -23,5 +23,11 @@ def operator_objects(kinds: Sequence[type[DLJob]], options: DeployOptions) -> li
         roles = [*rbac.cluster_rbac(kinds, options.account), *rbac.user_facing_roles(kinds)]
     permission_sets = find_permission_sets(options.permission_sets, kinds)
     roles += rbac.permission_set_rbac(permission_sets, options.account, options.watched_namespaces)
-    account = deployment.service_account(options.account)
-    return [account, *roles, deployment.metrics_service(options), deployment.deployment(options)]
+    services = [deployment.metrics_service(options)] if options.metrics_from else []
+    return [
+        deployment.service_account(options.account),
+        *roles,
+        deployment.network_policy(options),
+        *services,
+        deployment.deployment(options),
+    ]

@@ -92,9 +92,10 @@ async def deployed_operator(cluster: RealCluster, client: Client, folder: Path) 
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     kubeconfig = await service_account_kubeconfig(cluster, client, DeployOptions(), folder)
     words = [*container["args"], "--kubeconfig", str(kubeconfig), "--leader-election", "true", "--lease-namespace", "dlop-system"]
-    environment = {**os.environ, "KUBECONFIG": "", **{each["name"]: each["value"] for each in container.get("env", ())}}
+    environment = {**os.environ, "KUBECONFIG": "", **{each["name"]: each["value"] for each in container["env"]}}
+    addresses = ["--health-probe-bind-address", "off", "--metrics-bind-address", "off"]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dlop", *words, "--bind-address", "off"), cwd=ROOT, env=environment, stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "dlop", *words, *addresses), cwd=ROOT, env=environment, stderr=asyncio.subprocess.PIPE
     )
     log = asyncio.create_task(_read(process.stderr))
     try:

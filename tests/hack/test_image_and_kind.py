@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dlop.deploy.deployment import HTTP_PORT, DeployOptions, deployment
+from dlop.deploy.deployment import PROBES_PORT, DeployOptions, deployment
 from dlop.operator.health import EndpointPath, list_endpoints
 from dlop.operator.settings import Settings
 from tests.hack.scripts import ROOT
@@ -24,10 +24,10 @@ def test_the_image_runs_as_the_user_of_the_deployment() -> None:
     assert re.findall(r"^USER (\d+):(\d+)$", DOCKERFILE, re.MULTILINE) == [tuple(map(str, numbers))]
 
 
-def test_the_image_serves_probes_on_the_port_of_the_deployment() -> None:
-    assert f"EXPOSE {HTTP_PORT}\n" in DOCKERFILE
+def test_the_image_exposes_the_port_of_the_probes() -> None:
+    assert f"EXPOSE {PROBES_PORT}\n" in DOCKERFILE
     (endpoint,) = list_endpoints(Settings(), in_cluster=True)
-    assert (endpoint.host, endpoint.port, endpoint.paths) == ("0.0.0.0", HTTP_PORT, frozenset(EndpointPath))
+    assert (endpoint.host, endpoint.port, endpoint.paths) == ("0.0.0.0", PROBES_PORT, frozenset(EndpointPath))
 
 
 def test_all_files_that_the_image_copies_are_in_the_build_context() -> None:

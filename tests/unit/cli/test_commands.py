@@ -14,10 +14,12 @@ import yaml
 
 from dlop.api.crd import build_crds
 from dlop.cli.main import COMMANDS, main
-from dlop.deploy.deployment import DeployOptions, metrics_service
+from dlop.deploy.deployment import DeployOptions
 from dlop.deploy.installation import operator_objects
 from dlop.frameworks.registry import load_registry
 from dlop.kube.types import JsonObject
+from dlop.operator.health import list_endpoints
+from dlop.operator.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 FRAMEWORK = ("--framework", "tests.kinds_for_crds:WithRules")
@@ -197,14 +199,50 @@ def test_users_with_the_edit_role_may_scale_every_kind_with_a_scale_subresource(
     assert {name.replace("/scale", "") for name in resources if "/scale" in name} == scalable
 
 
-def test_the_metrics_service_has_the_annotations_of_prometheus() -> None:
-    service = metrics_service(DeployOptions())
-    (port,) = service["spec"]["ports"]
-    assert service["metadata"]["annotations"] == {
+def metrics_objects(*metrics_from: str) -> dict[str, JsonObject]:
+    """The Deployment, the NetworkPolicy and the Service of an operator, by kind."""
+    rendered = operator_objects(tuple(load_registry()), DeployOptions(metrics_from=metrics_from))
+    return {item["kind"]: item for item in rendered if item["kind"] in ("Deployment", "NetworkPolicy", "Service")}
+
+
+def served_ports(deployed: JsonObject) -> dict[str, int]:
+    """The container ports, and the settings of the container as the operator reads them."""
+    (container,) = deployed["spec"]["template"]["spec"]["containers"]
+    settings = Settings.load({}, {variable["name"]: variable["value"] for variable in container["env"]})
+    reachable = {path: endpoint.port for endpoint in list_endpoints(settings, in_cluster=True) if endpoint.host == "0.0.0.0" for path in endpoint.paths}
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    probes = [container[probe]["httpGet"] for probe in ("livenessProbe", "readinessProbe")]
+    assert [(probe["path"], ports[probe["port"]]) for probe in probes] == [(path, reachable[path]) for path in ("/healthz", "/readyz")]
+    return reachable
+
+
+def test_by_default_only_the_probes_can_be_reached_from_outside_the_pod() -> None:
+    rendered = metrics_objects()
+    reachable = served_ports(rendered["Deployment"])
+    assert "/metrics" not in reachable
+    assert rendered["NetworkPolicy"]["spec"]["ingress"] == [{"ports": [{"port": reachable["/healthz"], "protocol": "TCP"}]}]
+    assert rendered["NetworkPolicy"]["spec"]["podSelector"] == rendered["Deployment"]["spec"]["selector"]
+    assert "Service" not in rendered
+
+
+def test_metrics_can_be_read_from_the_listed_namespaces_only() -> None:
+    rendered = metrics_objects("monitoring", "team")
+    port = served_ports(rendered["Deployment"])["/metrics"]
+    _, rule = rendered["NetworkPolicy"]["spec"]["ingress"]
+    ((expression,),) = [source["namespaceSelector"]["matchExpressions"] for source in rule["from"]]
+    assert (expression["operator"], expression["values"]) == ("In", ["monitoring", "team"])
+    assert [each["port"] for each in rule["ports"]] == [port]
+    assert rendered["Service"]["metadata"]["annotations"] == {
         "prometheus.io/scrape": "true",
         "prometheus.io/path": "/metrics",
-        "prometheus.io/port": str(port["port"]),
+        "prometheus.io/port": str(port),
     }
+
+
+def test_the_commands_take_the_namespaces_that_may_read_metrics(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["manifests", "--metrics-from", "monitoring,team"]) == 0
+    (policy,) = [item for item in objects(capsys.readouterr().out) if item["kind"] == "NetworkPolicy"]
+    assert policy == metrics_objects("monitoring", "team")["NetworkPolicy"]
 
 
 def test_the_manifests_of_the_repository_are_up_to_date() -> None:

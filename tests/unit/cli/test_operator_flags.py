@@ -31,7 +31,7 @@ def test_flag_names_of_the_kubeflow_operator_are_accepted() -> None:
         ("--workers=many", "--workers: invalid value 'many': must be an integer"),
         ("--monitoring-port=1", "use --metrics-bind-address=:PORT"),
         ("--bind-address=:9090", "--bind-address is not supported after --: remove it"),
-        ("--metrics-bind-address=:8080", "expect probes and metrics on port 8080"),
+        ("--metrics-bind-address=:8080", "--metrics-from NAMESPACE before -- gives access to the metrics"),
         ("--namespaces=team", "use --watch-namespace NAME before --"),
         ("--namespace=team", "--namespace is not supported after --: use --watch-namespace NAME before --"),
         ("-enable-scheme=TFJob", "--enable-scheme is not supported after --: use --kinds KINDS before --"),
