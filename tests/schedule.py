@@ -32,6 +32,7 @@ _SHARED_UNITS = {
     "tests/frameworks/test_examples_on_api_servers.py": _RINGS,
     # They apply and delete cluster roles of the same names, and their operators watch all namespaces.
     "tests/cluster/test_crds.py": _CLUSTER_ROLES,
+    "tests/cluster/test_autoscaler_permissions.py": _CLUSTER_ROLES,
     "tests/cluster/test_gang_permissions.py": _CLUSTER_ROLES,
     "tests/cluster/test_mpi_permissions.py": _CLUSTER_ROLES,
     "tests/cluster/test_operator_permissions.py": _CLUSTER_ROLES,

@@ -69,8 +69,8 @@ class Parser(argparse.ArgumentParser):
             action="extend",
             default=[],
             metavar="NAMES",
-            help="Comma-separated optional permission sets of the operator: mpi (run MPI jobs), gang (create PodGroups), "
-            "nodes (read nodes).",
+            help="Comma-separated optional permission sets of the operator: mpi (run MPI jobs), hpa (create "
+            "autoscalers), gang (create PodGroups), nodes (read nodes).",
         )
 
     def add_metrics_from(self) -> None:

@@ -125,7 +125,10 @@ class KindManager:
         logged_errors: list[str] = []
         while errors:
             if errors != logged_errors:
-                log.warning("cannot read all resources of kind", kind=kind.resource.qualified_name, errors=errors)
+                # Not a warning: permissions can be optional, and jobs that need them report it.
+                log.info(
+                    "cannot read all resources of kind; jobs that need them are blocked", kind=kind.resource.qualified_name, errors=errors
+                )
                 logged_errors = errors
             await asyncio.sleep(next(delays))
             errors = await self._start_extra_informers(kind)

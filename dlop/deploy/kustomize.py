@@ -3,7 +3,7 @@
     crds/              one file per CRD
     cluster-wide/      an operator for all namespaces, with its own namespace and the CRDs
     one-namespace/     an operator for one namespace, with Roles only; a cluster administrator installs crds/ once
-    kubeflow/          cluster-wide/ with the permission sets for MPI jobs and gang scheduling, for users of Kubeflow's operator
+    kubeflow/          cluster-wide/ with the permission sets that Kubeflow's operator had, for its users
 
 The folder is generated. `find_outdated_files` compares it with what the current code renders.
 """

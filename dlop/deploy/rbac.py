@@ -13,6 +13,7 @@ A kind that creates other objects declares their rules in its `children`. Far-re
 They are permission sets with roles of their own, which exist only on request:
 
     mpi     objects of MPI launchers, and pods/exec: RBAC lets the operator grant only permissions that it has itself
+    hpa     autoscalers of elastic PyTorchJobs with metrics
     gang    PodGroups, and read access to priority classes
     nodes   read access to nodes
 """

@@ -45,9 +45,9 @@ def test_applying_the_cluster_wide_operator_again_changes_nothing(kubectl: Kubec
     assert [line for line in again.splitlines() if not line.endswith("unchanged")] == []
 
 
-def test_the_kubeflow_manifests_include_the_permissions_for_mpi_jobs_and_gangs(kubectl: Kubectl) -> None:
+def test_the_kubeflow_manifests_include_the_optional_permissions_of_kubeflows_operator(kubectl: Kubectl) -> None:
     applied = kubectl("apply", "-k", str(ROOT / "manifests" / "kubeflow"))
-    for name in ("dlop", "dlop-mpi", "dlop-gang"):
+    for name in ("dlop", "dlop-mpi", "dlop-hpa", "dlop-gang"):
         assert f"clusterrole.rbac.authorization.k8s.io/{name} " in applied
         assert f"clusterrolebinding.rbac.authorization.k8s.io/{name} " in applied
     subject = "jsonpath={.subjects[0].kind} {.subjects[0].namespace}/{.subjects[0].name}"

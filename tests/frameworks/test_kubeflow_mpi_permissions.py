@@ -99,3 +99,5 @@ async def test_missing_permissions_for_autoscalers_block_only_jobs_that_need_one
         demo = await kit.submit(job(PyTorchJob, {"Worker": 1}, elasticPolicy=policy))
         await kit.until(demo, reached=is_blocked if has_metrics else all_run, within_seconds=10)
         assert bool(demo.pods) is not has_metrics
+        assert await kit.writes_when_idle() == []
+        assert ["--with hpa" in message for message in forbidden_events(demo)] == [True] * has_metrics

@@ -13,6 +13,7 @@ from dlop import (
     JobType,
     JsonObject,
     ManifestField,
+    PermissionSet,
     Progress,
     Replica,
     ReplicaState,
@@ -53,18 +54,19 @@ class PyTorchLifecycle(KubeflowLifecycle["PyTorchJob"]):
         return super().has_succeeded(job, progress)
 
 
+_AUTOSCALER_RULE: JsonObject = {
+    "apiGroups": [HORIZONTAL_POD_AUTOSCALERS.group],
+    "resources": [HORIZONTAL_POD_AUTOSCALERS.plural],
+    "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+}
+
+
 class Autoscaler(ChildObjects["PyTorchJob"]):
     """A HorizontalPodAutoscaler for the workers, if the elastic policy has metrics."""
 
     resources = (HORIZONTAL_POD_AUTOSCALERS,)
     is_ephemeral = True
-    rules = (
-        {
-            "apiGroups": [HORIZONTAL_POD_AUTOSCALERS.group],
-            "resources": [HORIZONTAL_POD_AUTOSCALERS.plural],
-            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
-        },
-    )
+    permission_set = PermissionSet("hpa", (_AUTOSCALER_RULE,))
 
     def build(self, job: PyTorchJob) -> tuple[Create, ...]:
         policy, name = job.elastic_policy, job.metadata.name

@@ -172,12 +172,21 @@ def rules_of(text: str) -> dict[str, set[str]]:
 def test_optional_permission_sets_are_separate_roles(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["manifests"]) == 0
     plain = rules_of(capsys.readouterr().out)
-    assert main(["manifests", "--with", "mpi,gang"]) == 0
+    assert main(["manifests", "--with", "mpi,hpa,gang"]) == 0
     chosen = rules_of(capsys.readouterr().out)
-    assert not plain["dlop"] & {"pods/exec", "roles", "rolebindings", "serviceaccounts", "configmaps", "podgroups"}
+    assert not plain["dlop"] & {
+        "pods/exec",
+        "roles",
+        "rolebindings",
+        "serviceaccounts",
+        "configmaps",
+        "podgroups",
+        "horizontalpodautoscalers",
+    }
     assert chosen.items() >= plain.items()
-    assert chosen.keys() - plain.keys() == {"dlop-mpi", "dlop-gang"}
+    assert chosen.keys() - plain.keys() == {"dlop-mpi", "dlop-hpa", "dlop-gang"}
     assert chosen["dlop-mpi"] == {"pods/exec", "roles", "rolebindings", "serviceaccounts", "configmaps"}
+    assert chosen["dlop-hpa"] == {"horizontalpodautoscalers"}
     assert chosen["dlop-gang"] == {"podgroups", "priorityclasses"}
 
 
@@ -209,7 +218,12 @@ def served_ports(deployed: JsonObject) -> dict[str, int]:
     """The container ports, and the settings of the container as the operator reads them."""
     (container,) = deployed["spec"]["template"]["spec"]["containers"]
     settings = Settings.load({}, {variable["name"]: variable["value"] for variable in container["env"]})
-    reachable = {path: endpoint.port for endpoint in list_endpoints(settings, in_cluster=True) if endpoint.host == "0.0.0.0" for path in endpoint.paths}
+    reachable = {
+        path: endpoint.port
+        for endpoint in list_endpoints(settings, in_cluster=True)
+        if endpoint.host == "0.0.0.0"
+        for path in endpoint.paths
+    }
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     probes = [container[probe]["httpGet"] for probe in ("livenessProbe", "readinessProbe")]
     assert [(probe["path"], ports[probe["port"]]) for probe in probes] == [(path, reachable[path]) for path in ("/healthz", "/readyz")]

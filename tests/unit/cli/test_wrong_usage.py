@@ -51,7 +51,7 @@ INVALID_USAGES = {
     "completion": (2, "the following arguments are required: {bash,zsh,fish}."),
     "completion tcsh": (2, "invalid choice: 'tcsh' (choose from 'bash', 'zsh', 'fish')"),
     "deploy --image": (2, "argument --image: expected one argument."),
-    "deploy --with mpi,gnag": (1, "unknown permission set 'gnag'; available: mpi, gang"),
+    "deploy --with mpi,gnag": (1, "unknown permission set 'gnag'; available: mpi, hpa, gang"),
 }
 
 
