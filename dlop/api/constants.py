@@ -37,11 +37,14 @@ NODE_PERMISSIONS = "nodes"
 """Name of the permission set that the operator needs to read nodes."""
 
 
-def rbac_hint(name: str) -> str:
-    """How to grant the operator missing permissions. `name` is a permission set; empty means the default permissions."""
+def rbac_hint(name: str, *, namespace: str) -> str:
+    """How to grant the operator missing permissions in a namespace. `name` is a permission set; empty means the default permissions."""
     if not name:
         return "grant it the permissions that `dlop manifests` prints"
-    return f"add `--with {name}` to the `dlop deploy` line that was used, or `kubectl apply -f manifests/kubeflow/permissions.yaml`"
+    return (
+        f"add `--with {name}:{namespace}`, or `--with {name}` for all namespaces, to the `dlop deploy` line that was used, "
+        "or `kubectl apply -f manifests/kubeflow/permissions.yaml`"
+    )
 
 
 class Reason:

@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
             default=[],
             metavar="NAMES",
             help="Comma-separated optional permission sets of the operator: mpi (run MPI jobs), hpa (create "
-            "autoscalers), gang (create PodGroups), nodes (read nodes).",
+            "autoscalers), gang (create PodGroups), nodes (read nodes). NAME:NAMESPACE limits a set to a namespace.",
         )
 
     def add_metrics_from(self) -> None:
@@ -133,17 +133,23 @@ def load_kinds(options: argparse.Namespace) -> Registry:
 
 
 def chosen_permission_sets(options: argparse.Namespace, kinds: Iterable[type[DLJob]]) -> tuple[str, ...]:
-    """The names of the permission sets in `--with`.
+    """The permission sets in `--with`, as NAME or NAME:NAMESPACE.
 
     Raises:
-        CommandError: a name is unknown.
+        CommandError: a name is unknown, or the operator does not watch the namespace.
     """
-    from dlop.deploy.rbac import UnknownPermissionSetError, find_permission_sets
+    from dlop.deploy.rbac import UnknownPermissionSetError, find_grants
 
     try:
-        return tuple(permission_set.name for permission_set in find_permission_sets(options.permission_sets, kinds))
+        find_grants(options.permission_sets, kinds)
     except UnknownPermissionSetError as error:
         raise CommandError(str(error)) from error
+    watched = getattr(options, "watch_namespace", ())
+    for word in options.permission_sets if watched else ():
+        namespace = word.partition(":")[2]
+        if namespace and namespace not in watched:
+            raise CommandError(f"--with {word}: the operator does not watch this namespace: add --watch-namespace {namespace}")
+    return tuple(options.permission_sets)
 
 
 def build_crds(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:

@@ -118,8 +118,9 @@ def operator_flags(words: Sequence[str], frameworks: Registry, *, permission_set
     except SettingsError as error:
         raise UsageError(str(error)) from error
     files = {name: _FILE for declared in frameworks.flags for name, field in declared.model_fields.items() if is_file_flag(field)}
-    gang = {} if GANG_PERMISSIONS in permission_sets else {_GANG: _WITH_GANG}
-    needs_nodes = settings.force_deletion is ForceDeletion.NODE_DOWN and NODE_PERMISSIONS not in permission_sets
+    names = {word.partition(":")[0] for word in permission_sets}
+    gang = {} if GANG_PERMISSIONS in names else {_GANG: _WITH_GANG}
+    needs_nodes = settings.force_deletion is ForceDeletion.NODE_DOWN and NODE_PERMISSIONS not in names
     nodes = {"force_deletion": _WITH_NODES} if needs_nodes else {}
     for name, alternative in {**_ALTERNATIVES, **files, **gang, **nodes}.items():
         if getattr(settings, name) != model.model_fields[name].default:
@@ -137,16 +138,22 @@ def undeploy_main(arguments: Sequence[str]) -> int:
     options = undeploy_parser().parse_args(arguments)
     kinds = tuple(load_kinds(options))
 
-    from dlop.deploy.apply import delete_objects
+    from dlop.deploy.apply import delete_objects, find_cluster_grants
     from dlop.deploy.installation import operator_objects
     from dlop.deploy.rbac import all_permission_sets
 
     # Delete all optional objects, whichever of them were deployed.
-    names, chosen = tuple(permission_set.name for permission_set in all_permission_sets(kinds)), chosen_deployment(options)
+    chosen = chosen_deployment(options)
+    names = tuple(permission_set.name for permission_set in all_permission_sets(kinds)) if chosen.watched_namespaces else ()
     deploy_options = replace(chosen, permission_sets=names, metrics_from=(chosen.namespace,))
 
     async def undeploy(client: Client) -> None:
-        await delete_objects(client, operator_objects(kinds, deploy_options), report=print_line)
+        objects = operator_objects(kinds, deploy_options)
+        if not chosen.watched_namespaces:
+            known = {(item["kind"], item["metadata"]["name"]) for item in objects}
+            grants = await find_cluster_grants(client, chosen.account)
+            objects += [item for item in grants if (item["kind"], item["metadata"]["name"]) not in known]
+        await delete_objects(client, objects, report=print_line)
 
     run_with_client(options, undeploy)
     return 0

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
+from dlop.api.constants import MANAGER
+from dlop.deploy.rbac import ServiceAccountRef
 from dlop.kube.client import Client, Propagation
 from dlop.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from dlop.kube.resources import (
@@ -114,6 +116,19 @@ async def delete_objects(client: Client, objects: Iterable[JsonObject], *, repor
         if resource == CUSTOM_RESOURCE_DEFINITIONS:
             await _wait(client, body, lambda _: False, timeout_seconds=timeout_seconds, goal="terminate")
         report(f"{_describe(body)} deleted")
+
+
+async def find_cluster_grants(client: Client, account: ServiceAccountRef) -> list[JsonObject]:
+    """The bindings of a service account to ClusterRoles of dlop, in any namespace, and these ClusterRoles."""
+    subject = {"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}
+    bindings: list[JsonObject] = []
+    for resource in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS):
+        items = (await client.list(resource, label_selector=f"app.kubernetes.io/name={MANAGER}"))["items"]
+        own = (item for item in items if item.get("subjects") == [subject] and item["roleRef"]["kind"] == CLUSTER_ROLES.kind)
+        bindings += [{**item, "apiVersion": resource.api_version, "kind": resource.kind} for item in own]
+    roles = {binding["roleRef"]["name"] for binding in bindings}
+    metadata = ({"name": name} for name in sorted(roles))
+    return [*({"apiVersion": CLUSTER_ROLES.api_version, "kind": CLUSTER_ROLES.kind, "metadata": each} for each in metadata), *bindings]
 
 
 async def count_jobs(client: Client, crd: JsonObject) -> int:

@@ -38,7 +38,7 @@ class DeployOptions:
     kinds: tuple[str, ...] = ()
     """Kinds that the operator runs; empty means all."""
     permission_sets: tuple[str, ...] = ()
-    """Names of optional permission sets; see `rbac.py`."""
+    """Optional permission sets, as NAME or NAME:NAMESPACE; see `rbac.py`."""
     metrics_from: tuple[str, ...] = ()
     """Namespaces whose pods may read the metrics. If empty, the metrics are bound to loopback."""
     flags: tuple[str, ...] = ()

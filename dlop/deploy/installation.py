@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlop.deploy import deployment, rbac
 from dlop.deploy.deployment import DeployOptions
-from dlop.deploy.rbac import find_permission_sets
+from dlop.deploy.rbac import find_grants
 from dlop.job import DLJob
 from dlop.kube.types import JsonObject
 
@@ -21,8 +21,8 @@ def operator_objects(kinds: Sequence[type[DLJob]], options: DeployOptions) -> li
         roles = rbac.namespaced_rbac(kinds, options.account, options.watched_namespaces)
     else:
         roles = [*rbac.cluster_rbac(kinds, options.account), *rbac.user_facing_roles(kinds)]
-    permission_sets = find_permission_sets(options.permission_sets, kinds)
-    roles += rbac.permission_set_rbac(permission_sets, options.account, options.watched_namespaces)
+    grants = find_grants(options.permission_sets, kinds)
+    roles += rbac.permission_set_rbac(grants, options.account, options.watched_namespaces)
     services = [deployment.metrics_service(options)] if options.metrics_from else []
     return [
         deployment.service_account(options.account),

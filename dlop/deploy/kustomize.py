@@ -20,7 +20,7 @@ import yaml
 from dlop.deploy import deployment, rbac
 from dlop.deploy.deployment import DeployOptions
 from dlop.deploy.installation import operator_objects
-from dlop.deploy.rbac import all_permission_sets
+from dlop.deploy.rbac import Grant, all_permission_sets
 from dlop.job import DLJob
 from dlop.kube.types import JsonObject
 
@@ -62,8 +62,8 @@ def render_files(
     contents["cluster-wide/operator.yaml"] = to_yaml(deployment.namespace(cluster_wide.namespace), *operator_objects(kinds, cluster_wide))
     contents["cluster-wide/kustomization.yaml"] = _kustomization(["../crds", "operator.yaml"], namespace=cluster_wide.namespace)
 
-    permission_sets = [permission_set for permission_set in all_permission_sets(kinds) if permission_set is not rbac.NODES]
-    contents["kubeflow/permissions.yaml"] = to_yaml(*rbac.permission_set_rbac(permission_sets, cluster_wide.account))
+    grants = [Grant(permission_set) for permission_set in all_permission_sets(kinds) if permission_set is not rbac.NODES]
+    contents["kubeflow/permissions.yaml"] = to_yaml(*rbac.permission_set_rbac(grants, cluster_wide.account))
     contents["kubeflow/kustomization.yaml"] = _kustomization(["../cluster-wide", "permissions.yaml"], namespace=cluster_wide.namespace)
 
     contents["one-namespace/operator.yaml"] = _CRDS_NOT_INCLUDED + to_yaml(*operator_objects(kinds, one_namespace))

@@ -16,11 +16,14 @@ They are permission sets with roles of their own, which exist only on request:
     hpa     autoscalers of elastic PyTorchJobs with metrics
     gang    PodGroups, and read access to priority classes
     nodes   read access to nodes
+
+A permission set can be limited to namespaces (`mpi:team`). The operator then reads its objects in all namespaces, because its caches
+do, and writes them only there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dlop.api.constants import GANG_PERMISSIONS, MANAGER, NODE_PERMISSIONS
@@ -49,6 +52,15 @@ class ServiceAccountRef:
 
     namespace: str
     name: str = MANAGER
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A permission set that the operator gets."""
+
+    permission_set: PermissionSet
+    namespaces: tuple[str, ...] = ()
+    """The namespaces in which the operator may write; empty means all that it watches."""
 
 
 def job_rules(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
@@ -94,19 +106,45 @@ def namespaced_rbac(kinds: Iterable[type[DLJob]], account: ServiceAccountRef, na
     return [*objects, *_lease_rbac(account)]
 
 
-def permission_set_rbac(
-    permission_sets: Iterable[PermissionSet], account: ServiceAccountRef, namespaces: Sequence[str] = ()
-) -> list[JsonObject]:
-    """Roles and bindings of the permission sets in these namespaces; cluster-wide if `namespaces` is empty."""
+def permission_set_rbac(grants: Iterable[Grant], account: ServiceAccountRef, namespaces: Sequence[str] = ()) -> list[JsonObject]:
+    """Roles and bindings for an operator that watches these namespaces; all if `namespaces` is empty."""
     objects: list[JsonObject] = []
-    for permission_set in permission_sets:
-        name, rules = f"{MANAGER}-{permission_set.name}", [dict(rule) for rule in permission_set.rules]
-        roles = [_role("Role", name, rules, namespace=namespace) for namespace in namespaces if rules]
-        if not namespaces:
-            roles.append(_role("ClusterRole", name, [*rules, *map(dict, permission_set.cluster_rules)]))
-        for role in roles:
-            objects += [role, _binding(role, account)]
+    for grant in grants:
+        objects += _namespaced_grant(grant, account, namespaces) if namespaces else _cluster_grant(grant, account)
     return objects
+
+
+def _namespaced_grant(grant: Grant, account: ServiceAccountRef, namespaces: Iterable[str]) -> Iterator[JsonObject]:
+    """A Role in each namespace."""
+    for namespace in namespaces:
+        is_writable = not grant.namespaces or namespace in grant.namespaces
+        rules = _copies(grant.permission_set.rules) if is_writable else _read_only(grant.permission_set.rules)
+        if rules:
+            role = _role("Role", f"{MANAGER}-{grant.permission_set.name}", rules, namespace=namespace)
+            yield from (role, _binding(role, account))
+
+
+def _cluster_grant(grant: Grant, account: ServiceAccountRef) -> Iterator[JsonObject]:
+    """A ClusterRole for all namespaces, or two: one to read in all namespaces, and one that is bound in the namespaces of the grant."""
+    name, rules = f"{MANAGER}-{grant.permission_set.name}", _copies(grant.permission_set.rules)
+    cluster_rules = _copies(grant.permission_set.cluster_rules)
+    if not grant.namespaces:
+        role = _role("ClusterRole", name, [*rules, *cluster_rules])
+        yield from (role, _binding(role, account))
+        return
+    read_role, role = _role("ClusterRole", f"{name}-read", [*_read_only(rules), *cluster_rules]), _role("ClusterRole", name, rules)
+    yield from (read_role, _binding(read_role, account), role)
+    yield from (_binding(role, account, namespace=namespace) for namespace in grant.namespaces)
+
+
+def _copies(rules: Iterable[JsonObject]) -> list[JsonObject]:
+    return [dict(rule) for rule in rules]
+
+
+def _read_only(rules: Iterable[JsonObject]) -> list[JsonObject]:
+    """The rules with their read verbs only."""
+    limited = ({**rule, "verbs": [verb for verb in rule["verbs"] if verb in ("get", "list", "watch")]} for rule in rules)
+    return [rule for rule in limited if rule["verbs"]]
 
 
 def user_facing_roles(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
@@ -151,11 +189,13 @@ def _role(kind: str, name: str, rules: Sequence[JsonObject], *, namespace: str |
     return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": list(rules)}
 
 
-def _binding(role: JsonObject, account: ServiceAccountRef) -> JsonObject:
+def _binding(role: JsonObject, account: ServiceAccountRef, *, namespace: str | None = None) -> JsonObject:
+    """Bind a role where it applies. With `namespace`, bind a ClusterRole in this namespace only."""
+    metadata = {**role["metadata"], "labels": {"app.kubernetes.io/name": MANAGER}}
     return {
         "apiVersion": f"{RBAC}/v1",
-        "kind": f"{role['kind']}Binding",
-        "metadata": {**role["metadata"], "labels": {"app.kubernetes.io/name": MANAGER}},
+        "kind": f"{role['kind']}Binding" if namespace is None else "RoleBinding",
+        "metadata": metadata if namespace is None else {**metadata, "namespace": namespace},
         "roleRef": {"apiGroup": RBAC, "kind": role["kind"], "name": role["metadata"]["name"]},
         "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}],
     }
@@ -172,14 +212,16 @@ def all_permission_sets(kinds: Iterable[type[DLJob]]) -> tuple[PermissionSet, ..
     return (*by_name.values(), GANG, NODES)
 
 
-def find_permission_sets(names: Iterable[str], kinds: Iterable[type[DLJob]]) -> tuple[PermissionSet, ...]:
-    """The permission sets with these names, without duplicates.
+def find_grants(words: Iterable[str], kinds: Iterable[type[DLJob]]) -> tuple[Grant, ...]:
+    """The permission sets with these names. A word is NAME, or NAME:NAMESPACE; NAME alone includes all namespaces.
 
     Raises:
         UnknownPermissionSetError: a name is unknown.
     """
     available = {permission_set.name: permission_set for permission_set in all_permission_sets(kinds)}
-    for name in names:
+    namespaces: dict[str, list[str]] = {}
+    for name, _, namespace in (word.partition(":") for word in words):
         if name not in available:
             raise UnknownPermissionSetError(f"unknown permission set {name!r}; available: {', '.join(available)}")
-    return tuple(available[name] for name in dict.fromkeys(names))
+        namespaces.setdefault(name, []).append(namespace)
+    return tuple(Grant(available[name], () if "" in chosen else tuple(dict.fromkeys(chosen))) for name, chosen in namespaces.items())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dlop.deploy import deployment
 from dlop.deploy.apply import apply
-from dlop.deploy.rbac import GANG, ServiceAccountRef, all_permission_sets, cluster_rbac, permission_set_rbac
+from dlop.deploy.rbac import GANG, Grant, ServiceAccountRef, all_permission_sets, cluster_rbac, permission_set_rbac
 from dlop.job import DLJob
 from dlop.kube.client import Client
 from dlop.kube.resources import SERVICE_ACCOUNTS
@@ -19,12 +19,12 @@ async def create_operator_account(client: Client, kinds: Iterable[type[DLJob]]) 
     """Create the account with the permissions for the kinds, including their optional permission sets."""
     kinds = tuple(kinds)
     # There is no gang scheduler.
-    permission_sets = [permission_set for permission_set in all_permission_sets(kinds) if permission_set is not GANG]
+    grants = [Grant(permission_set) for permission_set in all_permission_sets(kinds) if permission_set is not GANG]
     objects = [
         deployment.namespace(_ACCOUNT.namespace),
         deployment.service_account(_ACCOUNT),
         *cluster_rbac(kinds, _ACCOUNT),
-        *permission_set_rbac(permission_sets, _ACCOUNT),
+        *permission_set_rbac(grants, _ACCOUNT),
     ]
     await apply(client, objects, report=lambda _: None)
 

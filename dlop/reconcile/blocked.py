@@ -101,9 +101,10 @@ def _install_hint(context: ReconcileContext, resources: Iterable[Resource]) -> s
 def _rbac_hint(context: ReconcileContext, resources: Collection[Resource]) -> str:
     """How to grant the operator the permissions for these resources."""
     if context.job.gang is not None and context.job.gang.resource in resources:
-        return rbac_hint(GANG_PERMISSIONS)
+        return rbac_hint(GANG_PERMISSIONS, namespace=context.job.metadata.namespace)
     permission_sets = (child.permission_set for child in context.job.children if any(each in resources for each in child.resources))
-    return rbac_hint(next((permission_set.name for permission_set in permission_sets if permission_set is not None), ""))
+    name = next((permission_set.name for permission_set in permission_sets if permission_set is not None), "")
+    return rbac_hint(name, namespace=context.job.metadata.namespace)
 
 
 def _rejected(context: ReconcileContext, rejected: RejectedWrite) -> Blocked:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dlop import DLJob
 from dlop.deploy.apply import apply
-from dlop.deploy.rbac import find_permission_sets, permission_set_rbac
+from dlop.deploy.rbac import find_grants, permission_set_rbac
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, Resource
@@ -59,5 +59,5 @@ async def wait_for_condition(client: Client, resource: Resource, name: str, cond
 
 async def grant(deployed: DeployedOperator, name: str, *, kind: type[DLJob], namespace: str) -> None:
     """Grant the operator a permission set in one namespace."""
-    permission_sets = find_permission_sets([name], [kind])
-    await apply(deployed.admin, permission_set_rbac(permission_sets, deployed.options.account, [namespace]), report=discard)
+    grants = find_grants([name], [kind])
+    await apply(deployed.admin, permission_set_rbac(grants, deployed.options.account, [namespace]), report=discard)

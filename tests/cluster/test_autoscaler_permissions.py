@@ -37,7 +37,7 @@ async def test_only_a_job_with_metrics_needs_the_permissions_for_autoscalers(rea
         blocked = await wait_for_condition(deployed.admin, JOBS, "scaled", "Blocked", namespace=namespace)
         assert blocked["reason"] == "Forbidden"
         assert "horizontalpodautoscalers.autoscaling" in blocked["message"]
-        assert "add `--with hpa` to the `dlop deploy` line that was used" in blocked["message"]
+        assert f"add `--with hpa:{namespace}`, or `--with hpa` for all namespaces, to the `dlop deploy` line" in blocked["message"]
         pods = (await deployed.admin.list(PODS, namespace=namespace))["items"]
         assert [pod["metadata"]["name"] for pod in pods] == ["plain-worker-0"]
         await grant(deployed, "hpa", kind=PyTorchJob, namespace=namespace)

@@ -18,7 +18,7 @@ from dlop.deploy.apply import DEPLOYMENTS
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
-from dlop.kube.resources import CLUSTER_ROLES, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, ROLES
+from dlop.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, ROLE_BINDINGS, ROLES
 from dlop.kube.types import JsonObject
 from tests.kinds_for_crds import Plain
 
@@ -176,6 +176,24 @@ async def test_optional_permissions_are_granted_on_request_and_removed_with_the_
     assert optional(await real.client.list(CLUSTER_ROLES)) == ["dlop-gang"]
     assert await real.dlop("undeploy") == 0
     assert optional(await real.client.list(CLUSTER_ROLES)) == []
+
+
+async def test_permissions_that_are_limited_to_a_namespace_are_removed_with_the_operator(real: Cluster) -> None:
+    async def granted() -> set[str]:
+        names = set()
+        for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS):
+            names |= {f"{resource.kind} {item['metadata']['name']}" for item in (await real.client.list(resource))["items"]}
+        return {name for name in names if "dlop-gang" in name}
+
+    assert await real.dlop("deploy", "--with", "gang:default") == 0
+    assert await granted() == {
+        "ClusterRole dlop-gang",
+        "RoleBinding dlop-gang",
+        "ClusterRole dlop-gang-read",
+        "ClusterRoleBinding dlop-gang-read",
+    }
+    assert await real.dlop("undeploy") == 0
+    assert await granted() == set()
 
 
 async def test_an_operator_for_listed_namespaces_has_no_cluster_roles(real: Cluster) -> None:

@@ -30,7 +30,7 @@ async def test_an_mpi_job_reports_missing_permissions_and_runs_when_they_are_gra
         blocked = await wait_for_condition(deployed.admin, JOBS, "demo", "Blocked", namespace=namespace)
         assert blocked["reason"] == "Forbidden"
         assert "rolebindings.rbac.authorization.k8s.io" in blocked["message"]
-        assert "add `--with mpi` to the `dlop deploy` line that was used" in blocked["message"]
+        assert f"add `--with mpi:{namespace}`, or `--with mpi` for all namespaces, to the `dlop deploy` line" in blocked["message"]
         assert (await deployed.admin.list(PODS, namespace=namespace))["items"] == []
         await grant(deployed, "mpi", kind=MPIJob, namespace=namespace)
         await wait_for_condition(deployed.admin, JOBS, "demo", "Running", namespace=namespace)

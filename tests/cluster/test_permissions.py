@@ -165,6 +165,19 @@ async def test_optional_permissions_are_granted_in_every_namespace(real_cluster:
         assert await deployed.unexpected(still_forbidden, expected=False, namespace=OTHER_NAMESPACE) == []
 
 
+async def test_a_permission_set_can_be_limited_to_a_namespace(real_cluster: RealCluster, tmp_path: Path) -> None:
+    limited = (f"mpi:{OTHER_NAMESPACE}",)
+    async with deploy_operator(real_cluster, tmp_path, one_namespace=False, kinds=(MPIJob,), permission_sets=limited) as deployed:
+        assert await deployed.unexpected(MPI_PERMISSIONS, expected=True, namespace=OTHER_NAMESPACE) == []
+        writes = [permission for permission in MPI_PERMISSIONS if permission[2] not in ("get", "list", "watch")]
+        assert ("", "pods/exec", "create") in writes
+        for namespace in (deployed.options.namespace, "default", ""):
+            assert await deployed.unexpected(writes, expected=False, namespace=namespace) == []
+        reads = [permission for permission in MPI_PERMISSIONS if permission not in writes]
+        # The caches of the operator are cluster-wide.
+        assert await deployed.unexpected(reads, expected=True, namespace="") == []
+
+
 async def test_the_operator_pod_satisfies_the_restricted_pod_security_standard(cluster_wide: DeployedOperator) -> None:
     own = cluster_wide.options.namespace
     stored = await cluster_wide.admin.get(DEPLOYMENTS, "dlop", namespace=own)

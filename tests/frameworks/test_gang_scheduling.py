@@ -228,7 +228,10 @@ async def test_jobs_are_blocked_until_the_operator_has_permissions_for_pod_group
         view = await kit.submit(job(PyTorchJob))
         await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=5)
         assert "podgroups.scheduling.volcano.sh" in message_of(view, "Blocked")
-        hint = "add `--with gang` to the `dlop deploy` line that was used, or `kubectl apply -f manifests/kubeflow/permissions.yaml`"
+        hint = (
+            "add `--with gang:default`, or `--with gang` for all namespaces, to the `dlop deploy` line that was used, "
+            "or `kubectl apply -f manifests/kubeflow/permissions.yaml`"
+        )
         assert message_of(view, "Blocked").endswith(hint)
         server.faults.clear()
         await admit(kit, groups, within_seconds=200)
@@ -336,7 +339,7 @@ async def test_missing_permissions_are_reported_after_the_crd_is_installed() -> 
         await kit.until(view, reached=lambda view: "does not serve" in message_of(view, "Blocked"), within_seconds=5)
         server.faults.fail_before(FORBIDDEN, match=RequestMatch(plural="podgroups"), times=100_000)
         await apply(kit.client, [pod_group_crd(VOLCANO)], report=lambda _: None)
-        await kit.until(view, reached=lambda view: "add `--with gang` to" in message_of(view, "Blocked"), within_seconds=200)
+        await kit.until(view, reached=lambda view: "add `--with gang:default`" in message_of(view, "Blocked"), within_seconds=200)
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Inqueue"])

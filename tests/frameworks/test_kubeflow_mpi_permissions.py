@@ -18,7 +18,10 @@ from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.kubeflow_jobs import all_run, created, job, message_of, mpi_job
 
 ALWAYS = 1_000_000
-HINT = "add `--with mpi` to the `dlop deploy` line that was used, or `kubectl apply -f manifests/kubeflow/permissions.yaml`"
+HINT = (
+    "add `--with mpi:default`, or `--with mpi` for all namespaces, to the `dlop deploy` line that was used, "
+    "or `kubectl apply -f manifests/kubeflow/permissions.yaml`"
+)
 
 
 def forbidden(plural: str, *, group: str = "", verb: str = "list") -> JsonObject:

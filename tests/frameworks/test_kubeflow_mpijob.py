@@ -11,7 +11,7 @@ from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL
 from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.frameworks.kubeflow.mpi.job import MPIFlags, MPIJob
 from dlop.kube.client import PatchType
-from dlop.kube.resources import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from dlop.kube.resources import CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.observed_job import ObservedJob
@@ -243,6 +243,37 @@ async def test_an_object_of_another_owner_with_the_same_name_blocks_the_job_and_
         assert (await kit.client.get(CONFIG_MAPS, "demo-config", namespace="default"))["data"] == {"mine": "yes"}
         await kit.client.delete(CONFIG_MAPS, "demo-config", namespace="default")
         await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=300)
+
+
+async def exec_names(kit: OperatorKit) -> list[str]:
+    """The pods in which the launcher of the job may run commands."""
+    rules = (await kit.client.get(ROLES, "demo-launcher", namespace="default"))["rules"]
+    return [name for rule in rules if rule["resources"] == ["pods/exec"] for name in rule["resourceNames"]]
+
+
+@virtual_time
+async def test_a_pod_of_another_owner_with_the_name_of_a_worker_is_not_part_of_the_role() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("*").run()
+        foreign = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "demo-worker-0"}, "spec": {"containers": [MAIN]}}
+        await kit.client.create(PODS, foreign, namespace="default")
+        job = await kit.submit(manifest())
+        await kit.until(job, reached=lambda view: view.condition("Blocked") is not None and "demo-worker-1" in view.pods)
+        assert await kit.writes_when_idle() == []
+        assert await exec_names(kit) == ["demo-worker-1"]
+        await kit.client.delete(PODS, "demo-worker-0", namespace="default")
+        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view), within_seconds=300)
+        assert await exec_names(kit) == ["demo-worker-0", "demo-worker-1"]
+
+
+@virtual_time
+async def test_the_role_names_all_workers_before_the_launcher_starts() -> None:
+    async with OperatorKit(frameworks=[MPIJob]) as kit:
+        kit.script.when("*-worker-*").run()
+        kit.script.when("*-launcher").run()
+        job = await kit.submit(manifest(workers=5))
+        await kit.until(job, reached=lambda view: "demo-launcher" in view.pods)
+        assert await exec_names(kit) == [f"demo-worker-{index}" for index in range(5)]
 
 
 async def get_account(kit: OperatorKit, name: str) -> JsonObject:

@@ -8,7 +8,7 @@ import pytest
 
 from dlop import DLJob, Options, SpecError
 from dlop.api.crd import build_crd
-from dlop.deploy.rbac import find_permission_sets, job_rules
+from dlop.deploy.rbac import find_grants, job_rules
 from dlop.frameworks.registry import Registry
 from dlop.jobs.render import parse_job, render
 from dlop.kube.errors import InvalidError, NotFoundError
@@ -110,8 +110,8 @@ async def test_a_status_is_read_and_written_in_the_format_of_the_kind() -> None:
 @virtual_time
 async def test_children_are_created_kept_current_and_deleted_with_the_end_of_the_job() -> None:
     assert PERMISSIONS not in job_rules([ChildrenJob])
-    (permission_set,) = find_permission_sets(["roster"], [ChildrenJob])
-    assert permission_set.rules == (PERMISSIONS,)
+    (grant,) = find_grants(["roster"], [ChildrenJob])
+    assert grant.permission_set.rules == (PERMISSIONS,)
     async with OperatorKit(frameworks=[ChildrenJob]) as kit:
         kit.script.when("*").run().until_released().succeed()
         job = await kit.submit(manifest(ChildrenJob))

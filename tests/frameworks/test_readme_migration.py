@@ -48,6 +48,7 @@ README_TEXTS = {
     "no init container": "PyTorch workers have no `init-pytorch`",
     "not-ready addresses": "publish addresses that are not ready",
     "selector kept": "keep the `selector` of the workers until the end",
+    "pinned image": "the image `kubectl-delivery` has a fixed tag",
     "launcher waits": "the launcher starts when all workers run",
     "kind once in reason": "`MPIJobMPIJobFailed`",
 }

@@ -51,6 +51,7 @@ INVALID_USAGES = {
     "completion": (2, "the following arguments are required: {bash,zsh,fish}."),
     "completion tcsh": (2, "invalid choice: 'tcsh' (choose from 'bash', 'zsh', 'fish')"),
     "deploy --image": (2, "argument --image: expected one argument."),
+    "deploy --with mpi:b --watch-namespace a": (1, "--with mpi:b: the operator does not watch this namespace: add --watch-namespace b"),
     "deploy --with mpi,gnag": (1, "unknown permission set 'gnag'; available: mpi, hpa, gang"),
 }
 

@@ -28,8 +28,8 @@ from dlop.frameworks.kubeflow.mpi.launcher_objects import LauncherObjects, confi
 from dlop.frameworks.kubeflow.mpi.schema import MPIJobModel, MPIJobSchema
 from dlop.policies import object_name
 
-_KUBECTL_DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest"
-"""The image that Kubeflow publishes."""
+_KUBECTL_DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:v1-3f15cb8"
+"""The image that Kubeflow published with release 1.9.2. Kubeflow's operator uses the tag `latest`, whose contents can change."""
 
 
 class MPIFlags(FrameworkFlags):

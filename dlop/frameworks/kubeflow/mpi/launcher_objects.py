@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dlop import (
@@ -14,6 +14,7 @@ from dlop import (
     JsonObject,
     PermissionSet,
     Progress,
+    ReplicaProgress,
     ReplicaState,
 )
 from dlop.frameworks.kubeflow.mpi.pods import requests_gpu
@@ -33,19 +34,21 @@ _RULES: tuple[JsonObject, ...] = (
 
 
 class LauncherObjects(ChildObjects["MPIJob"]):
-    """The scripts list the workers. The role covers all desired workers, and the binding the launcher's account."""
+    """The scripts list the workers. The role covers the workers whose pods belong to the job, and the binding the launcher's account.
+
+    A pod of another owner can have the name of a desired worker. It must not become part of the role.
+    """
 
     resources = (SERVICE_ACCOUNTS, CONFIG_MAPS, ROLES, ROLE_BINDINGS)
     permission_set = PermissionSet("mpi", _RULES)
 
     def build(self, job: MPIJob) -> tuple[Create, ...]:
-        return (_service_account(_metadata(job, job.launcher_account)), *_build_updated(job, running=()))
+        return (_service_account(_metadata(job, job.launcher_account)), *_build_updated(job, workers=()))
 
     def update(self, job: MPIJob, progress: Progress) -> tuple[Create, ...]:
         """All objects except the service account. The scripts list the running workers."""
         workers = progress.role("Worker")
-        replicas = workers.replicas if workers is not None else ()
-        return _build_updated(job, running=[replica.index for replica in replicas if replica.state is ReplicaState.RUNNING])
+        return _build_updated(job, workers=workers.replicas if workers is not None else ())
 
 
 def config_map_name(job: MPIJob) -> str:
@@ -53,9 +56,10 @@ def config_map_name(job: MPIJob) -> str:
     return object_name(job.metadata.name, "-config")
 
 
-def _build_updated(job: MPIJob, *, running: Iterable[int]) -> tuple[Create, ...]:
+def _build_updated(job: MPIJob, *, workers: Collection[ReplicaProgress]) -> tuple[Create, ...]:
+    running = [worker.index for worker in workers if worker.state is ReplicaState.RUNNING]
     config_map = _config_map(_metadata(job, config_map_name(job)), _scripts(job, running=running))
-    role = _role(_metadata(job, job.launcher_name), pods=job.worker_names)
+    role = _role(_metadata(job, job.launcher_name), pods=[worker.pod.metadata.name for worker in workers if worker.pod is not None])
     return config_map, role, _binding(_metadata(job, job.launcher_name), role=job.launcher_name, account=job.launcher_account)
 
 
