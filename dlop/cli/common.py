@@ -73,7 +73,8 @@ class Parser(argparse.ArgumentParser):
             "autoscalers), gang (create PodGroups), nodes (read nodes). NAME:NAMESPACE limits a set to a namespace.",
         )
 
-    def add_metrics_from(self) -> None:
+    def add_deployment_options(self) -> None:
+        self.add_argument("--replicas", type=_replicas, default=1, metavar="N", help="Pods of the operator; one of them leads. Default: 1.")
         self.add_argument(
             "--metrics-from",
             type=_names,
@@ -190,6 +191,12 @@ async def _run_with_client(options: argparse.Namespace, action: Callable[[Client
         return await action(client)
     finally:
         await client.close()
+
+
+def _replicas(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: must be an integer of at least 1")
+    return int(text)
 
 
 def _names(text: str) -> tuple[str, ...]:

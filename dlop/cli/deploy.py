@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def parser() -> Parser:
     parser = deployment_parser("deploy", "Create or update the CRDs, the RBAC objects and the operator in the cluster.")
     parser.add_permission_sets()
-    parser.add_metrics_from()
+    parser.add_deployment_options()
     parser.add_argument("flags", nargs="*", metavar="-- FLAG", help="Flags of `dlop run` for the operator, after --.")
     return parser
 
@@ -38,7 +38,13 @@ def main(arguments: Sequence[str]) -> int:
 
     permission_sets = chosen_permission_sets(options, kinds)
     flags = operator_flags(options.flags, load_frameworks(options.frameworks), permission_sets=permission_sets)
-    chosen = replace(chosen_deployment(options), permission_sets=permission_sets, metrics_from=tuple(options.metrics_from), flags=flags)
+    chosen = replace(
+        chosen_deployment(options),
+        replicas=options.replicas,
+        permission_sets=permission_sets,
+        metrics_from=tuple(options.metrics_from),
+        flags=flags,
+    )
 
     async def deploy(client: Client) -> None:
         await ensure_namespace(client, namespace(chosen.namespace), report=print_line)

@@ -17,7 +17,7 @@ def parser() -> Parser:
     )
     parser.add_frameworks()
     parser.add_permission_sets()
-    parser.add_metrics_from()
+    parser.add_deployment_options()
     parser.add_argument("--image", help="The image of the operator. Default: dlop:latest.")
     target = parser.add_mutually_exclusive_group()
     target.add_argument(
@@ -39,6 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         frameworks=tuple(options.frameworks),
         kinds=tuple(options.kinds),
         permission_sets=chosen_permission_sets(options, kinds),
+        replicas=options.replicas,
         metrics_from=tuple(options.metrics_from),
     )
     contents = kustomize.render_files(kinds, build_crds(kinds), options=deploy_options)

@@ -29,10 +29,11 @@ from dlop.kube.watch import WatchEventType
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
+POD_DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 
 _SUPPORTED = (
     *(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS, SERVICE_ACCOUNTS),
-    *(CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, NAMESPACES, NETWORK_POLICIES, SERVICES),
+    *(CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, NAMESPACES, NETWORK_POLICIES, POD_DISRUPTION_BUDGETS, SERVICES),
 )
 _RESOURCES = {(resource.api_version, resource.kind): resource for resource in _SUPPORTED}
 

@@ -1,4 +1,4 @@
-"""The operator's own objects: namespace, service account, Deployment, NetworkPolicy, and the Service for metrics.
+"""The operator's own objects: the Deployment and what belongs to it.
 
 The pod satisfies the `restricted` Pod Security Standard and has a read-only root file system. Metrics have no authentication: they are
 bound to loopback, unless `DeployOptions.metrics_from` names the namespaces that may read them.
@@ -31,6 +31,8 @@ class DeployOptions:
 
     namespace: str = DEFAULT_NAMESPACE
     image: str = DEFAULT_IMAGE
+    replicas: int = 1
+    """More than one: one leads, and the others are on standby."""
     watched_namespaces: tuple[str, ...] = ()
     """Namespaces whose jobs the operator runs; empty means all. If set, the operator gets Roles and no ClusterRole."""
     frameworks: tuple[str, ...] = ()
@@ -93,6 +95,16 @@ def network_policy(options: DeployOptions) -> JsonObject:
     }
 
 
+def pod_disruption_budget(options: DeployOptions) -> JsonObject:
+    """Keeps one of two replicas during a drain. It blocks no drain: a single replica, or one that is not ready, may be evicted."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": MANAGER, "namespace": options.namespace, "labels": dict(_SELECTOR)},
+        "spec": {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": dict(_SELECTOR)}},
+    }
+
+
 def deployment(options: DeployOptions) -> JsonObject:
     """The Deployment, with the default rolling update: leader election keeps a second pod idle."""
     return {
@@ -100,7 +112,7 @@ def deployment(options: DeployOptions) -> JsonObject:
         "kind": "Deployment",
         "metadata": {"name": MANAGER, "namespace": options.namespace, "labels": dict(_SELECTOR)},
         "spec": {
-            "replicas": 1,
+            "replicas": options.replicas,
             "selector": {"matchLabels": dict(_SELECTOR)},
             "template": {"metadata": {"labels": dict(_SELECTOR)}, "spec": _pod_spec(options)},
         },
@@ -110,6 +122,14 @@ def deployment(options: DeployOptions) -> JsonObject:
 def _pod_spec(options: DeployOptions) -> JsonObject:
     return {
         "serviceAccountName": options.account.name,
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": dict(_SELECTOR)},
+            }
+        ],
         # Enough time to finish the running reconcile passes and to release the lease.
         "terminationGracePeriodSeconds": 30,
         "securityContext": {

@@ -29,5 +29,6 @@ def operator_objects(kinds: Sequence[type[DLJob]], options: DeployOptions) -> li
         *roles,
         deployment.network_policy(options),
         *services,
+        deployment.pod_disruption_budget(options),
         deployment.deployment(options),
     ]

@@ -208,6 +208,18 @@ def test_users_with_the_edit_role_may_scale_every_kind_with_a_scale_subresource(
     assert {name.replace("/scale", "") for name in resources if "/scale" in name} == scalable
 
 
+def test_one_of_two_replicas_is_kept_during_a_drain(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["manifests", "--replicas", "2"]) == 0
+    rendered = {item["kind"]: item for item in objects(capsys.readouterr().out)}
+    deployed, budget = rendered["Deployment"], rendered["PodDisruptionBudget"]
+    assert deployed["spec"]["replicas"] == 2
+    assert budget["spec"]["selector"] == deployed["spec"]["selector"]
+    # minAvailable would block the drain of a node with the only replica.
+    assert (budget["spec"]["maxUnavailable"], budget["spec"].get("minAvailable")) == (1, None)
+    (container,) = deployed["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
 def metrics_objects(*metrics_from: str) -> dict[str, JsonObject]:
     """The Deployment, the NetworkPolicy and the Service of an operator, by kind."""
     rendered = operator_objects(tuple(load_registry()), DeployOptions(metrics_from=metrics_from))
