@@ -1,24 +1,28 @@
 # The operator's image: Python, dlop and its dependencies, without build tools and package managers.
 #   docker build --tag dlop:latest .
-# It runs as a non-root user and writes no files, so the root file system can be read-only.
+# It runs as a non-root user and writes no files, so the root file system can be read-only. All packages have the versions and hashes of
+# the lock files, which `hack/generate` writes.
 
-# The Python version of the tests.
-ARG PYTHON=3.11
+# The Python version of the tests. Another base image needs Python 3.11 or newer, with pip and venv for the build.
+ARG BASE=python:3.11-slim
 
-FROM python:${PYTHON}-slim AS build
+FROM ${BASE} AS build
 WORKDIR /source
+COPY hack/requirements.txt hack/build-requirements.txt hack/
+# Compile bytecode here, because the running operator cannot write it and would start slowly each time.
+RUN python3 -m venv /build && /build/bin/pip install --no-cache-dir --require-hashes --requirement hack/build-requirements.txt \
+    && python3 -m venv /opt/dlop && /opt/dlop/bin/pip install --no-cache-dir --compile --require-hashes --requirement hack/requirements.txt
 COPY pyproject.toml README.md ./
 COPY dlop dlop
-# Compile bytecode here, because the running operator cannot write it and would start slowly each time.
-RUN python -m venv /opt/dlop \
-    && /opt/dlop/bin/pip install --no-cache-dir --compile . \
+RUN /build/bin/pip wheel --no-cache-dir --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && /opt/dlop/bin/pip install --no-cache-dir --compile --no-index --no-deps /wheels/*.whl \
     && /opt/dlop/bin/pip uninstall --yes pip setuptools
 
-FROM python:${PYTHON}-slim
+FROM ${BASE}
 COPY --from=build /opt/dlop /opt/dlop
 # Remove the package managers of the base image. Import the operator once: this compiles the standard library modules that it uses,
 # which the base image does not, and checks that the imports work.
-RUN python -m pip uninstall --yes pip setuptools wheel \
+RUN if python3 -m pip --version; then python3 -m pip uninstall --yes pip setuptools wheel; fi \
     && /opt/dlop/bin/python -c "import uvloop, dlop.operator.main, dlop.frameworks.registry; dlop.frameworks.registry.load_registry()"
 ENV PATH=/opt/dlop/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 # A numeric user, so that the kubelet can verify `runAsNonRoot`.
