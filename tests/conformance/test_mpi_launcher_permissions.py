@@ -35,7 +35,7 @@ async def other_namespace(account: Account) -> AsyncIterator[str]:
 
 
 def launcher_rbac(namespace: str, *, owned: tuple[int, ...]) -> dict[Resource, JsonObject]:
-    """The Role and the RoleBinding of a job with two workers, of which these have pods that belong to the job."""
+    """The Role and the RoleBinding of a job with two workers. The pods of the `owned` workers belong to the job."""
     role = {"template": {"spec": {"containers": [{"name": "main", "image": "x"}]}}}
     job = make(MPIJob, {"mpiReplicaSpecs": {"Launcher": role, "Worker": {**role, "replicas": 2}}}, name="demo", namespace=namespace)
     spec = job.spec.role("Worker")

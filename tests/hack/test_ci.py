@@ -1,4 +1,4 @@
-"""`.ci/run` skips no required test unless `DLOP_CI_WITHOUT` names it."""
+"""`.ci/run` skips no required test unless `DLOP_CI_WITHOUT` names it, and builds the image where it can."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Machine:
         for name in ("hack/check", ".venv/bin/python"):
             self.add_program(name, "exit 0")
         self.add_program("hack/test", _REQUIRED)
+        self.add_program("hack/image", 'echo "image built" >&2')
         self.add_program("bin/id", "echo 0")
 
     def add_program(self, name: str, text: str) -> None:
@@ -53,6 +54,7 @@ class Machine:
         return run("/bin/bash", self.script, environment={**environment, **dict.fromkeys(_UNSET)})
 
 
+_NOT_BUILT = "the image is not built: this needs root, mount namespaces, and the Debian packages buildah and debootstrap"
 _UNSET = ("DLOP_REQUIRE_CLUSTER", "DLOP_REQUIRE_MPI", "DLOP_REQUIRE_MXNET")
 
 
@@ -64,7 +66,7 @@ def machine(tmp_path: Path) -> Machine:
 def test_the_real_server_and_mpi_and_mxnet_are_required(machine: Machine) -> None:
     machine.add_program("bin/mpirun", "exit 0")
     process = machine.run()
-    assert (process.returncode, process.stdout, process.stderr) == (0, _ALL, "")
+    assert (process.returncode, process.stdout, process.stderr) == (0, _ALL, f"{_NOT_BUILT}\n")
 
 
 def test_mpi_is_installed_if_it_is_missing(machine: Machine) -> None:
@@ -109,10 +111,54 @@ def test_skipped_examples_are_reported_and_not_required(machine: Machine, withou
     process = machine.run(without=without)
     assert (process.returncode, process.stdout) == (0, required)
     expected = [f"DLOP_CI_WITHOUT: examples of {name} are not required" for name in without.split()]
-    assert [line.partition(" and ")[0] for line in process.stderr.splitlines()] == expected
+    assert [line.partition(" and ")[0] for line in process.stderr.splitlines() if line != _NOT_BUILT] == expected
 
 
 def test_other_requirements_cannot_be_skipped(machine: Machine) -> None:
     process = machine.run(without="cluster")
     assert (process.returncode, process.stdout) == (2, "")
-    assert process.stderr == "DLOP_CI_WITHOUT: unknown value cluster; valid values are mpi and mxnet\n"
+    assert process.stderr == "DLOP_CI_WITHOUT: unknown value cluster; valid values are mpi, mxnet and image\n"
+
+
+def test_the_image_is_built_where_buildah_runs(machine: Machine) -> None:
+    for name in ("mpirun", "unshare", "buildah", "debootstrap"):
+        machine.add_program(f"bin/{name}", "exit 0")
+    process = machine.run()
+    assert (process.returncode, process.stdout, process.stderr) == (0, _ALL, "image built\n")
+
+
+def test_buildah_is_installed_if_it_is_missing(machine: Machine) -> None:
+    for name in ("mpirun", "unshare"):
+        machine.add_program(f"bin/{name}", "exit 0")
+    machine.add_apt(succeeds_at=1)
+    assert machine.run().stderr == "image built\n"
+    assert machine.apt_commands == ["install"]
+
+
+@pytest.mark.parametrize("obstacle", ["no root", "no mount namespaces", "not installable"])
+def test_the_tests_run_where_the_image_cannot_be_built(machine: Machine, obstacle: str) -> None:
+    machine.add_program("bin/mpirun", "exit 0")
+    machine.add_program("bin/id", f"echo {1000 if obstacle == 'no root' else 0}")
+    machine.add_program("bin/unshare", f"exit {1 if obstacle == 'no mount namespaces' else 0}")
+    if obstacle == "not installable":
+        machine.add_apt(succeeds_at=100)
+    else:
+        machine.add_program("bin/buildah", "exit 0")
+        machine.add_program("bin/debootstrap", "exit 0")
+    process = machine.run()
+    assert (process.returncode, process.stdout, process.stderr) == (0, _ALL, f"{_NOT_BUILT}\n")
+
+
+def test_the_image_can_be_skipped(machine: Machine) -> None:
+    for name in ("mpirun", "unshare", "buildah", "debootstrap"):
+        machine.add_program(f"bin/{name}", "exit 0")
+    process = machine.run(without="image")
+    assert (process.returncode, process.stdout, process.stderr) == (0, _ALL, "DLOP_CI_WITHOUT: the image is not built\n")
+
+
+def test_an_image_that_cannot_be_started_fails_the_run(machine: Machine) -> None:
+    for name in ("mpirun", "unshare", "buildah", "debootstrap"):
+        machine.add_program(f"bin/{name}", "exit 0")
+    machine.add_program("hack/image", "exit 1")
+    process = machine.run()
+    assert (process.returncode, process.stdout) == (1, "")

@@ -227,11 +227,11 @@ def metrics_objects(*metrics_from: str) -> dict[str, JsonObject]:
 
 
 def served_ports(deployed: JsonObject) -> dict[str, int]:
-    """The container ports, and the settings of the container as the operator reads them."""
+    """The port of each path that can be reached from outside the pod. The probes must use them."""
     (container,) = deployed["spec"]["template"]["spec"]["containers"]
     settings = Settings.load({}, {variable["name"]: variable["value"] for variable in container["env"]})
     reachable = {
-        path: endpoint.port
+        str(path): endpoint.port
         for endpoint in list_endpoints(settings, in_cluster=True)
         if endpoint.host == "0.0.0.0"
         for path in endpoint.paths
