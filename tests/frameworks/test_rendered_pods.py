@@ -42,7 +42,7 @@ HASHES = {
     },
     "mpijobs.kubeflow.org": {
         "demo-worker-0": "dafdf452ac4c4bdf",
-        "demo-launcher": "0c5613d9a1ea938e",
+        "demo-launcher": "5754ee1dc9ce5465",
     },
     "mxjobs.kubeflow.org": {
         "demo-scheduler-0": "e717521fe5be5791",
