@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kubernetes_build import KUBERNETES_VERSION, AssetsError, ensure_assets
+from kubernetes_build import AssetsError, ensure_assets, kubernetes_version
 from real_cluster import ClusterError
 
 
@@ -121,7 +121,7 @@ def _format_reference(row: Row) -> str:
 
 def to_json(rows: Sequence[Row]) -> dict[str, object]:
     """The results as JSON."""
-    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "kubernetes": KUBERNETES_VERSION}
+    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "kubernetes": kubernetes_version()}
     return {"machine": machine, "rows": [{**asdict(row), "met": row.met, "ratio": row.ratio} for row in rows]}
 
 

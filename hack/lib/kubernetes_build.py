@@ -1,8 +1,9 @@
 """Finds or builds the programs of a real Kubernetes control plane: etcd, kube-apiserver, kube-controller-manager, kubectl.
 
 The search path is `KUBEBUILDER_ASSETS`, as in kubebuilder, and then a cache directory in the user's home. Missing programs are
-built into the cache directory from sources of the Go module proxy. This module uses only the standard library, because it also
-runs before the packages of the project are installed.
+built into the cache directory from sources of the Go module proxy. `DLOP_KUBERNETES_VERSION` selects the version: `newest`, `oldest`
+or a version of the Go module proxy such as `1.33.0`. If it is set, `KUBEBUILDER_ASSETS` is ignored, because its version is unknown.
+This module uses only the standard library, because it also runs before the packages of the project are installed.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-KUBERNETES_VERSION = "v1.36.3"
+OLDEST_VERSION, NEWEST_VERSION = "v1.30.0", "v1.36.3"
+"""The supported versions of Kubernetes. The tests run on the newest, and with `hack/test --thorough` also on the oldest."""
+VERSION_VARIABLE = "DLOP_KUBERNETES_VERSION"
 ETCD_VERSION = "v3.7.3"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 
+_NAMED_VERSIONS = {"": NEWEST_VERSION, "newest": NEWEST_VERSION, "oldest": OLDEST_VERSION}
 _PROGRESS_INTERVAL_SECONDS = 15.0
 
 
@@ -30,16 +34,26 @@ class AssetsError(Exception):
     """The programs are missing and cannot be built."""
 
 
+def kubernetes_version() -> str:
+    """The selected version, such as `v1.36.3`."""
+    selected = os.environ.get(VERSION_VARIABLE, "")
+    version = _NAMED_VERSIONS.get(selected, f"v{selected.removeprefix('v')}")
+    if not re.fullmatch(r"v1\.\d+\.\d+", version):
+        raise AssetsError(f"{VERSION_VARIABLE}={selected}: must be newest, oldest or a version such as 1.33.0")
+    return version
+
+
 def cache_directory() -> Path:
     """The directory of built programs."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "dlop" / f"kubernetes-{KUBERNETES_VERSION}-etcd-{ETCD_VERSION}"
+    return Path(base) / "dlop" / f"kubernetes-{kubernetes_version()}-etcd-{ETCD_VERSION}"
 
 
 def find_assets(programs: tuple[str, ...] = PROGRAMS) -> Mapping[str, Path] | None:
     """The paths of the programs; None if one is missing. Does not build."""
-    directories = [Path(os.environ["KUBEBUILDER_ASSETS"])] if os.environ.get("KUBEBUILDER_ASSETS") else []
-    directories.append(cache_directory())
+    directories = [cache_directory()]
+    if os.environ.get("KUBEBUILDER_ASSETS") and not os.environ.get(VERSION_VARIABLE):
+        directories.insert(0, Path(os.environ["KUBEBUILDER_ASSETS"]))
     paths: dict[str, Path] = {}
     for program in programs:
         path = next((directory / program for directory in directories if os.access(directory / program, os.X_OK)), None)
@@ -99,7 +113,7 @@ def _build_lock() -> Iterator[None]:
 
 def _build_missing(go: str, programs: tuple[str, ...]) -> None:
     missing = [program for program in programs if not (cache_directory() / program).exists()]
-    _log(f"building {', '.join(missing)} from source; this takes five to ten minutes, once")
+    _log(f"building {', '.join(missing)} of Kubernetes {kubernetes_version()} from source; this takes five to ten minutes, once")
     started = time.monotonic()
     if "etcd" in missing:
         _build_etcd(go)
@@ -118,11 +132,10 @@ def _build_etcd(go: str) -> None:
 
 def _build_kubernetes(go: str, programs: list[str]) -> None:
     source = _kubernetes_source(go)
-    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
-    version = "k8s.io/component-base/version"
-    ldflags = " ".join(
-        ["-s", "-w", f"-X {version}.gitVersion={KUBERNETES_VERSION}", f"-X {version}.gitMajor={major}", f"-X {version}.gitMinor={minor}"]
-    )
+    version = kubernetes_version()
+    major, minor, _ = version.removeprefix("v").split(".")
+    package = "k8s.io/component-base/version"
+    ldflags = f"-s -w -X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
     for program in programs:
         _compile(go, source, program=program, package=f"./cmd/{program}", ldflags=ldflags)
 
@@ -132,8 +145,8 @@ def _kubernetes_source(go: str) -> Path:
     source = cache_directory() / "src" / "kubernetes"
     if (source / ".ready").exists():
         return source
-    _log(f"downloading the sources of Kubernetes {KUBERNETES_VERSION}")
-    module = f"k8s.io/kubernetes@{KUBERNETES_VERSION}"
+    _log(f"downloading the sources of Kubernetes {kubernetes_version()}")
+    module = f"k8s.io/kubernetes@{kubernetes_version()}"
     process = subprocess.run([go, "mod", "download", "-json", module], cwd="/", capture_output=True, text=True, check=False)
     if process.returncode != 0:
         raise AssetsError(f"cannot download {module} from the Go module proxy: {(process.stderr or process.stdout).strip()}")
@@ -142,7 +155,7 @@ def _kubernetes_source(go: str) -> Path:
     for path in [source, *source.rglob("*")]:
         path.chmod(path.stat().st_mode | 0o200)
     go_mod = (source / "go.mod").read_text()
-    staging_version = KUBERNETES_VERSION.replace("v1.", "v0.", 1)
+    staging_version = kubernetes_version().replace("v1.", "v0.", 1)
     staging = sorted(set(re.findall(r"^\s*(k8s\.io/\S+) v0\.0\.0$", go_mod, re.MULTILINE)))
     # Remove `replace` directives with paths, because the published module does not contain the staging sources.
     go_mod = re.sub(r"^.*=> \./staging/.*$\n?", "", go_mod, flags=re.MULTILINE)

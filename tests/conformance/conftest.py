@@ -1,6 +1,7 @@
 """Runs each conformance test on the embedded server in this process and on the real kube-apiserver.
 
-Tests marked `over_https` also run on the embedded server over HTTPS. With `hack/test --thorough`, all tests do.
+Tests marked `over_https` also run on the embedded server over HTTPS. With `hack/test --thorough`, all tests do. If
+`DLOP_KUBERNETES_VERSION` selects an older version, the tests run on the real server only, because the embedded server is the same.
 
 Tests share one event loop, one server of each kind and its connections. Each test has a namespace of its own.
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 import yaml
-from kubernetes_build import require_assets
+from kubernetes_build import NEWEST_VERSION, kubernetes_version, require_assets
 from real_cluster import RealCluster
 
 from dlop.embedded.cluster import EmbeddedCluster
@@ -28,11 +29,12 @@ from tests.conformance.crds import CRDS, GADGET_CRD
 from tests.conformance.kubectl import Kubectl
 from tests.conformance.service_accounts import Account, create_account, create_token_request
 from tests.conformance.support import SERVERS, Api, ApiServer
+from tests.kubernetes_versions import is_at_least
 from tests.thorough import THOROUGH
 
 # The real server keeps snapshots of recent lists. It serves them for some time after etcd has compacted them, so without this flag
 # the tests would have to wait until a compaction takes effect.
-_REAL_FLAGS = ("--feature-gates=ListFromCacheSnapshot=false",)
+_REAL_FLAGS = ("--feature-gates=ListFromCacheSnapshot=false",) if is_at_least("1.33") else ()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,10 +42,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "over_https(reason): also run a test on the embedded server over HTTPS")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    conformance = [item for item in items if Path(__file__).parent in item.path.parents]
+    for item in conformance:
+        item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+    if kubernetes_version() != NEWEST_VERSION:
+        deselected = {item for item in conformance if not _runs_on_real_server(item)}
+        config.hook.pytest_deselected(items=list(deselected))
+        items[:] = [item for item in items if item not in deselected]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -56,6 +62,11 @@ def _servers(test: pytest.Item) -> Sequence[str]:
     if marker:
         return marker.args
     return SERVERS if THOROUGH or test.get_closest_marker("over_https") else [name for name in SERVERS if name != "embedded"]
+
+
+def _runs_on_real_server(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    return call is not None and call.params.get("server") == "real"
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from go_types import SERVED_TYPES, protobuf_table, read_source, type_table
-from kubernetes_build import KUBERNETES_VERSION
+from kubernetes_build import NEWEST_VERSION
 
 pytestmark = pytest.mark.selftest
 
 MODULES = Path.home() / "go" / "pkg" / "mod" / "k8s.io"
-VERSION = KUBERNETES_VERSION.replace("v1.", "v0.", 1)
+VERSION = NEWEST_VERSION.replace("v1.", "v0.", 1)
 TABLES = Path(__file__).parents[3] / "dlop" / "embedded" / "apiserver" / "core"
 
 

@@ -1,0 +1,22 @@
+"""The version of the real control plane, and tests that need a newer one than the oldest supported version."""
+
+from __future__ import annotations
+
+import pytest
+from kubernetes_build import kubernetes_version
+
+
+def is_at_least(version: str) -> bool:
+    """Whether the real control plane has this version, such as `1.33`, or a newer one."""
+    return _numbers(kubernetes_version()) >= _numbers(version)
+
+
+def since(version: str, *, reason: str) -> pytest.MarkDecorator:
+    """The behaviour that a test describes exists since this version of Kubernetes. On older versions the test must fail."""
+    if not reason:
+        raise ValueError("since requires a reason")
+    return pytest.mark.xfail(not is_at_least(version), reason=f"since Kubernetes {version}: {reason}", strict=True)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.removeprefix("v").split(".")[:2])
