@@ -23,6 +23,7 @@ from dlop.kube.objects import PartialObject, Pod
 from dlop.kube.resources import CLUSTER_ROLE_BINDINGS, CONFIG_MAPS, EVENTS, LEASES, PODS, SERVICES
 from dlop.kube.transport import Request, Response
 from tests.cluster.load_balancer import LoadBalancer, run_load_balancer
+from tests.kubernetes_versions import STREAMING_LISTS, is_at_least
 
 NAMESPACE = "default"
 
@@ -108,7 +109,7 @@ async def test_an_informer_reconnects_to_another_server_when_its_server_is_kille
         ):
             await create(survivor, "before", "deleted-meanwhile", "changed-meanwhile")
             await assert_cache_matches_server(informer, survivor)
-            assert load_balancer.connections_to(ports[0]) == 1
+            assert load_balancer.connections_to(ports[0]) > 0
 
             cluster.kill_api_server(0)
             await create(survivor, "after")
@@ -116,9 +117,11 @@ async def test_an_informer_reconnects_to_another_server_when_its_server_is_kille
             await survivor.delete(PODS, "deleted-meanwhile", namespace=NAMESPACE, grace_seconds=0)
             await create(survivor, "last")
             await assert_cache_matches_server(informer, survivor)
-            assert load_balancer.connections_to(ports[1]) == 1
+            assert load_balancer.connections_to(ports[1]) > 0
             assert isinstance(client.transport, CountingTransport)
-            assert not client.transport.responses, "the informer must only send watches, because it streams the list"
+            # An informer streams its list if the server supports it. It lists once, also if it reconnects.
+            lists = {} if is_at_least(STREAMING_LISTS) else {200: 1}
+            assert client.transport.responses == lists
 
 
 async def test_informers_are_back_two_seconds_after_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:

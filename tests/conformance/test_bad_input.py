@@ -10,6 +10,7 @@ from dlop.kube.transport import Request
 from tests.conformance.bodies import config_map
 from tests.conformance.crds import WIDGETS, widget
 from tests.conformance.support import Api, decode_json, expect_error, failure_status, only_on, over_https
+from tests.kubernetes_versions import LIMITS_IN_BYTES
 
 pytestmark = over_https(reason="the HTTP server parses bodies, paths and headers first")
 
@@ -115,6 +116,7 @@ async def test_a_huge_body_is_too_large(api: Api) -> None:
     assert await api.is_responsive()
 
 
+@LIMITS_IN_BYTES
 async def test_a_config_map_that_is_too_large_is_invalid(api: Api) -> None:
     body = b'{"metadata":{"name":"a"},"data":{"k":"' + b"x" * (1024 * 1024 + 1) + b'"}}'
     response = await api.send("POST", api.path(CONFIG_MAPS), headers=JSON, body=body)

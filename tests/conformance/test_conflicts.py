@@ -11,6 +11,7 @@ from dlop.kube.resources import CONFIG_MAPS, LEASES
 from tests.conformance.bodies import config_map, lease
 from tests.conformance.crds import WIDGETS, widget
 from tests.conformance.support import Api, expect_error, failure_status
+from tests.kubernetes_versions import JSON_VALUES
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -92,6 +93,7 @@ async def test_replacing_with_another_uid_is_a_conflict(api: Api) -> None:
     assert str(error).endswith(detail)
 
 
+@JSON_VALUES
 async def test_replacing_a_custom_object_requires_a_resource_version(api: Api) -> None:
     await api.create(WIDGETS, widget("a"))
     error = await expect_error(api.replace(WIDGETS, widget("a")), InvalidError)

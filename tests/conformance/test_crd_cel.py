@@ -12,6 +12,9 @@ from tests.conformance.bodies import crd, crd_version, object_schema
 from tests.conformance.crds import LIMITS, limit
 from tests.conformance.ratcheting import create_before_rule
 from tests.conformance.support import Api, expect_error, validation_error
+from tests.kubernetes_versions import since
+
+STATUS_RATCHETING = since("1.33", reason="rules are ratcheted when the status is written")
 
 
 async def test_an_object_that_satisfies_the_rules_is_created(api: Api) -> None:
@@ -24,18 +27,33 @@ async def test_an_object_that_satisfies_the_rules_is_created(api: Api) -> None:
 @pytest.mark.parametrize(
     ("spec", "reason", "field", "message"),
     [
-        ({"low": 11}, "FieldValueInvalid", "spec", "Invalid value: low must not be above high"),
-        ({"name": "ray"}, "FieldValueInvalid", "spec.name", "Invalid value: name must start with x-"),
-        ({"items": ["a", "abcd"]}, "FieldValueInvalid", "spec", "Invalid value: too long after a"),
-        ({"low": 13, "high": 20}, "FieldValueForbidden", "spec", "Forbidden: low must not be 13"),
-        ({"workers": {"a": 0}}, "FieldValueInvalid", "spec", "Invalid value: one worker must be positive"),
-        ({"url": "no-url"}, "FieldValueInvalid", "spec", "Invalid value: must be a URL"),
-        ({"port": 80}, "FieldValueInvalid", "spec.port", "Invalid value: 80: failed rule: self > 1024"),
+        ({"low": 11}, "FieldValueInvalid", "spec", "low must not be above high"),
+        ({"name": "ray"}, "FieldValueInvalid", "spec.name", "name must start with x-"),
+        ({"items": ["a", "abcd"]}, "FieldValueInvalid", "spec", "too long after a"),
+        ({"low": 13, "high": 20}, "FieldValueForbidden", "spec", "low must not be 13"),
+        ({"workers": {"a": 0}}, "FieldValueInvalid", "spec", "one worker must be positive"),
+        ({"url": "no-url"}, "FieldValueInvalid", "spec", "must be a URL"),
+        ({"port": 80}, "FieldValueInvalid", "spec.port", "failed rule: self > 1024"),
     ],
 )
 async def test_a_violated_rule_is_reported(api: Api, spec: JsonObject, reason: str, field: str, message: str) -> None:
     error = await expect_error(api.create(LIMITS, limit("a", **spec)), InvalidError)
-    assert error.causes == [{"reason": reason, "message": message, "field": field}]
+    assert [(cause["reason"], cause["field"]) for cause in error.causes] == [(reason, field)]
+    assert error.causes[0]["message"].endswith(f": {message}")
+
+
+@since("1.35", reason="the message contains the value instead of its type, except for objects and lists")
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"low": 11}, "Invalid value: low must not be above high"),
+        ({"name": "ray"}, "Invalid value: name must start with x-"),
+        ({"port": 80}, "Invalid value: 80: failed rule: self > 1024"),
+    ],
+)
+async def test_the_message_of_a_violated_rule_contains_only_scalar_values(api: Api, spec: JsonObject, message: str) -> None:
+    error = await expect_error(api.create(LIMITS, limit("a", **spec)), InvalidError)
+    assert [cause["message"] for cause in error.causes] == [message]
 
 
 async def test_rules_are_evaluated_after_defaulting(api: Api) -> None:
@@ -46,7 +64,8 @@ async def test_rules_are_evaluated_after_defaulting(api: Api) -> None:
 async def test_a_transition_rule_compares_with_the_stored_value(api: Api) -> None:
     await api.create(LIMITS, limit("a", fixed="initial"))
     error = await expect_error(api.patch(LIMITS, "a", {"spec": {"fixed": "changed"}}), InvalidError)
-    assert [cause["message"] for cause in error.causes] == ["Invalid value: fixed cannot change"]
+    assert len(error.causes) == 1
+    assert error.causes[0]["message"].endswith(": fixed cannot change")
     assert (await api.patch(LIMITS, "a", {"spec": {"low": 1}}))["spec"]["fixed"] == "initial"
 
 
@@ -54,8 +73,8 @@ async def test_a_transition_rule_does_not_apply_to_a_new_value(api: Api) -> None
     await api.create(LIMITS, limit("a"))
     await api.patch(LIMITS, "a", {"spec": {"frozen": 1}})
     error = await expect_error(api.patch(LIMITS, "a", {"spec": {"frozen": 2}}), InvalidError)
-    message = "Invalid value: 2: frozen is immutable"
-    assert error.causes == [{"reason": "FieldValueInvalid", "message": message, "field": "spec.frozen"}]
+    assert [(cause["reason"], cause["field"]) for cause in error.causes] == [("FieldValueInvalid", "spec.frozen")]
+    assert error.causes[0]["message"].endswith(": frozen is immutable")
 
 
 async def test_all_violated_rules_are_reported(api: Api) -> None:
@@ -81,8 +100,8 @@ async def test_a_crd_with_an_invalid_rule_is_rejected(api: Api) -> None:
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        pytest.param({}, "", id="no field"),
-        pytest.param({"known": 1}, "", id="described field"),
+        pytest.param({}, "", id="no field", marks=STATUS_RATCHETING),
+        pytest.param({"known": 1}, "", id="described field", marks=STATUS_RATCHETING),
         pytest.param({"unknown": 1}, "too large", id="field without a schema"),
     ],
 )

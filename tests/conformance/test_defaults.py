@@ -24,11 +24,13 @@ from dlop.kube.resources import (
 from dlop.kube.types import JsonObject
 from tests.conformance.bodies import object_of
 from tests.conformance.support import Api, without_server_fields
+from tests.kubernetes_versions import POD_GENERATIONS, is_at_least
 
 TOLERATIONS = [
     {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for taint in ("not-ready", "unreachable")
 ]
+POD_METADATA: JsonObject = {"metadata": {"generation": 1}} if is_at_least(POD_GENERATIONS) else {}
 POD_SPEC: JsonObject = {
     "restartPolicy": "Always",
     "terminationGracePeriodSeconds": 30,
@@ -66,7 +68,7 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
         PODS,
         {"spec": {"containers": [{"name": "c", "image": "i"}]}},
         {
-            "metadata": {"generation": 1},
+            **POD_METADATA,
             "spec": {**POD_SPEC, "containers": [{**CONTAINER, "name": "c", "image": "i"}]},
             "status": {"phase": "Pending", "qosClass": "BestEffort"},
         },
@@ -83,7 +85,7 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
             },
         },
         {
-            "metadata": {"generation": 1},
+            **POD_METADATA,
             "spec": {**POD_SPEC, "containers": [{**CONTAINER, "name": "c", "image": "i"}]},
             "status": {"phase": "Pending", "qosClass": "BestEffort"},
         },
@@ -92,7 +94,7 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
         PODS,
         {"spec": {"containers": [{"name": "c", "image": "i:1", "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}}}]}},
         {
-            "metadata": {"generation": 1},
+            **POD_METADATA,
             "spec": {
                 **POD_SPEC,
                 "containers": [
@@ -125,7 +127,7 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
             }
         },
         {
-            "metadata": {"generation": 1},
+            **POD_METADATA,
             "spec": {
                 **POD_SPEC,
                 "hostNetwork": True,
@@ -158,7 +160,7 @@ CASES: dict[str, tuple[Resource, JsonObject, JsonObject]] = {
             }
         },
         {
-            "metadata": {"generation": 1},
+            **POD_METADATA,
             "spec": {
                 **POD_SPEC,
                 "containers": [{**CONTAINER, "name": "c", "image": "i"}],

@@ -7,6 +7,7 @@ from dlop.kube.resources import CONFIG_MAPS, LEASES, PODS
 from tests.conformance.bodies import config_map, lease, pod
 from tests.conformance.crds import WIDGETS, widget
 from tests.conformance.support import Api, expect_error
+from tests.kubernetes_versions import JSON_VALUES
 
 
 async def test_a_dry_run_create_returns_the_object_and_stores_nothing(api: Api) -> None:
@@ -57,6 +58,7 @@ async def test_a_dry_run_sends_no_watch_event(api: Api) -> None:
         assert await watch.next_changes(1) == [("ADDED", "stored")]
 
 
+@JSON_VALUES
 async def test_all_is_the_only_supported_dry_run_value(api: Api) -> None:
     call = api.client.call("POST", api.path(CONFIG_MAPS), query=(("dryRun", "Some"),), body=config_map("a"))
     error = await expect_error(call, InvalidError)

@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+import yaml
 
 from dlop.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, ROLE_BINDINGS, ROLES, SECRETS, SERVICES, Resource
 from dlop.kube.types import JsonObject
@@ -13,6 +14,7 @@ from tests.conformance.bodies import config_map, crd, crd_version, object_schema
 from tests.conformance.crds import GADGETS, gadget
 from tests.conformance.kubectl import Kubectl
 from tests.conformance.support import TIMEOUT_SECONDS, only_on
+from tests.kubernetes_versions import is_at_least
 
 pytestmark = only_on("embedded", "real", reason="kubectl needs a socket")
 
@@ -21,7 +23,7 @@ pytestmark = only_on("embedded", "real", reason="kubectl needs a socket")
 
 
 async def test_create_creates_all_objects_of_a_file(kubectl: Kubectl) -> None:
-    manifest = "\n---\n".join(json.dumps(body) for body in (config_map("a", {"k": "v"}), gadget("b")))
+    manifest = yaml.safe_dump_all([config_map("a", {"k": "v"}), gadget("b")])
     result = await kubectl("create", "-f", "-", stdin=manifest)
     assert result.out == "configmap/a created\ngadget.kubectl.dlop.dev/b created\n"
     assert (await kubectl.api.get(CONFIG_MAPS, "a"))["data"] == {"k": "v"}
@@ -378,12 +380,16 @@ async def test_wait_for_deletion_returns_when_the_object_is_deleted(kubectl: Kub
     assert await kubectl.api.get_or_none(GADGETS, "a") is None
 
 
+def from_namespace(kubectl: Kubectl) -> str:
+    """The end of a message about a deleted object."""
+    return f" from {kubectl.api.namespace} namespace" if is_at_least("1.34") else ""
+
+
 async def test_delete_by_name_and_by_label(kubectl: Kubectl) -> None:
-    namespace = kubectl.api.namespace
     for name in ("a", "b", "c"):
         await kubectl.api.create(CONFIG_MAPS, config_map(name, labels={"keep": "no" if name != "c" else "yes"}))
-    assert (await kubectl("delete", "cm", "a")).out == f'configmap "a" deleted from {namespace} namespace\n'
-    assert (await kubectl("delete", "cm", "-l", "keep=no")).out == f'configmap "b" deleted from {namespace} namespace\n'
+    assert (await kubectl("delete", "cm", "a")).out == f'configmap "a" deleted{from_namespace(kubectl)}\n'
+    assert (await kubectl("delete", "cm", "-l", "keep=no")).out == f'configmap "b" deleted{from_namespace(kubectl)}\n'
     assert await kubectl.expect_failure("delete", "cm", "a") == 'Error from server (NotFound): configmaps "a" not found\n'
     assert (await kubectl("delete", "cm", "a", "--ignore-not-found")).out == ""
     assert await kubectl.api.get_or_none(CONFIG_MAPS, "c") is not None
@@ -396,13 +402,13 @@ async def test_delete_waits_for_finalizers(kubectl: Kubectl) -> None:
     task = asyncio.create_task(kubectl("delete", "gadget", "a"))
     await kubectl.api.wait_for_termination(GADGETS, "a")
     await kubectl.api.patch(GADGETS, "a", {"metadata": {"finalizers": None}})
-    assert (await task).out == f'gadget.kubectl.dlop.dev "a" deleted from {kubectl.api.namespace} namespace\n'
+    assert (await task).out == f'gadget.kubectl.dlop.dev "a" deleted{from_namespace(kubectl)}\n'
 
 
 async def test_forced_deletion_of_a_scheduled_pod_does_not_wait_for_the_kubelet(kubectl: Kubectl) -> None:
     await kubectl.api.create(PODS, pod("a", node="one"))
     result = await kubectl("delete", "pod", "a", "--grace-period=0", "--force")
-    assert result.out == f'pod "a" force deleted from {kubectl.api.namespace} namespace\n'
+    assert result.out == f'pod "a" force deleted{from_namespace(kubectl)}\n'
     assert result.err.startswith("Warning: Immediate deletion does not wait for confirmation")
     assert await kubectl.api.get_or_none(PODS, "a") is None
 

@@ -9,6 +9,7 @@ from dlop.kube.resources import CONFIG_MAPS, LEASES, PODS, SERVICES
 from tests.conformance.bodies import config_map, lease, pod, service
 from tests.conformance.crds import WIDGETS, widget
 from tests.conformance.support import Api, resource_version_of, without_metadata
+from tests.kubernetes_versions import POD_GENERATIONS, since
 
 
 async def test_a_created_object_has_a_uid_a_creation_timestamp_and_a_resource_version(api: Api) -> None:
@@ -79,6 +80,7 @@ async def test_the_generation_of_a_custom_object_increases_with_its_spec_only(ap
     assert [obj["metadata"]["generation"] for obj in (created, labeled, with_status, scaled)] == [1, 1, 1, 2]
 
 
+@since(POD_GENERATIONS, reason="pods have a generation")
 async def test_a_status_change_keeps_the_generation_of_a_pod(api: Api) -> None:
     created = await api.create(PODS, pod("a"))
     with_status = await api.patch(PODS, "a", {"status": {"phase": "Running"}}, subresource="status")

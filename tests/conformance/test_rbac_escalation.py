@@ -11,6 +11,7 @@ from dlop.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDI
 from dlop.kube.types import JsonObject
 from tests.conformance.service_accounts import RBAC_GROUP, Account, rule
 from tests.conformance.support import over_https
+from tests.kubernetes_versions import since
 
 pytestmark = over_https(reason="the token of an account is sent in a request header")
 
@@ -226,6 +227,7 @@ async def test_the_bind_verb_in_a_namespace_does_not_allow_a_cluster_role_bindin
     await expect_refused(account, "POST", CLUSTER_ROLE_BINDINGS, everywhere, MISSING_SECRETS)
 
 
+@since("1.32", reason="the message names the binding, not the role")
 async def test_a_binding_to_a_missing_role_needs_the_bind_verb(account: Account) -> None:
     await grant(account, rbac_rule("bind", resources=("roles",), resourceNames=["later"]))
     response = await write(account, "POST", ROLE_BINDINGS, binding("new", account, to="missing"))
@@ -261,6 +263,7 @@ async def test_permissions_for_paths_are_compared_by_prefix(account: Account) ->
     await expect_refused(account, "POST", CLUSTER_ROLES, role(name, granted, resource=CLUSTER_ROLES), *missing)
 
 
+@since("1.32", reason="the message names the missing permission")
 async def test_a_put_that_creates_needs_the_create_verb(account: Account) -> None:
     await account.grant_role(rbac_rule("list", "update", resources=("roles",)))
     await account.wait_until_allowed(ROLES)

@@ -10,12 +10,15 @@ from dlop.kube.watch import WatchEventType
 from tests.conformance.bodies import lease
 from tests.conformance.crds import WIDGETS, widget
 from tests.conformance.support import Api, expect_error, over_https, resource_version_of
+from tests.kubernetes_versions import STREAMING_LISTS, since
 
 pytestmark = over_https(reason="a watch is a stream whose chunks can split events")
 
+NEEDS_STREAMING_LISTS = since(STREAMING_LISTS, reason="the server streams lists by default")
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
+@NEEDS_STREAMING_LISTS
 async def test_a_streaming_list_sends_existing_objects_and_then_a_bookmark(api: Api) -> None:
     for name in ("b", "a", "c"):
         await api.create(LEASES, lease(name))
@@ -28,12 +31,14 @@ async def test_a_streaming_list_sends_existing_objects_and_then_a_bookmark(api: 
     assert resource_version_of(bookmark) >= resource_version_of(newest)
 
 
+@NEEDS_STREAMING_LISTS
 async def test_an_empty_streaming_list_sends_the_bookmark_immediately(api: Api) -> None:
     async with api.watch(LEASES, send_initial_events=True, bookmarks=True) as watch:
         event_type, bookmark = await watch.next()
     assert (event_type, bookmark["metadata"]["annotations"]) == (WatchEventType.BOOKMARK, {INITIAL_EVENTS_END: "true"})
 
 
+@NEEDS_STREAMING_LISTS
 async def test_a_bookmark_has_only_a_kind_a_resource_version_and_annotations(api: Api) -> None:
     async with api.watch(LEASES, send_initial_events=True, bookmarks=True) as watch:
         _, bookmark = await watch.next()
@@ -41,6 +46,7 @@ async def test_a_bookmark_has_only_a_kind_a_resource_version_and_annotations(api
     assert {key for key, value in bookmark["metadata"].items() if value is not None} == {"resourceVersion", "annotations"}
 
 
+@NEEDS_STREAMING_LISTS
 async def test_a_streaming_list_continues_as_a_watch(api: Api) -> None:
     await api.create(WIDGETS, widget("a"))
     async with api.watch(WIDGETS, send_initial_events=True, bookmarks=True) as watch:
@@ -52,6 +58,7 @@ async def test_a_streaming_list_continues_as_a_watch(api: Api) -> None:
         assert await watch.next_changes(2) == [("MODIFIED", "a"), ("DELETED", "a")]
 
 
+@NEEDS_STREAMING_LISTS
 async def test_a_streaming_list_applies_its_selector(api: Api) -> None:
     await api.create(LEASES, lease("a", labels={"x": "y"}))
     await api.create(LEASES, lease("b"))
@@ -60,6 +67,7 @@ async def test_a_streaming_list_applies_its_selector(api: Api) -> None:
         assert (await watch.next())[0] is WatchEventType.BOOKMARK
 
 
+@NEEDS_STREAMING_LISTS
 async def test_a_streaming_list_is_at_least_as_new_as_its_resource_version(api: Api) -> None:
     created = await api.create(LEASES, lease("a"))
     version = created["metadata"]["resourceVersion"]
@@ -68,6 +76,7 @@ async def test_a_streaming_list_is_at_least_as_new_as_its_resource_version(api: 
         assert resource_version_of((await watch.next())[1]) >= int(version)
 
 
+@NEEDS_STREAMING_LISTS
 async def test_a_watch_can_be_resumed_from_a_bookmark(api: Api) -> None:
     async with api.watch(LEASES, send_initial_events=True, bookmarks=True) as watch:
         _, bookmark = await watch.next()
@@ -87,6 +96,7 @@ async def test_a_watch_with_bookmarks_sends_one_before_it_ends(api: Api) -> None
     assert resource_version_of(bookmarks[-1][1]) >= resource_version_of(created)
 
 
+@NEEDS_STREAMING_LISTS
 async def test_a_streaming_list_requires_a_resource_version_match(api: Api) -> None:
     query = (("watch", "true"), ("sendInitialEvents", "true"), ("timeoutSeconds", "1"))
     error = await expect_error(api.client.call("GET", api.path(LEASES), query=query), InvalidError)
