@@ -51,9 +51,8 @@ def cache_directory() -> Path:
 
 def find_assets(programs: tuple[str, ...] = PROGRAMS) -> Mapping[str, Path] | None:
     """The paths of the programs; None if one is missing. Does not build."""
-    directories = [cache_directory()]
-    if os.environ.get("KUBEBUILDER_ASSETS") and not os.environ.get(VERSION_VARIABLE):
-        directories.insert(0, Path(os.environ["KUBEBUILDER_ASSETS"]))
+    assets = "" if os.environ.get(VERSION_VARIABLE) else os.environ.get("KUBEBUILDER_ASSETS")
+    directories = [Path(assets), cache_directory()] if assets else [cache_directory()]
     paths: dict[str, Path] = {}
     for program in programs:
         path = next((directory / program for directory in directories if os.access(directory / program, os.X_OK)), None)
@@ -91,7 +90,8 @@ def ensure_assets(programs: tuple[str, ...] = PROGRAMS) -> Mapping[str, Path]:
     if go is None:
         raise AssetsError(
             f"no {', '.join(programs)} in KUBEBUILDER_ASSETS or {cache_directory()}, and Go is not installed: "
-            "install Go 1.26 or newer, or set KUBEBUILDER_ASSETS to a directory that contains these programs"
+            "install Go 1.26 or newer, or set KUBEBUILDER_ASSETS to a directory that contains these programs "
+            f"and unset {VERSION_VARIABLE}"
         )
     with _build_lock():
         paths = find_assets(programs)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from kubernetes_build import NEWEST_VERSION, OLDEST_VERSION
 
 from dlop.api.constants import Reason
 from tests.hack.scripts import ROOT
@@ -53,6 +54,15 @@ def test_the_scripts_and_links_of_a_page_exist(page: Path) -> None:
         assert (ROOT / script).is_file(), script
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert (page.parent / link).exists(), link
+
+
+def test_the_pages_name_the_tested_kubernetes_versions() -> None:
+    oldest, newest = OLDEST_VERSION.removeprefix("v"), NEWEST_VERSION.removeprefix("v")
+    supported = f"Kubernetes {oldest.rpartition('.')[0]} to {newest.rpartition('.')[0]}"
+    readme, manifests = ((ROOT / page).read_text() for page in ("README.md", "manifests/README.md"))
+    assert supported in readme
+    assert supported in manifests
+    assert f"API servers of {newest} and, with `hack/test --thorough`, {oldest}." in readme
 
 
 def test_the_readme_is_short() -> None:
