@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 from real_cluster import RealCluster
 
-from dlop import DLJob
+from dlop import DLJob, JobType
 from dlop.api.crd import SIZE_LIMIT_BYTES, build_crds
 from dlop.deploy.apply import apply
 from dlop.deploy.kustomize import to_yaml
@@ -165,6 +167,43 @@ async def test_a_status_is_stored_unchanged_and_does_not_change_the_generation(c
     stored = await client.get(resource, name, namespace="default")
     assert stored["status"] == status
     assert stored["metadata"]["generation"] == created["metadata"]["generation"]
+
+
+class Older(WithRules):
+    """A kind whose CRD had no rules when its first job was stored."""
+
+    job_type = JobType("older.crds.dlop.dev", "v1", "ChiefJob")
+
+
+async def test_the_status_of_a_job_that_is_older_than_a_rule_can_be_written(client: Client) -> None:
+    resource, invalid = Older.job_type.resource, Case(Older, {"replicaSpecs": {"Chief": TWO}})
+    (crd,) = build_crds([Older])
+    without_rules = copy.deepcopy(crd)
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    without_rules["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
+        "type": "object",
+        "properties": {"spec": anything, "status": anything},
+    }
+    await apply(client, [without_rules], report=lambda _: None)
+    name = (await create(client, invalid))["metadata"]["name"]
+    await apply(client, [crd], report=lambda _: None)
+    async with asyncio.timeout(30):
+        while not await is_rejected(client, invalid):  # noqa: ASYNC110 - the server does not report it
+            await asyncio.sleep(0.05)
+
+    for phase in ("Running", "Succeeded"):
+        await client.patch(resource, name, {"status": {"phase": phase}}, namespace="default", subresource="status")
+    stored = await client.get(resource, name, namespace="default")
+    assert (stored["status"], stored["spec"]) == ({"phase": "Succeeded"}, invalid.spec)
+
+
+async def is_rejected(client: Client, case: Case) -> bool:
+    """Whether the server enforces the rules. A changed CRD takes effect after a moment."""
+    try:
+        await client.create(case.kind.job_type.resource, job(case), namespace="default", dry_run=True)
+    except InvalidError:
+        return True
+    return False
 
 
 async def test_a_kind_with_one_role_has_a_scale_subresource(client: Client) -> None:
