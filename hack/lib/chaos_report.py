@@ -1,0 +1,68 @@
+"""Output of a chaos test: violations with the history of their job, and the summary."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from chaos_faults import ClusterFaults, Operators
+from chaos_history import format_history
+from chaos_judge import Violation
+from chaos_scripts import End, JobScript, spec_of
+
+
+def format_violation(violation: Violation, script: JobScript | None, *, seed: int) -> str:
+    lines = [f"VIOLATION {violation.rule}: {violation.job}: {violation.description}", f"  seed {seed}"]
+    if script is not None:
+        faults = {f"{role} {index}": list(faults) for (role, index), faults in script.faults.items()}
+        edits = [f"{edit} after {seconds:.1f} s" for seconds, edit in script.edits]
+        lines.append(f"  script: {script.end}, decisive {script.decisive}, culprit {script.culprit}, faults {faults}, edits {edits}")
+        lines.append(f"  spec: {json.dumps(spec_of(script.kind, script.draft))}")
+    if violation.history:
+        lines.append(format_history(list(violation.history)))
+    return "\n".join(lines)
+
+
+def format_summary(
+    scripts: Sequence[JobScript],
+    violations: Sequence[Violation],
+    faults: ClusterFaults,
+    job_faults: Mapping[str, int],
+    operators: Operators,
+    *,
+    seed: int,
+) -> str:
+    kills = f"{operators.kills}; other exits by code: {dict(operators.exits) or 'none'}"
+    rows = [
+        ("seed", str(seed)),
+        ("faults of the cluster", _counts(faults.counts)),
+        ("faults of pods and edits of jobs", _counts(job_faults)),
+        ("operators killed", kills),
+        ("API server: seconds until ready", _seconds(faults.restart_seconds)),
+        ("API server ready to the first write", _seconds(faults.recovery_seconds())),
+        ("violations", _counts(Counter(violation.rule for violation in violations)) or "0"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join([*_job_table(scripts), "", *(f"{name:{width}}  {value}" for name, value in rows)])
+
+
+def _job_table(scripts: Sequence[JobScript]) -> list[str]:
+    """The number of jobs by kind and scripted end."""
+    counts = Counter((f"{script.kind.job_type.kind}.{script.kind.job_type.group}", script.end) for script in scripts)
+    kinds = sorted({kind for kind, _ in counts})
+    width = max((len(kind) for kind in kinds), default=0)
+    lines = [f"{'jobs by kind and end':{width}}  " + "  ".join(End) + "  total"]
+    for kind in kinds:
+        cells = [f"{counts[kind, end]:>{len(end)}}" for end in End]
+        lines.append(f"{kind:{width}}  {'  '.join(cells)}  {sum(counts[kind, end] for end in End):>5}")
+    totals = [f"{sum(counts[kind, end] for kind in kinds):>{len(end)}}" for end in End]
+    return [*lines, f"{'total':{width}}  {'  '.join(totals)}  {len(scripts):>5}"]
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+
+
+def _seconds(values: Iterable[float | None]) -> str:
+    return ", ".join("none" if value is None else f"{value:.1f}" for value in values)
