@@ -45,6 +45,7 @@ _CREATE_INTERVAL_SECONDS = 0.5
 _END_SECONDS = 25.0
 """The last part of the test, without new jobs and faults of the cluster, so that all jobs can end."""
 _END_TIMEOUT_SECONDS = 120.0
+_LEADER_TIMEOUT_SECONDS = 30.0
 _SETTLE_SECONDS = 3.0
 _SETTLE_TIMEOUT_SECONDS = 40.0
 _REST_SECONDS = 5.0
@@ -89,6 +90,7 @@ class Chaos:
                 task.cancel()
 
     async def _cause_chaos(self, *, seconds: float) -> None:
+        await self._wait(lambda: self.operators.has_leader, timeout_seconds=_LEADER_TIMEOUT_SECONDS)
         ends_at = max(self.watch.seconds, seconds - _END_SECONDS)
         jobs, faults = self._start(self._create_jobs()), self._start(self.faults.run(seed=self.seed))
         await asyncio.sleep(ends_at - self.watch.seconds)

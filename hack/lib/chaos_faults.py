@@ -37,6 +37,8 @@ class ClusterFault(StrEnum):
     RESTART_API_SERVER = "restart the API server"
     COMPACT = "compact etcd"
     COMPACT_AND_RESTART = "compact etcd and restart the API server"
+    KILL_LEADER_AND_RESTART = "kill the leader and restart the API server"
+    """The standby becomes the leader while its caches are outdated."""
 
 
 _DECK = (*ClusterFault, ClusterFault.KILL_LEADER, ClusterFault.RESTART_API_SERVER)
@@ -88,8 +90,8 @@ class Operators:
             self._holder = "" if change.deleted else change.body["spec"].get("holderIdentity") or ""
 
     @property
-    def interruptions(self) -> int:
-        return self.kills + self.exits.total()
+    def has_leader(self) -> bool:
+        return bool(self._holder)
 
     def leader(self) -> int | None:
         """The slot of the leader; None if it is unknown. Only the log relates a process to its identity."""
@@ -130,13 +132,12 @@ class ClusterFaults:
         self._histories = histories
         self._watch = watch
         self._report = report
-        self._interruptions: dict[float, int] = {}
         self.counts: Counter[str] = Counter()
         self.restart_seconds: list[float] = []
         """How long each restart of the API server took, until it was ready."""
 
     async def run(self, *, seed: int) -> None:
-        """Inject faults until cancelled. A fault that has begun is completed."""
+        """Inject faults until cancelled. A fault that was started is completed."""
         for seconds, fault in draw_faults(seed=seed):
             await asyncio.sleep(seconds)
             self._report(fault.value)
@@ -165,19 +166,19 @@ class ClusterFaults:
                 await asyncio.to_thread(self._cluster.compact)
             case ClusterFault.RESTART_API_SERVER | ClusterFault.COMPACT_AND_RESTART:
                 await self._restart_api_server(compact=fault is ClusterFault.COMPACT_AND_RESTART)
+            case ClusterFault.KILL_LEADER_AND_RESTART:
+                self._operators.kill(leader)
+                await self._restart_api_server(compact=False)
 
     async def _restart_api_server(self, *, compact: bool) -> None:
-        started_at, interruptions = time.monotonic(), self._operators.interruptions
+        started_at = time.monotonic()
         self._cluster.kill_api_server(0)
         if compact:
             await asyncio.to_thread(self._cluster.compact)
         await asyncio.to_thread(self._cluster.restart_api_server, 0)
         self.restart_seconds.append(time.monotonic() - started_at)
-        ready_at = self._watch.seconds
-        self._interruptions[ready_at] = interruptions
-        self._histories.wait_for_write_after(ready_at)
+        self._histories.wait_for_write_after(self._watch.seconds)
 
     def recovery_seconds(self) -> list[float | None]:
         """Seconds from each restart of the API server to the operator's first write; None if there was none."""
-        writes = self._histories.first_write_after
-        return [None if writes[ready_at] < 0 else writes[ready_at] - ready_at for ready_at in self._interruptions]
+        return [None if written_at < 0 else written_at - ready_at for ready_at, written_at in self._histories.first_write_after.items()]

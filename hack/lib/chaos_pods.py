@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from dataclasses import replace
@@ -25,6 +26,8 @@ from dlop.testing.pod_steps import ContainerExit, Evict, PodControl, RunContaine
 
 NODE_NAME = "chaos-node"
 _RETRY_SECONDS = 0.1
+_FINISHED_POD_POLLS = 60
+"""A job may have no pod that finishes before its decisive one."""
 _TIME_SCALE = 0.2
 _decode_pod = object_decoder(Pod)
 
@@ -192,7 +195,10 @@ class PodRunner:
     async def _edit(self, run: JobRun, edit: JobEdit, draft: SpecDraft) -> SpecDraft:
         script = run.script
         if edit is JobEdit.DELETE_FINISHED_POD:
-            await self._delete_finished_pod(run)
+            for _ in range(_FINISHED_POD_POLLS):
+                if await self._delete_finished_pod(run):
+                    break
+                await asyncio.sleep(_RETRY_SECONDS)
             return draft
         new = _edited(script, edit, draft)
         if new == draft and edit is not JobEdit.DELETE:
@@ -206,8 +212,8 @@ class PodRunner:
             await self._client.patch(resource, script.name, {"spec": spec_of(script.kind, new)}, namespace=namespace)
         return new
 
-    async def _delete_finished_pod(self, run: JobRun) -> None:
-        """Delete a pod whose index the record lists as completed. The index must not run again."""
+    async def _delete_finished_pod(self, run: JobRun) -> bool:
+        """Delete a pod whose index the record lists as completed. The index must not run again. Returns whether there was one."""
         body: JsonObject = self._histories.bodies.get(run.script.name, {})
         record = parse_record(body.get("status") or {})
         for lifecycle in list(self._lifecycles.values()):
@@ -219,8 +225,10 @@ class PodRunner:
             if index in parse_indexes(record.completed_indexes.get(role, "")):
                 self.faults[JobEdit.DELETE_FINISHED_POD] += 1
                 self.inject(run, f"{JobEdit.DELETE_FINISHED_POD}: {pod.metadata.name}", deleted_uid=pod.metadata.uid)
-                await self._client.delete(PODS, pod.metadata.name, namespace=pod.metadata.namespace, uid=pod.metadata.uid)
-                return
+                with contextlib.suppress(NotFoundError, ConflictError):  # the operator has deleted it
+                    await self._client.delete(PODS, pod.metadata.name, namespace=pod.metadata.namespace, uid=pod.metadata.uid)
+                return True
+        return False
 
 
 class _PodScript:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from chaos_history import ChildChange, Entry, Injection, JobChange, PodChange
+from chaos_history import ChildChange, Entry, Injection, JobChange, PodChange, format_history
 from chaos_judge import IN_FLIGHT_SECONDS, has_ended, judge
+from chaos_report import format_violation
 from chaos_scripts import End, JobScript, PodFault, RoleDraft, SpecDraft
 
 from dlop.api.record import Record
@@ -142,6 +143,20 @@ def test_a_violation_has_the_rule_and_the_complete_history() -> None:
     (violation,) = judge(script(), running().entries)
     assert violation.job == "JAXJob.kubeflow.org job"
     assert violation.history == tuple(running().entries)
+
+
+def test_a_violation_is_printed_with_the_seed_the_script_and_the_history() -> None:
+    (violation,) = judge(script(), running().entries)
+    lines = format_violation(violation, script(), seed=42).splitlines()
+    assert lines[0] == "VIOLATION wrong end: JAXJob.kubeflow.org job: expected Succeeded; the job is in phase Running"
+    assert lines[1] == "  seed 42"
+    assert lines[-2].endswith("pod job-worker-0 (a, attempt 0): Running")
+
+
+def test_a_long_history_is_shortened_at_the_front() -> None:
+    text = format_history(list(running().entries), limit=1)
+    assert text.splitlines()[0] == "  ... 3 earlier entries"
+    assert "job: generation 1" in text.splitlines()[1]
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------
@@ -331,9 +346,9 @@ def test_an_eviction_that_is_counted_as_a_restart_is_a_violation() -> None:
 
 def test_a_pod_that_fails_and_is_deleted_at_once_counts_as_either_but_only_once() -> None:
     for restarts, disruptions, found in ((1, 0, []), (0, 1, []), (1, 1, ["wrong count"])):
-        counts = {"restarts": {"Worker": restarts}, "disruptions": {"Worker": disruptions}}
-        history = running().user_deletes("a").failed("a").pod("a", "Failed", terminating=True).gone("a")
-        assert rules(history.created("b").succeeded("b").end(**counts), script()) == found
+        history = running().user_deletes("a").failed("a").pod("a", "Failed", terminating=True).gone("a").created("b").succeeded("b")
+        end = history.end(restarts={"Worker": restarts}, disruptions={"Worker": disruptions})
+        assert rules(end, script()) == found
 
 
 def test_a_failure_before_a_suspension_may_be_counted_or_not() -> None:

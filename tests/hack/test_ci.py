@@ -34,6 +34,7 @@ class Machine:
             self.add_program(name, "exit 0")
         self.add_program("hack/test", _REQUIRED)
         self.add_program("hack/image", 'echo "image built" >&2')
+        self.add_program("hack/chaos", f'echo "$@" >{folder}/chaos-arguments')
         self.add_program("bin/id", "echo 0")
 
     def add_program(self, name: str, text: str) -> None:
@@ -67,6 +68,14 @@ def test_the_real_server_and_mpi_and_mxnet_are_required(machine: Machine) -> Non
     machine.add_program("bin/mpirun", "exit 0")
     process = machine.run()
     assert (process.returncode, process.stdout, process.stderr) == (0, _ALL, f"{_NOT_BUILT}\n")
+
+
+def test_the_tests_are_followed_by_one_minute_of_chaos_that_must_pass(machine: Machine) -> None:
+    machine.add_program("bin/mpirun", "exit 0")
+    machine.run()
+    assert (machine.folder / "chaos-arguments").read_text() == "--minutes 1\n"
+    machine.add_program("hack/chaos", "exit 1")
+    assert machine.run().returncode == 1
 
 
 def test_mpi_is_installed_if_it_is_missing(machine: Machine) -> None:
