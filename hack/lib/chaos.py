@@ -21,7 +21,7 @@ from typing import Any
 
 from bench_report import log_progress
 from chaos_faults import LEASE_NAMESPACE, ClusterFaults, Operators
-from chaos_judge import Violation, has_ended, judge
+from chaos_judge import Violation, judge
 from chaos_pods import NODE_NAME, PersistentClient, PodRunner
 from chaos_report import format_summary, format_violation
 from chaos_scripts import End, JobScript, draw_scripts
@@ -80,7 +80,7 @@ class Chaos:
             self._start(self._log_progress())
             self.report(f"installed; seed {self.seed}")
             await self._cause_chaos(seconds=seconds)
-            await self._wait(lambda: not self._unfinished(), timeout_seconds=_END_TIMEOUT_SECONDS)
+            await self._wait(lambda: not self._unfinished() and not self.histories.orphans, timeout_seconds=_END_TIMEOUT_SECONDS)
             await self._rest()
             for script in self.scripts:
                 self.violations += judge(script, self.histories.entries[script.name])
@@ -125,7 +125,7 @@ class Chaos:
             await asyncio.sleep(_CREATE_INTERVAL_SECONDS)
 
     def _unfinished(self) -> list[JobScript]:
-        return [script for script in self.scripts if not has_ended(self.histories.entries[script.name])]
+        return [script for script in self.scripts if script.name not in self.histories.ended]
 
     async def _wait(self, reached: Callable[[], bool], *, timeout_seconds: float = math.inf) -> None:
         """Wait until `reached` is true, or until the timeout."""

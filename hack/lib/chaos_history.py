@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from dlop.api.constants import ATTEMPT_LABEL
+from dlop.api.phase import Phase
 from dlop.api.record import Record, parse_record
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, Pod, object_decoder
@@ -71,6 +72,10 @@ class JobChange:
     record: Record = NO_RECORD
     message: str = ""
     """Conditions and reason of the status, which name the limit that a failed job has exceeded."""
+
+    @property
+    def is_finished(self) -> bool:
+        return self.record.phase in (Phase.SUCCEEDED, Phase.FAILED)
 
     def __str__(self) -> str:
         record = msgspec.to_builtins(self.record)

@@ -13,12 +13,12 @@ from chaos_counts import LossCounter
 from chaos_history import FINAL_POD_PHASES, ChildChange, Entry, Injection, JobChange, PodChange, ReplicaKey
 from chaos_scripts import End, JobScript
 
+from dlop.api.phase import Phase
 from dlop.api.record import Record, parse_indexes
 
 IN_FLIGHT_SECONDS = 5.0
 """A create that was in flight when its job was deleted may succeed. The garbage collector deletes the object."""
 
-_FINISHED = ("Succeeded", "Failed")
 _PHRASES = {
     End.BACKOFF_LIMIT: "backoff limit",
     End.DISRUPTION_LIMIT: "disruption limit",
@@ -44,11 +44,6 @@ def judge(script: JobScript, history: Iterable[Entry], *, is_over: bool = True) 
     if is_over or judge.has_ended:
         judge.check_end()
     return [Violation(rule, script.title, description, tuple(entries)) for rule, description in dict.fromkeys(judge.violations)]
-
-
-def has_ended(history: Iterable[Entry]) -> bool:
-    """Whether the job has finished or was deleted."""
-    return any(isinstance(entry, JobChange) and (entry.deleted or entry.record.phase in _FINISHED) for entry in history)
 
 
 @dataclass(slots=True)
@@ -157,7 +152,7 @@ class _Judge:
             for role, ranges in change.record.completed_indexes.items()
             for index in parse_indexes(ranges)
         }
-        if self._end is None and change.record.phase in _FINISHED:
+        if self._end is None and change.is_finished:
             self._end = change
 
     def _check_record(self, old: Record, change: JobChange) -> None:
@@ -222,7 +217,7 @@ class _Judge:
                 self._report("wrong count", f"{role} {index} has failed the job, but is not in failedIndexes")
 
     def _observed_end(self, end: JobChange) -> End:
-        if end.record.phase == "Succeeded":
+        if end.record.phase == Phase.SUCCEEDED:
             return End.SUCCEEDED
         return next((limit for limit, phrase in _PHRASES.items() if phrase in end.message), End.FAILED)
 

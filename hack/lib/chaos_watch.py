@@ -16,6 +16,8 @@ import aiohttp
 import msgspec
 from chaos_history import ChildChange, Entry, Injection, JobChange, ReplicaKey, job_change, pod_change, pod_names
 
+from dlop.api.constants import MANAGER
+from dlop.api.record import Record
 from dlop.job import DLJob
 from dlop.kube.types import JsonObject
 
@@ -82,28 +84,46 @@ class Histories:
         self.entries: defaultdict[str, list[Entry]] = defaultdict(list)
         self.bodies: dict[str, JsonObject] = {}
         """The last state of each job, by name."""
+        self.ended: set[str] = set()
+        """Jobs that have finished or were deleted."""
+        self.deleted: set[str] = set()
         self.revision = 0
         self.quiet_since = 0.0
-        """When the last object of the namespace was changed."""
+        """When the operator may have written last."""
         self.late_changes: list[Change] | None = None
-        """Changes in the namespace while the test is at rest; None before."""
+        """Changes while the test is at rest; None before."""
         self.first_write_after: dict[float, float] = {}
         """The time of the operator's first write after a restart of the API server, by the time of the restart."""
         self._kinds = kinds
         self._names: dict[str, dict[str, ReplicaKey]] = {}
-        self._records: dict[str, object] = {}
+        self._records: dict[str, Record] = {}
+        self._pods: dict[str, str] = {}
+        """The jobs of all existing pods, by uid."""
 
     def add(self, change: Change) -> None:
         self.revision = change.revision
-        if change.namespace != self.namespace or (change.resource == "events" and change.deleted):
+        if change.namespace != self.namespace:
             return
-        self.quiet_since = change.seconds
-        if self.late_changes is not None:
-            self.late_changes.append(change)
+        if self._may_be_operators(change):
+            self.quiet_since = change.seconds
+            if self.late_changes is not None:
+                self.late_changes.append(change)
         if change.resource in self._kinds:
             self._add_job(change)
         elif owner := self.job_of(change.body):
             self._add_child(change, owner)
+
+    def _may_be_operators(self, change: Change) -> bool:
+        """Whether the operator may have caused a change. Other controllers write endpoints, and delete what deleted jobs have owned."""
+        if change.resource == "events":
+            return not change.deleted and change.body.get("reportingController") == MANAGER
+        job = self.job_of(change.body)
+        return change.resource in self._kinds or (bool(job) and not (change.deleted and job in self.deleted))
+
+    @property
+    def orphans(self) -> set[str]:
+        """Pods of deleted jobs, by uid."""
+        return {uid for uid, job in self._pods.items() if job in self.deleted}
 
     def inject(self, job: str, description: str, *, seconds: float, deleted_uid: str = "") -> None:
         self.entries[job].append(Injection(revision=self.revision, seconds=seconds, description=description, deleted_uid=deleted_uid))
@@ -129,6 +149,10 @@ class Histories:
         if self._records.get(change.name) != entry.record:
             self._records[change.name] = entry.record
             self._note_write(change)
+        if entry.deleted or entry.is_finished:
+            self.ended.add(change.name)
+        if entry.deleted:
+            self.deleted.add(change.name)
         self.entries[change.name].append(entry)
 
     def _add_child(self, change: Change, job: str) -> None:
@@ -137,10 +161,18 @@ class Histories:
             self._note_write(change)
         if change.resource == "pods":
             replica = self.replica_of(job, change.name)
+            self._note_pod(change, job)
             entry: Entry = pod_change(change.body, replica, revision=revision, seconds=seconds, created=created, deleted=deleted)
         else:
             entry = ChildChange(revision=revision, seconds=seconds, key=change.key, created=created, deleted=deleted)
         self.entries[job].append(entry)
+
+    def _note_pod(self, change: Change, job: str) -> None:
+        uid = change.body["metadata"]["uid"]
+        if change.deleted:
+            self._pods.pop(uid, None)
+        else:
+            self._pods[uid] = job
 
     def _note_write(self, change: Change) -> None:
         for restarted_at, written_at in self.first_write_after.items():

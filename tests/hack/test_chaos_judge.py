@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chaos_history import ChildChange, Entry, Injection, JobChange, PodChange, format_history
-from chaos_judge import IN_FLIGHT_SECONDS, has_ended, judge
+from chaos_judge import IN_FLIGHT_SECONDS, judge
 from chaos_report import format_violation
 from chaos_scripts import End, JobScript, PodFault, RoleDraft, SpecDraft
 
@@ -211,12 +211,6 @@ def test_a_failure_with_the_failed_index_is_no_violation() -> None:
 def test_a_pod_that_survives_its_deleted_job_is_a_violation() -> None:
     assert rules(running().job_deleted().gone("a"), script(End.DELETED)) == []
     assert rules(running().job_deleted(), script(End.DELETED)) == ["wrong end"]
-
-
-def test_a_finished_or_deleted_job_has_ended() -> None:
-    assert not has_ended(running().entries)
-    assert has_ended(running().end().entries)
-    assert has_ended(running().job_deleted().entries)
 
 
 # --- pods ------------------------------------------------------------------------------------------------------------

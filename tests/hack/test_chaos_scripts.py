@@ -98,7 +98,20 @@ def test_objects_are_listed_under_the_job_that_owns_them() -> None:
         assert change is not None
         histories.add(change)
     assert [str(entry) for entry in histories.entries[script.name]][1] == "configmaps hosts: created"
+    assert not histories.ended
     assert histories.replica_of(script.name, f"{script.name}-launcher") == ("Launcher", 0)
+
+
+@pytest.mark.parametrize(("phase", "deleted"), [("Succeeded", False), ("Failed", False), ("Running", True)])
+def test_a_finished_or_deleted_job_has_ended(phase: str, *, deleted: bool) -> None:
+    script = next(script for script in scripts(1) if script.kind is MPIJob)
+    job = {**script.body("chaos"), "metadata": {"name": script.name, "uid": "u"}, "status": {"dlop": {"phase": phase}}}
+    histories = Histories({"kubeflow.org/mpijobs": MPIJob}, namespace="chaos")
+    event = etcd_event(f"/registry/kubeflow.org/mpijobs/chaos/{script.name}", job, revision=2, created=1, deleted=deleted)
+    change = parse_event(event, seconds=1.0)
+    assert change is not None
+    histories.add(change)
+    assert histories.ended == {script.name}
 
 
 def test_a_name_without_an_index_belongs_to_index_0() -> None:
