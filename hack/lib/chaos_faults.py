@@ -35,10 +35,11 @@ class ClusterFault(StrEnum):
     PAUSE_LEADER = "pause the leader"
     """For longer than the lease, so that two operators consider themselves the leader."""
     RESTART_API_SERVER = "restart the API server"
+    STOP_API_SERVER = "stop the API server for longer than the lease"
+    """The leader exits. The standby becomes the leader before all its watches are resumed."""
     COMPACT = "compact etcd"
     COMPACT_AND_RESTART = "compact etcd and restart the API server"
     KILL_LEADER_AND_RESTART = "kill the leader and restart the API server"
-    """The standby becomes the leader while its caches are outdated."""
 
 
 _DECK = (*ClusterFault, ClusterFault.KILL_LEADER, ClusterFault.RESTART_API_SERVER)
@@ -134,7 +135,7 @@ class ClusterFaults:
         self._report = report
         self.counts: Counter[str] = Counter()
         self.restart_seconds: list[float] = []
-        """How long each restart of the API server took, until it was ready."""
+        """How long each start of the API server took, until it was ready."""
 
     async def run(self, *, seed: int) -> None:
         """Inject faults until cancelled. A fault that was started is completed."""
@@ -164,17 +165,22 @@ class ClusterFaults:
                     await asyncio.sleep(_LEASE_SECONDS + 2)
             case ClusterFault.COMPACT:
                 await asyncio.to_thread(self._cluster.compact)
-            case ClusterFault.RESTART_API_SERVER | ClusterFault.COMPACT_AND_RESTART:
-                await self._restart_api_server(compact=fault is ClusterFault.COMPACT_AND_RESTART)
+            case ClusterFault.RESTART_API_SERVER:
+                await self._restart_api_server()
+            case ClusterFault.COMPACT_AND_RESTART:
+                await self._restart_api_server(compact=True)
             case ClusterFault.KILL_LEADER_AND_RESTART:
                 self._operators.kill(leader)
-                await self._restart_api_server(compact=False)
+                await self._restart_api_server()
+            case ClusterFault.STOP_API_SERVER:
+                await self._restart_api_server(after_seconds=_LEASE_SECONDS)
 
-    async def _restart_api_server(self, *, compact: bool) -> None:
-        started_at = time.monotonic()
+    async def _restart_api_server(self, *, compact: bool = False, after_seconds: float = 0.0) -> None:
         self._cluster.kill_api_server(0)
         if compact:
             await asyncio.to_thread(self._cluster.compact)
+        await asyncio.sleep(after_seconds)
+        started_at = time.monotonic()
         await asyncio.to_thread(self._cluster.restart_api_server, 0)
         self.restart_seconds.append(time.monotonic() - started_at)
         self._histories.wait_for_write_after(self._watch.seconds)
