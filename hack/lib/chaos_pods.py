@@ -131,7 +131,7 @@ class PodRunner:
         await RunContainers().perform(control)
         while control.pod.status.phase == "Running":
             await control.pause(rng.uniform(0.5, 8.0))
-            fault = run.next_fault(replica)
+            fault = None if run.script.name in self._histories.ended else run.next_fault(replica)
             if fault is None:
                 break
             if not await self._inject(control, run, fault):
