@@ -58,6 +58,7 @@ class Chaos:
 
     def __init__(self, cluster: RealCluster, client: PersistentClient, *, seed: int, folder: Path, group: asyncio.TaskGroup) -> None:
         self.seed = seed
+        self._cluster = cluster
         self._client = client
         self._group = group
         self.histories = Histories({_resource_key(kind): kind for kind in KINDS}, namespace=NAMESPACE)
@@ -116,6 +117,9 @@ class Chaos:
         await self._client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME}})
         for kind in KINDS:
             await self._client.list(kind.job_type.resource)  # the client retries until the new resource is served
+        # Started last, because the garbage collector discovers new kinds only every 30 seconds.
+        await asyncio.to_thread(self._cluster.add_controllers)
+        await asyncio.to_thread(self._cluster.wait_until_ready)
 
     async def _create_jobs(self) -> None:
         for script in draw_scripts(KINDS, seed=self.seed):
@@ -203,7 +207,7 @@ def main(arguments: Sequence[str]) -> int:
         with contextlib.ExitStack() as stack:
             folder = options.logs or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dlop-chaos-")))
             folder.mkdir(parents=True, exist_ok=True)
-            cluster = stack.enter_context(RealCluster.started(controllers=True, extra_flags=STORAGE_FLAGS))
+            cluster = stack.enter_context(RealCluster.started(extra_flags=STORAGE_FLAGS))
             return asyncio.run(run_chaos(cluster, seconds=60 * options.minutes, seed=seed, folder=folder))
     except (AssetsError, ClusterError) as error:
         print(error, file=sys.stderr)
