@@ -35,6 +35,7 @@ class Fault(Enum):
     REFUSED = "connection refused"
     TOO_MANY = "429 with Retry-After"
     ERROR = "500 in plain text"
+    STARTING = "503 with Retry-After, as by a server that starts"
     GONE = "410"
     FORBIDDEN = "403"
     ENDED = "an empty response"
@@ -326,6 +327,8 @@ def _status(code: int, reason: str, message: str, *, cause: str = "") -> Respons
 def _fault_response(fault: Fault) -> Response | None:
     if fault is Fault.TOO_MANY:
         return Response(429, {"retry-after": "2"}, b"slow down")
+    if fault is Fault.STARTING:
+        return Response(503, {"retry-after": "5"}, _status(503, "ServiceUnavailable", "not all known HTTP paths are installed").body)
     if fault is Fault.ERROR:
         return Response(500, {}, b"no")
     if fault is Fault.FORBIDDEN:

@@ -20,6 +20,7 @@ from dlop.kube.retry_backoff import MAX_RETRY_AFTER_SECONDS, ExponentialBackoff
 UNAVAILABLE_CODES = frozenset({502, 503, 504})
 # A server that starts rejects requests until its authorizer and its storage are ready.
 _RECOVERY_SECONDS = 30.0
+_MAX_RETRY_AFTER_IN_RECOVERY_SECONDS = 1.0
 
 
 class ServerContact:
@@ -118,8 +119,14 @@ class ServerRetry:
             self._backoff.reset()
             return self._contact.next_turn_seconds(self._first_seconds * self._rng.uniform(0.5, 1.25))
         if self._contact.is_recovering:
-            return max(self._first_seconds * self._rng.uniform(0.5, 1.25), min(retry_after_seconds or 0.0, MAX_RETRY_AFTER_SECONDS))
+            # A server that starts asks for a retry after 5 seconds, and is usually ready sooner.
+            limit = _MAX_RETRY_AFTER_IN_RECOVERY_SECONDS if self._is_unavailable(error) else MAX_RETRY_AFTER_SECONDS
+            return max(self._first_seconds * self._rng.uniform(0.5, 1.25), min(retry_after_seconds or 0.0, limit))
         return self._backoff.delay_seconds(now=asyncio.get_running_loop().time(), retry_after_seconds=retry_after_seconds)
+
+    @staticmethod
+    def _is_unavailable(error: Exception) -> bool:
+        return isinstance(error, StatusError) and error.status_code in UNAVAILABLE_CODES
 
     async def wait(self, delay_seconds: float) -> None:
         """Wait for the delay, or until the server answers again after an outage. The latter resets the back-off."""

@@ -87,7 +87,7 @@ async def test_rejections_by_a_server_that_starts_do_not_delay_informers() -> No
     async with running_informers(Client(server), count=5, seed=1):
         server.kill()
         await asyncio.sleep(30)
-        server.faults.extend([Fault.FORBIDDEN, Fault.ERROR] * 20)
+        server.faults.extend([Fault.FORBIDDEN, Fault.ERROR, Fault.STARTING] * 20)
         server.start()
         while server.faults:  # noqa: ASYNC110 - until the server is ready
             await asyncio.sleep(0.1)
