@@ -19,6 +19,7 @@ from dlop.controller.adoption import adopt
 from dlop.controller.apply import Applier, ApplyResult, Requeue
 from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.informer_set import InformerSet
+from dlop.controller.job_freshness import JobFreshness
 from dlop.controller.job_state import JobStates
 from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds
 from dlop.controller.metrics import ControllerMetrics, count_deletion, count_transitions
@@ -103,6 +104,7 @@ class Controller:
         self._informer_sets: dict[str | None, InformerSet] = {}
         self._is_stopping = False
         self._is_running = False
+        self._freshness = JobFreshness(deps.client)
 
     def set_informer_sets(self, informer_sets: Sequence[InformerSet]) -> None:
         self._informer_sets = {informers.namespace: informers for informers in informer_sets}
@@ -110,6 +112,7 @@ class Controller:
     async def run(self) -> None:
         """Reconcile jobs until stopped or cancelled."""
         self._is_running = True
+        self._freshness.start_term()
         try:
             async with asyncio.TaskGroup() as group:
                 for number in range(self._max_passes):
@@ -206,6 +209,11 @@ class Controller:
                 return Requeue.NOW.value
             job, now = kind.make_job(job_object), deps.clock()
             plan = await _plan(job, snapshot, now)
+            changes_children = plan.creates or plan.deletes or plan.patches
+            if changes_children and not await self._freshness.is_current(informers, key, job_object):
+                log.info("job cache is stale, retrying")
+                deps.queue.add_rate_limited(key)
+                return Requeue.BACKOFF.value
             self._update_pod_counts(key, job, snapshot, plan)
             is_outdated = self._outdated_check(key) if _can_delay_status(job, snapshot, plan) else None
             applier = Applier(writer, job, deps.job_states, deps.events, deps.max_parallel_writes, is_outdated)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
-
+from dlop.controller.job_freshness import current_version
 from dlop.kube.client import Client
 from dlop.kube.resources import Resource
 
@@ -17,7 +16,6 @@ async def check_read_access(client: Client, resource: Resource, *, namespace: st
         KubeError: any other failure; it says nothing about permissions.
     """
     namespace = namespace if resource.namespaced else None
-    async with aclosing(client.pages(resource, namespace=namespace, page_size=1)) as pages:
-        page = await anext(pages)
-    async with client.watch(resource, namespace=namespace, resource_version=page.resource_version, timeout_seconds=1):
+    version = await current_version(client, resource, namespace=namespace)
+    async with client.watch(resource, namespace=namespace, resource_version=version, timeout_seconds=1):
         pass

@@ -1,7 +1,7 @@
 """An event loop with virtual time, and a wall clock that follows it.
 
 When all tasks wait, the clock jumps to the next timer. If there is no timer either, `Deadlock` is raised. The loop does not support
-sockets and threads.
+sockets. Functions that are to run in another thread run at once instead.
 
     @virtual_time
     async def test_a_day_passes() -> None:
@@ -43,6 +43,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         if when - self._now < self._clock_resolution:
             self._now = max(self._now, when)
         return super().call_at(when, callback, *args, context=context)
+
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """Call the function at once, because the clock must not advance meanwhile."""
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - raised where the future is awaited
+            future.set_exception(error)
+        return future
 
     def advance(self, seconds: float) -> None:
         """Advance the clock without running timers, like a process that was stopped."""
