@@ -73,7 +73,7 @@ def test_the_real_server_and_mpi_and_mxnet_are_required(machine: Machine) -> Non
 def test_the_tests_are_followed_by_one_minute_of_chaos_that_must_pass(machine: Machine) -> None:
     machine.add_program("bin/mpirun", "exit 0")
     machine.run()
-    assert (machine.folder / "chaos-arguments").read_text() == "--minutes 1\n"
+    assert (machine.folder / "chaos-arguments").read_text() == "--minutes 1 --seed 1\n"
     machine.add_program("hack/chaos", "exit 1")
     assert machine.run().returncode == 1
 
