@@ -27,10 +27,10 @@ from dlop.api.spec import JobSpec
 from dlop.kube.timestamps import format_time, parse_time
 from dlop.kube.types import JsonObject
 
-# At most six digits, so that a status that was edited by hand cannot exhaust the memory.
 _MANY_BACKOFFS = 1_000
 BACKOFF_GRANULARITY_SECONDS = 30
 """For more than `_MANY_BACKOFFS` replicas in back-off."""
+# At most six digits, so that a status that was edited by hand cannot exhaust the memory.
 _INDEXES = re.compile(r"(\d{1,6}(-\d{1,6})?)(,\d{1,6}(-\d{1,6})?)*")
 
 
