@@ -14,8 +14,8 @@ from dlop.kube.objects import CustomObject
 from dlop.kube.types import JsonObject
 
 _TIME_FIELDS = frozenset({"startTime", "completionTime", "lastTransitionTime", "lastUpdateTime", "startedAt", "finishedAt", "since"})
-_HISTORY_FIELDS = frozenset({"observedGeneration", "countedRestarts"})
-"""Fields of the record that depend on the number of edits and on the uids of earlier pods."""
+_HISTORY_FIELDS = frozenset({"observedGeneration", "countedRestarts", "podsVersion"})
+"""Fields of the record that depend on the number of edits, on earlier pods, and on when it was written."""
 
 
 def status_of(job: CustomObject) -> JsonObject:

@@ -24,8 +24,8 @@ from tests.local.example_numbers import EXPECTED_RESULTS
 # The first test that needs a framework installs it.
 pytestmark = pytest.mark.timeout(420)
 
-# The trace of two concurrent shells: kubexec.sh.
-_TRACED = re.compile(r"\| (\+ ?|POD_NAME=[\w-]+|shift|/opt/kube/kubectl exec.*)+$")
+# The trace of two concurrent shells, which mix their words in any order: kubexec.sh.
+_TRACED = re.compile(r"\| ([ +]|POD_NAME=|[\w-]+-worker-\d+|shift|/opt/kube/kubectl|exec|--|/bin/sh|-c|orted .*)+$")
 _RUN = re.compile(r"^```\n\$ dlop (local .*)\n((?:.*\n)*?)```$", re.MULTILINE)
 
 
