@@ -29,8 +29,12 @@ START: dict[str, Any] = {
 }
 
 
+ENDED = {"error": "the process ended before its program was started", "exit_code": 128}
+NOT_FOUND = {"error": "no such file", "exit_code": 127}
+
+
 @dataclass
-class KilledProcess:
+class EndedProcess:
     task: ForkedTask
 
     def signal(self, number: int) -> None:
@@ -40,9 +44,11 @@ class KilledProcess:
         return {"status": status}
 
 
-class KillingHost:
-    """Its processes end before they have started their programs."""
+@dataclass
+class FailingHost:
+    """Its processes end before they have started their programs. They may send messages before."""
 
+    messages: tuple[dict[str, Any], ...]
     netns_worker = None
 
     def create_sandbox(self, sandbox: int, body: dict[str, Any]) -> bool:
@@ -51,11 +57,13 @@ class KillingHost:
     def add_namespaces(self, sandbox: int, fds: list[int]) -> None:
         """Never called."""
 
-    def start(self, sandbox: int, spec: ProcessSpec) -> KilledProcess:
-        def work(_: socket.socket) -> TaskResult:
+    def start(self, sandbox: int, spec: ProcessSpec) -> EndedProcess:
+        def work(connection: socket.socket) -> TaskResult:
+            for message in self.messages:
+                ipc.send(connection, message)
             os._exit(9)
 
-        return KilledProcess(fork_task(work))
+        return EndedProcess(fork_task(work))
 
     def connect(self, sandbox: int, body: dict[str, Any]) -> ForkedTask:
         raise NotImplementedError
@@ -65,23 +73,28 @@ class KillingHost:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_process_that_ends_before_its_program_is_started_is_an_error() -> None:
+@pytest.mark.parametrize(("messages", "response"), [((), ENDED), (({"pid": 5}, NOT_FOUND), {"pid": 5, **NOT_FOUND})])
+def test_a_process_that_ends_before_its_program_is_started_is_an_error_and_no_exit(
+    messages: tuple[dict[str, Any], ...], response: dict[str, Any]
+) -> None:
     ours, theirs = socket.socketpair()
     # The server handles signals, so it needs a main thread of its own.
     pid = os.fork()
     if not pid:
         try:
             ours.close()
-            LauncherServer(theirs, KillingHost()).run()
+            LauncherServer(theirs, FailingHost(messages)).run()
         finally:
             os._exit(0)
     theirs.close()
     with ours:
-        ipc.send(ours, START)
         ours.settimeout(30)
         reader = ipc.MessageReader(ours)
-        messages: list[dict[str, Any]] = []
-        while not messages:
-            messages = [message.body for message in reader.receive()]
+        received: list[dict[str, Any]] = []
+        # While the second process starts, the exit of the first one would be reported.
+        for number in (1, 2):
+            ipc.send(ours, {**START, "id": number})
+            while not any(message.get("id") == number for message in received):
+                received += [message.body for message in reader.receive()]
     os.waitpid(pid, 0)
-    assert messages == [{"id": 1, "error": "the process ended before its program was started", "exit_code": 128}]
+    assert received == [{"id": 1, **response}, {"id": 2, **response}]

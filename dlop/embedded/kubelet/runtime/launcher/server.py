@@ -178,7 +178,7 @@ class LauncherServer:
             # For example, a child that was killed while it set up its mounts sends nothing.
             child.result.setdefault("error", "the process ended before its program was started")
             child.result.setdefault("exit_code", 128)
-        elif child.process is not None:
+        if child.process is not None and "error" not in child.result:
             self._processes[child.id] = child
         self._respond(child.id, child.result, fds=child.fds)
         for fd in child.fds:
