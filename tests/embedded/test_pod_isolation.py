@@ -107,6 +107,27 @@ async def test_a_sub_path_must_not_be_a_link_out_of_its_volume(env: NodeEnv, tmp
     await env.wait_for_status("a", main(state={"waiting": {"reason": "CreateContainerConfigError"}}))
 
 
+async def test_a_sub_path_may_be_a_link_in_its_volume(env: NodeEnv) -> None:
+    prepare = {
+        **sh("mkdir -p /it/real && echo content > /it/real/file && ln -s real /it/link", volumeMounts=_VOLUME_MOUNTS),
+        "name": "prepare",
+    }
+    mounts = [{"name": "it", "mountPath": "/part", "subPath": "link"}]
+    await env.run_pod(
+        "a", pod(sh("cat /part/file", volumeMounts=mounts), initContainers=[prepare], volumes=[{"name": "it", "emptyDir": {}}])
+    )
+    assert (await env.wait_finished("a"))["phase"] == "Succeeded"
+    assert env.output("a") == "content\n"
+
+
+@pytest.mark.parametrize("path", ["", "pods"])
+async def test_a_host_path_cannot_name_files_of_other_pods(env: NodeEnv, path: str) -> None:
+    volume = {"name": "it", "hostPath": {"path": f"{env.directory}/{path}"}}
+    await env.run_pod("a", pod(sh("ls /it", volumeMounts=_VOLUME_MOUNTS), volumes=[volume]))
+    event = await env.wait_for_event("a", {"reason": "FailedMount", "type": "Warning"})
+    assert event["message"].endswith("is not allowed: it belongs to the files of the node")
+
+
 async def test_values_of_a_manifest_are_not_passed_to_a_shell(env: NodeEnv, tmp_path: Path) -> None:
     created_file = tmp_path / "created"
     arguments = [f"$(touch {created_file})", f"; touch {created_file}", f"`touch {created_file}`", "$(A)"]

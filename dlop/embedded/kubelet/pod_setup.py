@@ -88,7 +88,8 @@ class PodSetup:
         namespace, name = self._pod["metadata"]["namespace"], volume["name"]
         sources = await self._context.config_reader.read(namespace, config_maps=config_maps, secrets=secrets)
         tokens = await self._context.config_reader.request_tokens(pod_with_volume)
-        inputs = VolumeInputs(downward, sources, {key: token.value for key, token in tokens.items()})
+        token_values = {key: token.value for key, token in tokens.items()}
+        inputs = VolumeInputs(downward, sources, token_values, node_dir=self._context.root_dir)
         path = set_up_volume(plan_volume(self._pod, volume, inputs), self._pod_dir / "volumes" / name)
         self._schedule_renewal(name, *tokens.values())
         return path

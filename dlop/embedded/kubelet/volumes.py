@@ -66,6 +66,8 @@ class VolumeInputs:
     sources: ConfigSources
     tokens: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Tokens of the pod's service account, by volume and path."""
+    node_dir: Path | None = None
+    """Contains the files of all pods."""
 
 
 # --- references -----------------------------------------------------------------------------------------------------------
@@ -109,7 +111,7 @@ def plan_volume(pod: JsonObject, volume: JsonObject, inputs: VolumeInputs) -> Vo
     if "emptyDir" in volume or len(volume) == 1:
         return EmptyDir()
     if source := volume.get("hostPath"):
-        return HostPath(Path(source["path"]), source.get("type") or "")
+        return _plan_host_path(Path(source["path"]), source.get("type") or "", inputs)
     try:
         if "configMap" in volume or "secret" in volume or "downwardAPI" in volume:
             return ProjectedFiles(_source_files(pod, volume, inputs, volume_name=volume["name"], default_mode=_default_mode(volume)))
@@ -119,6 +121,13 @@ def plan_volume(pod: JsonObject, volume: JsonObject, inputs: VolumeInputs) -> Vo
         raise VolumeError(str(error)) from error
     kind = next(name for name in volume if name != "name")
     raise VolumeError(f'volume type "{kind}" is not supported by this node; use emptyDir or hostPath')
+
+
+def _plan_host_path(path: Path, type_: str, inputs: VolumeInputs) -> HostPath:
+    # The runtime mounts files of the node by these paths. Other paths to them, such as links, lead nowhere.
+    if inputs.node_dir is not None and path.is_relative_to(inputs.node_dir):
+        raise VolumeError(f"hostPath {path} is not allowed: it belongs to the files of the node")
+    return HostPath(path, type_)
 
 
 def _default_mode(volume: JsonObject) -> int:
@@ -297,10 +306,13 @@ def _container_mount(mount: JsonObject, volume_paths: Mapping[str, Path], enviro
 
 
 def _set_up_sub_path(volume: Path, part: str) -> Path:
-    """A part of a volume, created as a directory if it is missing. Symbolic links must not lead out of the volume."""
-    path = volume / part
-    if not path.resolve().is_relative_to(volume.resolve()):
-        raise VolumeError(f'failed to prepare subPath for volumeMount: subpath "{path.resolve()}" not within volume path "{volume}"')
+    """A part of a volume, created as a directory if it is missing. Symbolic links must not lead out of the volume.
+
+    The path that is returned has no links: the pod could change them before the path is mounted.
+    """
+    root, path = volume.resolve(), (volume / part).resolve()
+    if not path.is_relative_to(root):
+        raise VolumeError(f'failed to prepare subPath for volumeMount: subpath "{path}" not within volume path "{volume}"')
     if not path.exists():
         path.mkdir(parents=True)
-    return path
+    return volume / path.relative_to(root)
