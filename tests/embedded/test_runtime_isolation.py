@@ -16,7 +16,7 @@ import pytest
 
 from dlop.embedded.kubelet.runtime.base import LaunchError, Mount
 from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
-from tests.embedded.runtime_kit import Pod, start_pods
+from tests.embedded.runtime_kit import Pod, launcher_of_this_process, start_pods
 
 PROJECT = Path(__file__).parents[2]
 _SOCKET_DIR = Path("/run/lock")
@@ -53,6 +53,12 @@ async def start_pod(directory: Path, *mounts: Mount) -> AsyncIterator[Pod]:
 
 def names_in(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
+
+
+def launcher_mounts_in(directory: Path) -> list[Path]:
+    """The mount points of the launcher below a directory."""
+    lines = Path(f"/proc/{launcher_of_this_process()}/mountinfo").read_text().splitlines()
+    return [path for path in (Path(line.split()[4]) for line in lines) if path.is_relative_to(directory)]
 
 
 # --- the host's files ------------------------------------------------------------------------------------------------------
@@ -203,6 +209,44 @@ async def test_a_mount_of_the_temporary_directory_does_not_show_the_files_of_the
     async with start_protected_pod(cluster) as pod:
         (launcher_dir,) = temporary.iterdir()
         assert (await pod.shell("find /it/*", mounts=(Mount(temporary, "/it"),)))[1] == f"/it/{launcher_dir.name}"
+
+
+async def test_a_link_to_the_files_of_the_launcher_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary, cluster = tmp_path / "temporary", tmp_path / "cluster"
+    temporary.mkdir()
+    cluster.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    async with start_protected_pod(cluster) as pod:
+        private = launcher_mounts_in(temporary)
+        # The node, the shared memory of pods, and the file system that contains both.
+        assert len(private) == 3
+        for index, path in enumerate(private):
+            (temporary / str(index)).symlink_to(path)
+            with pytest.raises(LaunchError, match=r"no such file or directory|invalid argument"):
+                await pod.start("true", mounts=(Mount(temporary / str(index), "/it"),))
+
+
+@pytest.mark.parametrize(("path", "message"), [("link", "too many levels of symbolic links"), ("link/token", "not a directory")])
+async def test_a_link_in_a_volume_is_not_followed_when_the_volume_is_mounted(tmp_path: Path, path: str, message: str) -> None:
+    """A pod can replace a directory of its volume, which another container mounts by a sub-path, at any time."""
+    async with start_protected_pod(tmp_path) as pod:
+        volume = tmp_path / "node" / "volume"
+        volume.mkdir()
+        (volume / "link").symlink_to("..")
+        with pytest.raises(LaunchError, match=message):
+            await pod.start("true", mounts=(Mount(volume / path, "/it"),))
+
+
+async def test_a_pod_cannot_read_files_through_processes_of_the_host(tmp_path: Path) -> None:
+    """With a hostPath volume of /proc: those of this process, of the launcher and of all others that are not in a pod."""
+    script = f"""
+        cat /it/[0-9]*/root{tmp_path}/kubeconfig /it/[0-9]*/cwd/kubeconfig /it/{os.getpid()}/environ 2>/dev/null
+        ls -d /it/{os.getpid()}
+    """
+    async with start_protected_pod(tmp_path) as pod:
+        for attacker in ATTACKERS:
+            text = (await pod.run(*attacker.split(), script, mounts=(Mount(Path("/proc"), "/it"),)))[1]
+            assert text == f"/it/{os.getpid()}"
 
 
 async def test_the_temporary_directory_may_be_in_a_secret_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import signal
 import struct
 import sys
 import termios
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,13 +59,17 @@ class LocalProcess:
 
 
 @asynccontextmanager
-async def start_local(*words: str, folder: Path, **environment: str) -> AsyncIterator[LocalProcess]:
-    """Start `dlop local`. Its TMPDIR is below `folder`, so that leftover files can be detected."""
+async def start_local(*words: str, folder: Path, wrapper: Sequence[str] = (), **environment: str) -> AsyncIterator[LocalProcess]:
+    """Start `dlop local`. Its TMPDIR is below `folder`, so that leftover files can be detected. `wrapper` is a command that starts it."""
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
     variables = {**os.environ, "TMPDIR": str(temporary), "PYTHONWARNINGS": "error", **environment}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dlop", "local", *words), stdin=asyncio.subprocess.DEVNULL, stdout=_PIPE, stderr=_PIPE, env=variables
+        *(*wrapper, sys.executable, "-m", "dlop", "local", *words),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=_PIPE,
+        stderr=_PIPE,
+        env=variables,
     )
     try:
         yield LocalProcess(process, temporary)

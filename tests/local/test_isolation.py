@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,12 +17,14 @@ from tests.local.local_process import ProcessResult, run_local, start_local
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="requires namespaces")
 
 
-async def run_script(script: str, *words: str, folder: Path, volumes: dict[str, Path] | None = None, **environment: str) -> ProcessResult:
-    """Run a job with this script. `volumes` are hostPath volumes by mount path."""
+async def run_script(
+    script: str, *words: str, folder: Path, volumes: dict[str, Path] | None = None, wrapper: Sequence[str] = (), **environment: str
+) -> ProcessResult:
+    """Run a job with this script. `volumes` are hostPath volumes by mount path. `wrapper` starts `dlop local`."""
     body = job(scheduler=script)
     for role in body["spec"]["replicaSpecs"]:
         _add_volumes(role["template"]["spec"], volumes or {})
-    async with start_local(write_manifests(folder, body), "--logs", *words, folder=folder, **environment) as dlop:
+    async with start_local(write_manifests(folder, body), "--logs", *words, folder=folder, wrapper=wrapper, **environment) as dlop:
         return await dlop.wait_for_exit()
 
 
@@ -52,6 +56,23 @@ async def test_a_job_cannot_read_a_kubeconfig_in_a_temporary_folder(tmp_path: Pa
     result = await run_script(script, folder=tmp_path, volumes={"/it": tmp_path / "tmp"})
     assert result.code == 0, result
     assert log_lines(result) == ["2"]
+
+
+async def test_a_job_cannot_read_the_kubeconfig_through_a_bind_mount_of_the_host(tmp_path: Path) -> None:
+    """The host shows the parent of the folder at a second path, in a directory that pods see."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as alias:
+        bind = f'mount --bind {tmp_path} {alias}; exec "$@"'
+        wrapper = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", bind, "sh")
+        script = f"ls {alias}; find {alias}/cluster -mindepth 1"
+        result = await run_script(script, "--folder", str(tmp_path / "cluster"), folder=tmp_path, wrapper=wrapper)
+    assert result.code == 0, result
+    assert log_lines(result) == ["cluster", "job.yaml", "tmp"]
+
+
+@pytest.mark.parametrize("tmpdir", ["missing", "/missing"])
+async def test_pods_are_isolated_if_tmpdir_does_not_exist(tmp_path: Path, tmpdir: str) -> None:
+    async with start_local("--timeout", "1s", folder=tmp_path, TMPDIR=tmpdir) as dlop:
+        assert "pods run in namespaces" in (await dlop.wait_for_exit()).out
 
 
 async def test_a_folder_that_pods_need_is_refused(tmp_path: Path) -> None:

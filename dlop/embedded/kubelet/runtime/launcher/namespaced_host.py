@@ -11,7 +11,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from . import forked_task, ipc, rlimits
@@ -141,10 +141,11 @@ class NamespacedHost:
             _send_pid(connection, cgroup)
             namespaces.enter()
             working_dir = spec.working_dir or "/"
-            shared_memory = BindMount(namespaces.shared_memory, "/dev/shm")  # noqa: S108 - private to the pod
-            mounts = [replace(item, source=self._private_files.source(item.source)) for item in (shared_memory, *spec.mounts)]
             unshare(CLONE_NEWNS)
             self._private_files.exclude_from_mounts()
+            shared_memory = BindMount(namespaces.shared_memory, "/dev/shm")  # noqa: S108 - private to the pod
+            memory_source = os.open(shared_memory.source, os.O_PATH | os.O_CLOEXEC)
+            mounts = [(shared_memory, memory_source), *self._private_files.open_sources(spec.mounts)]
             enter_new_root(self._private_files.root, hidden_dirs=self._hidden_dirs, mounts=mounts, directories=[working_dir])
             self._set_limits(spec, cgroup)
             protect_proc()

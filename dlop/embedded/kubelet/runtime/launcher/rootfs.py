@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from .exec_program import ExecError, lowercase_strerror
+from .mount_table import is_below, read_mounts
 from .process_spec import BindMount
 from .syscalls import (
     MS_BIND,
@@ -57,23 +58,22 @@ _PRESERVED_FLAGS = (
 )
 
 
-def enter_new_root(new_root: str, *, hidden_dirs: list[str], mounts: list[BindMount], directories: list[str]) -> None:
+def enter_new_root(new_root: str, *, hidden_dirs: list[str], mounts: list[tuple[BindMount, int]], directories: list[str]) -> None:
     """Enter a new root in the current mount namespace.
 
-    `new_root` is an empty directory. `hidden_dirs` are replaced by empty ones before the mounts. Missing `directories` are created.
+    `new_root` is an empty directory. `hidden_dirs` are replaced by empty ones before the mounts. The sources of the mounts are open
+    files, because their paths are no longer valid in the new root. They are closed. Missing `directories` are created.
     """
     mount("tmpfs", new_root, kind="tmpfs", options="mode=755")
     _bind_host_entries(new_root)
     os.makedirs(new_root + _OLD_ROOT, mode=0o700)
-    sources = [_open_source(bind_mount) for bind_mount in mounts]
     pivot_root(new_root, new_root + _OLD_ROOT)
     os.chdir("/")
     root = _Root()
     for directory in hidden_dirs:
         root.hide(directory)
-    for bind_mount, source in zip(mounts, sources, strict=True):
-        if source is not None:
-            _bind(root, source, bind_mount)
+    for bind_mount, source in mounts:
+        _bind(root, source, bind_mount)
     for directory in directories:
         root.make(directory, is_directory=True)
     unmount(_OLD_ROOT)
@@ -137,16 +137,8 @@ def _set_read_only(target: str) -> None:
         # A container runtime that does not know the system call forbids it.
         if error.errno not in (errno.ENOSYS, errno.EPERM):
             raise
-        for path in _mount_points_in(target):
+        for path in (entry.mount_point for entry in read_mounts() if is_below(entry.mount_point, target)):
             mount("", path, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | _preserved_flags(path))
-
-
-def _mount_points_in(directory: str) -> list[str]:
-    """The mount points at and below a directory."""
-    with open("/proc/self/mountinfo", "rb") as file:
-        # Special characters are escaped as in \\040.
-        paths = [line.split()[4].decode("unicode_escape").encode("latin-1") for line in file]
-    return [path for path in map(os.fsdecode, paths) if path == directory or path.startswith(directory + "/")]
 
 
 def _bind_entry(source: str, target: str) -> None:
@@ -172,16 +164,6 @@ def _bind(root: _Root, source: int, bind_mount: BindMount) -> None:
         raise ExecError(f'error mounting "{bind_mount.source}" to rootfs at "{bind_mount.target}": {lowercase_strerror(error)}') from None
     finally:
         os.close(source)
-
-
-def _open_source(bind_mount: BindMount) -> int | None:
-    # Keep the source open, because its path is no longer valid after pivot_root.
-    try:
-        return os.open(bind_mount.source, os.O_PATH | os.O_CLOEXEC)
-    except OSError as error:
-        if bind_mount.optional:
-            return None
-        raise ExecError(f'failed to stat "{bind_mount.source}": {lowercase_strerror(error)}') from None
 
 
 class _Root:
