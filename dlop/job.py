@@ -29,12 +29,12 @@ from dlop.policies.declaration import check_declaration
 from dlop.policies.lifecycle import Lifecycle
 from dlop.policies.naming import Naming
 from dlop.policies.status import Status
-from dlop.reconcile.plan import Plan
-from dlop.reconcile.snapshot import Snapshot
 from dlop.replica import Replica
 
 if TYPE_CHECKING:
     from dlop.api.flags import FrameworkFlags
+    from dlop.reconcile.plan import Plan
+    from dlop.reconcile.snapshot import Snapshot
 
 
 class DLJob(ABC):
