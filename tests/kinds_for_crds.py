@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, RootModel
 
@@ -86,10 +86,10 @@ class ListAsSpec(Ranked):
 
 
 class Anything(Plain):
-    """A job without a spec model."""
+    """A job with any spec."""
 
     job_type = JobType("crds.dlop.dev", "v1", "AnyJob")
-    schema = Schema(accepts_any_spec=True)
+    schema = Schema(model=RootModel[Any])
 
 
 class Newer(Plain):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dlop.api.ratcheting import with_ratcheting
 from dlop.api.schema import Column, ScalePaths
-from dlop.api.structural_schema import ANYTHING, OPEN_OBJECT, SchemaError, structural_schema
+from dlop.api.structural_schema import OPEN_OBJECT, SchemaError, structural_schema
 from dlop.api.types import JobType
 from dlop.kube.types import JsonObject
 
@@ -104,11 +104,8 @@ def _metadata(kind: type[DLJob]) -> JsonObject:
 
 
 def _spec(kind: type[DLJob]) -> JsonObject:
-    model = kind.schema.spec_model(kind)
-    if model is None:
-        return dict(ANYTHING)
     try:
-        return structural_schema(model)
+        return structural_schema(kind.schema.spec_model(kind))
     except SchemaError as error:
         raise SchemaError(f"the spec model of {kind.job_type.kind} cannot be converted to a CRD schema: {error}") from error
 

@@ -14,7 +14,7 @@ from dlop.api.constants import MANAGER
 from dlop.api.fields import ManifestField
 from dlop.api.parsing import read_listed_roles, read_roles, read_run_policy
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RestartScope, RoleSpec, RunPolicy
-from dlop.api.types import DeclarationError
+from dlop.api.types import require, to_choice
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -40,6 +40,9 @@ class Column:
     type: str = "string"
     priority: int = 0
     description: str = ""
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.path, str) and self.path.startswith("."), f"Column path {self.path!r}", "a JSONPath, like '.status.state'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +71,10 @@ class Schema:
     field: str = "replicaSpecs"
     """The field of the spec that contains the roles."""
     model: type[BaseModel] | None = None
-    """The pydantic model of the spec, which the operator checks, too. Generated from the replica types by default."""
-    accepts_any_spec: bool = False
-    """Whether the CRD accepts every spec, so that only `read` validates it."""
+    """The pydantic model of the spec, which the operator checks, too. Generated from the replica types by default.
+
+    With `RootModel[Any]`, the CRD accepts every spec, and only `read` validates it.
+    """
     scale: str | None = None
     """The role of the scale subresource; empty for none. By default the only role of a kind with a generated model."""
     columns: tuple[Column, ...] = DEFAULT_COLUMNS
@@ -86,10 +90,8 @@ class Schema:
     suspend_path: FieldPath | None = ("runPolicy", "suspend")
     """The path of the suspend field in the spec; None if jobs cannot be suspended."""
 
-    def spec_model(self, kind: type[DLJob]) -> type[BaseModel] | None:
-        """The model of the spec for the CRD; None if the CRD accepts any spec."""
-        if self.accepts_any_spec:
-            return None
+    def spec_model(self, kind: type[DLJob]) -> type[BaseModel]:
+        """The model of the spec for the CRD."""
         return self.model or _generated_model(kind)
 
     def normalize_legacy(self, spec: Any) -> Any:
@@ -117,10 +119,15 @@ class Schema:
     # Internal: used by the planner, CRD generation and the commands.
 
     def __post_init__(self) -> None:
-        if not all(isinstance(column, Column) for column in self.columns):
-            raise DeclarationError('Schema columns must be a tuple of Column: columns=(Column("State", ".status.state"),)')
-        if self.suspend_path is not None and not isinstance(self.suspend_path, tuple):
-            raise DeclarationError('Schema suspend_path must be a tuple of fields, like ("runPolicy", "suspend"), or None.')
+        is_model = self.model is None or (isinstance(self.model, type) and hasattr(self.model, "model_json_schema"))
+        require(is_model, f"Schema model {self.model!r}", "a pydantic model, like `class RingSpec(ApiModel)`")
+        are_columns = isinstance(self.columns, tuple) and all(isinstance(column, Column) for column in self.columns)
+        require(are_columns, f"Schema columns {self.columns!r}", "a tuple of Column, like (Column('State', '.status.state'),)")
+        object.__setattr__(self, "restart_scope", to_choice(RestartScope, self.restart_scope, "Schema restart_scope"))
+        object.__setattr__(self, "clean_pod_policy", to_choice(CleanPodPolicy, self.clean_pod_policy, "Schema clean_pod_policy"))
+        require(isinstance(self.manager_names, tuple), f"Schema manager_names {self.manager_names!r}", "a tuple, like ('dlop',)")
+        is_path = self.suspend_path is None or isinstance(self.suspend_path, tuple)
+        require(is_path, f"Schema suspend_path {self.suspend_path!r}", "a tuple of fields, like ('runPolicy', 'suspend'), or None")
 
     def read_ordered_roles(self, spec: ManifestField, kind: type[DLJob]) -> tuple[RoleSpec, ...]:
         """The roles, with the start order of the kind."""
@@ -131,8 +138,7 @@ class Schema:
         """The role of the scale subresource; empty if the kind has none."""
         if self.scale is not None:
             return self.scale
-        is_generated = self.model is None and not self.accepts_any_spec
-        return kind.replica_types[0].name if is_generated and len(kind.replica_types) == 1 else ""
+        return kind.replica_types[0].name if self.model is None and len(kind.replica_types) == 1 else ""
 
     def scale_paths(self, kind: type[DLJob]) -> ScalePaths | None:
         """The paths of the scale subresource; None if the kind has none."""
@@ -206,9 +212,7 @@ def _generated_model(kind: type[DLJob]) -> type[BaseModel]:
     return build_spec_model(kind.job_type.kind, kind.replica_types, field=kind.schema.field)
 
 
-def _problems(spec: Any, model: type[BaseModel] | None) -> tuple[Problem, ...]:
-    if model is None:
-        return ()
+def _problems(spec: Any, model: type[BaseModel]) -> tuple[Problem, ...]:
     from pydantic import ValidationError  # noqa: PLC0415
 
     from dlop.api.spec_models import problems_from  # noqa: PLC0415

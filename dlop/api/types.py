@@ -18,12 +18,15 @@ from dlop.kube.types import JsonObject
 if TYPE_CHECKING:
     from dlop.api.flags import FrameworkFlags
 
-_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+_CONTAINER_NAME = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)?")
+_RESOURCE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _ROLE = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 Flags = TypeVar("Flags", bound="FrameworkFlags")
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class DeclarationError(TypeError):
@@ -50,11 +53,16 @@ class JobType:
     """Groups of resources for `kubectl get`, such as `all`."""
 
     def __post_init__(self) -> None:
-        _require(_DNS_NAME.fullmatch(self.group) and "." in self.group, f"JobType group {self.group!r}", "a domain, like 'example.org'")
-        _require(_VERSION.fullmatch(self.version), f"JobType version {self.version!r}", "like 'v1' or 'v1alpha1'")
-        _require(_KIND.fullmatch(self.kind), f"JobType kind {self.kind!r}", "in CamelCase, like 'RingJob'")
+        require(_matches(_DOMAIN, self.group), f"JobType group {self.group!r}", "a domain, like 'example.org'")
+        require(_matches(_VERSION, self.version), f"JobType version {self.version!r}", "like 'v1' or 'v1alpha1'")
+        require(_matches(_KIND, self.kind), f"JobType kind {self.kind!r}", "in CamelCase, like 'RingJob'")
         object.__setattr__(self, "plural", self.plural or f"{self.kind.lower()}s")
         object.__setattr__(self, "singular", self.singular or self.kind.lower())
+        require(_matches(_RESOURCE_NAME, self.plural), f"JobType plural {self.plural!r}", "in lower case, like 'ringjobs'")
+        require(_matches(_RESOURCE_NAME, self.singular), f"JobType singular {self.singular!r}", "in lower case, like 'ringjob'")
+        for name, names, example in (("short_names", self.short_names, "('ring',)"), ("categories", self.categories, "('all',)")):
+            is_valid = isinstance(names, tuple) and all(_matches(_RESOURCE_NAME, each) for each in names)
+            require(is_valid, f"JobType {name} {names!r}", f"a tuple of names in lower case, like {example}")
 
     @property
     def resource(self) -> Resource:
@@ -87,9 +95,8 @@ class StartAfter:
     condition: StartCondition = StartCondition.RUNNING
 
     def __post_init__(self) -> None:
-        conditions = list(StartCondition)
-        _require(self.condition in conditions, f"StartAfter condition {self.condition!r}", f"one of {', '.join(conditions)}")
-        object.__setattr__(self, "condition", StartCondition(self.condition))
+        require(_matches(_ROLE, self.role), f"StartAfter role {self.role!r}", "the name of a role, like 'Worker'")
+        object.__setattr__(self, "condition", to_choice(StartCondition, self.condition, "StartAfter condition"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +130,15 @@ class ReplicaType:
         return self.start_after if isinstance(self.start_after, tuple) else (self.start_after,)
 
     def __post_init__(self) -> None:
+        require(_matches(_ROLE, self.name), f"ReplicaType name {self.name!r}", "made of letters and digits, like 'Worker'")
         is_valid_order = all(isinstance(entry, str | StartAfter) for entry in self._start_entries)
-        _require(is_valid_order, f"ReplicaType start_after={self.start_after!r}", "a role, a StartAfter or a tuple of them")
-        _require(_ROLE.fullmatch(self.name), f"ReplicaType name {self.name!r}", "made of letters and digits, like 'Worker'")
+        require(is_valid_order, f"ReplicaType start_after={self.start_after!r}", "a role, a StartAfter or a tuple of them")
+        object.__setattr__(self, "restart_policy", to_choice(RestartPolicy, self.restart_policy, "ReplicaType restart_policy"))
         maximum = self.default_replicas if self.maximum is None else self.maximum
-        _require(
-            0 <= self.minimum <= self.default_replicas <= maximum,
-            f"ReplicaType {self.name!r} with minimum={self.minimum}, default_replicas={self.default_replicas}, maximum={self.maximum}",
+        are_numbers = all(isinstance(number, int) for number in (self.minimum, self.default_replicas, maximum))
+        require(
+            are_numbers and 0 <= self.minimum <= self.default_replicas <= maximum,
+            f"ReplicaType {self.name!r}: minimum={self.minimum!r}, default_replicas={self.default_replicas!r}, maximum={self.maximum!r}",
             "0 <= minimum <= default_replicas <= maximum",
         )
 
@@ -154,13 +163,12 @@ class ContainerProperties:
     """Whether the environment of the framework overrides variables that the user has set."""
 
     def __post_init__(self) -> None:
-        is_valid_name = not self.name or (_DNS_NAME.fullmatch(self.name) and "." not in self.name)
-        _require(is_valid_name, f"ContainerProperties name {self.name!r}", "a DNS label, like 'main', or empty for the first container")
-        _require(self.port is None or 0 < self.port < 65536, f"ContainerProperties port {self.port!r}", "a number from 1 to 65535")
-        is_valid_port_name = len(self.port_name) <= 15 and _PORT_NAME.fullmatch(self.port_name)
-        _require(
-            is_valid_port_name, f"ContainerProperties port_name {self.port_name!r}", "at most 15 lower-case letters, digits and dashes"
-        )
+        is_valid_name = _matches(_CONTAINER_NAME, self.name)
+        require(is_valid_name, f"ContainerProperties name {self.name!r}", "a DNS label, like 'main', or empty for the first container")
+        is_valid_port = self.port is None or (isinstance(self.port, int) and 0 < self.port < 65536)
+        require(is_valid_port, f"ContainerProperties port {self.port!r}", "a number from 1 to 65535")
+        is_valid_port_name = _matches(_PORT_NAME, self.port_name) and len(self.port_name) <= 15
+        require(is_valid_port_name, f"ContainerProperties port_name {self.port_name!r}", "at most 15 lower-case letters, digits and dashes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +189,11 @@ class PermissionSet:
     rules: tuple[JsonObject, ...]
     cluster_rules: tuple[JsonObject, ...] = ()
     """Rules for cluster-scoped resources. A namespaced operator, which has only Roles, runs without them."""
+
+    def __post_init__(self) -> None:
+        require(_matches(_RESOURCE_NAME, self.name), f"PermissionSet name {self.name!r}", "in lower case, like 'mpi'")
+        for rules in (self.rules, self.cluster_rules):
+            require(is_rules(rules), f"PermissionSet {self.name!r}: the rules", f"a tuple of RBAC rules, like {RULES_EXAMPLE}")
 
 
 class ForceDeletion(StrEnum):
@@ -217,6 +230,25 @@ def _default_flags(declared: type[Flags]) -> Flags:
     return declared()
 
 
-def _require(condition: Any, subject: str, expected: str) -> None:
+RULES_EXAMPLE = '({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},)'
+
+
+def is_rules(value: Any) -> bool:
+    """Whether a value is a tuple of RBAC rules."""
+    return isinstance(value, tuple) and all(isinstance(rule, dict) for rule in value)
+
+
+def require(condition: Any, subject: str, expected: str) -> None:
+    """Raise DeclarationError with the message "SUBJECT must be EXPECTED." unless a condition is true."""
     if not condition:
         raise DeclarationError(f"{subject} must be {expected}.")
+
+
+def to_choice(choices: type[Choice], value: Any, subject: str) -> Choice:
+    """A member of an enum, which can also be declared by its value."""
+    require(value in list(choices), f"{subject} {value!r}", f"one of {', '.join(choices)}")
+    return choices(value)
+
+
+def _matches(pattern: re.Pattern[str], value: Any) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None

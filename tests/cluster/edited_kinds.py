@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import RootModel
+
 from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType, Schema
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.mpba.mxjob import MXJob as ListedMXJob
@@ -39,7 +41,7 @@ class FreeCrewJob(CrewJob):
     """The same without a schema for the spec, so that all errors reach the operator."""
 
     job_type = JobType(group="edits.dlop.dev", version="v1", kind="FreeCrewJob")
-    schema = Schema(accepts_any_spec=True)
+    schema = Schema(model=RootModel[Any])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import Field
 
-from dlop import DLJob, FrameworkFlags, JobType
+from dlop import FrameworkFlags, JobType
 from dlop.frameworks.registry import BUILT_IN, Registry, RegistryError, load, load_registry
 from tests.unit.job.jobs import PairJob
 
@@ -123,10 +123,3 @@ class ReservedFlagJob(PairJob):
 def test_a_framework_cannot_declare_a_flag_that_exists() -> None:
     with pytest.raises(RegistryError, match="ReservedFlagJob declares the flag --workers, which already exists"):
         load_registry(["tests.unit.frameworks.test_registry:ReservedFlagJob"], reserved_flags=["--workers"])
-
-
-def test_every_built_in_framework_declares_a_model_and_columns() -> None:
-    for kind in load_registry():
-        assert issubclass(kind, DLJob)
-        assert kind.schema.spec_model(kind) is not None
-        assert kind.schema.columns
