@@ -8,11 +8,15 @@ package that installed it must not stop the other kinds.
 from __future__ import annotations
 
 import importlib
+import operator
 from collections.abc import Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
+from dlop.api.crd import build_crd
+from dlop.api.types import DeclarationError
 from dlop.job import DLJob
+from dlop.policies.declaration import check_declaration
 
 if TYPE_CHECKING:
     from dlop.api.flags import FrameworkFlags
@@ -120,7 +124,7 @@ class Registry:
 def load_registry(frameworks: Iterable[str] = (), *, reserved_flags: Iterable[str] = ()) -> Registry:
     """A registry of all installed frameworks and of these classes (`module:Class`).
 
-    An entry point that cannot be loaded is skipped and listed in `Registry.skipped`.
+    An entry point that cannot be loaded, or whose CRD cannot be generated, is skipped and listed in `Registry.skipped`.
 
     Raises:
         RegistryError: one of these classes cannot be loaded.
@@ -131,7 +135,7 @@ def load_registry(frameworks: Iterable[str] = (), *, reserved_flags: Iterable[st
     points = [point for point in entry_points(group=ENTRY_POINTS) if not point.value.startswith("dlop.")]
     for point in sorted(points, key=lambda point: point.name):
         try:
-            registry.add(load(point.value))
+            registry.add(_check_crd(load(point.value)))
         except RegistryError as error:
             registry.skipped += (f"skipped the framework of {_describe(point)}: {error}",)
     for reference in frameworks:
@@ -148,15 +152,17 @@ def load(reference: str) -> type[DLJob]:
     module_name, _, class_name = reference.partition(":")
     if not module_name or not class_name:
         raise RegistryError(f"{reference!r} is not a class reference; use module:Class, for example ring.job:RingJob")
+    # Importing, and reading an attribute of a module, run user code, which can raise anything. The message must name the module.
     try:
-        value: Any = importlib.import_module(module_name)
+        module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        # Importing runs user code, which can raise anything. The message must name the module.
         raise RegistryError(f"cannot import module {module_name!r} of {reference!r}: {type(error).__name__}: {error}") from error
-    for part in class_name.split("."):
-        if not hasattr(value, part):
-            raise RegistryError(f"cannot load {reference!r}: module {module_name!r} has no attribute {class_name!r}")
-        value = getattr(value, part)
+    try:
+        value: Any = operator.attrgetter(class_name)(module)
+    except AttributeError as error:
+        raise RegistryError(f"cannot load {reference!r}: module {module_name!r} has no attribute {class_name!r}") from error
+    except (Exception, SystemExit) as error:
+        raise RegistryError(f"cannot load {reference!r}: {type(error).__name__}: {error}") from error
     return _check_framework(value, reference)
 
 
@@ -167,7 +173,21 @@ def _describe(point: EntryPoint) -> str:
 def _check_framework(value: Any, reference: str) -> type[DLJob]:
     if not isinstance(value, type) or not issubclass(value, DLJob) or not hasattr(value, "job_type"):
         raise RegistryError(f"{reference!r} must be a subclass of dlop.DLJob that declares a job_type, got {value!r:.80}")
+    try:
+        check_declaration(value)  # a base class was not checked when it was defined
+    except DeclarationError as error:
+        raise RegistryError(f"cannot load {reference!r}: {error}") from error
     return value
+
+
+def _check_crd(kind: type[DLJob]) -> type[DLJob]:
+    """Check that the kind has a CRD. Otherwise it would stop all commands that need the CRDs of all kinds."""
+    try:
+        build_crd(kind)
+    except Exception as error:
+        # The model of the spec is user code.
+        raise RegistryError(f"cannot generate the CRD of {kind.job_type}: {error}") from error
+    return kind
 
 
 def _names(kind: type[DLJob]) -> frozenset[str]:

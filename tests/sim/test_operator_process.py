@@ -21,6 +21,7 @@ from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, PODS
 from dlop.kube.types import JsonObject
 from tests.frameworks.kubeflow_manifests import manifest
+from tests.installed_packages import install
 from tests.sim.operator_env import NAMESPACE, RING_CRD, RING_JOBS, ring
 
 pytestmark = pytest.mark.machine
@@ -49,8 +50,10 @@ class OperatorProcess:
 
 
 @asynccontextmanager
-async def run_process(*arguments: str, kubeconfig: Path) -> AsyncIterator[OperatorProcess]:
-    environ = {**os.environ, "KUBECONFIG": str(kubeconfig), "DLOP_LOG_FORMAT": "json", "PYTHONPATH": str(ROOT)}
+async def run_process(*arguments: str, kubeconfig: Path, packages: Path | None = None) -> AsyncIterator[OperatorProcess]:
+    """`packages` is a folder with further installed packages."""
+    path = os.pathsep.join(map(str, (ROOT, *((packages,) if packages else ()))))
+    environ = {**os.environ, "KUBECONFIG": str(kubeconfig), "DLOP_LOG_FORMAT": "json", "PYTHONPATH": path}
     command = (sys.executable, "-m", "dlop", "run", "--bind-address", "127.0.0.1:0", *arguments)
     process = await asyncio.create_subprocess_exec(*command, env=environ, stderr=asyncio.subprocess.PIPE)
     try:
@@ -104,6 +107,15 @@ async def test_a_process_without_a_cluster_reports_the_cause(tmp_path: Path) -> 
         line = await operator.wait_for_log("failed to start operator")
         assert "nowhere" in line["error"]
         assert await operator.process.wait() == 1
+
+
+@pytest.mark.usefixtures("cluster")
+async def test_a_package_with_a_broken_framework_is_logged_and_does_not_stop_the_operator(tmp_path: Path) -> None:
+    install(tmp_path, "broken-rings", "ringjob = no_such_module:RingJob")
+    async with run_process("--leader-election", kubeconfig=tmp_path / "config", packages=tmp_path) as operator:
+        line = await operator.wait_for_log("failed to load framework")
+        assert "entry point 'ringjob' of package broken-rings: cannot import module 'no_such_module'" in line["error"]
+        await operator.wait_for_log("became leader")
 
 
 async def test_invalid_flags_exit_with_code_2(tmp_path: Path) -> None:

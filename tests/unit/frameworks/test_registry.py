@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC
 from pathlib import Path
 
 import pytest
 from pydantic import Field
 
-from dlop import FrameworkFlags, JobType
+from dlop import ApiModel, DLJob, FrameworkFlags, JobType, Schema
+from dlop.cli.main import main
 from dlop.frameworks.registry import BUILT_IN, Registry, RegistryError, load, load_registry
+from tests.installed_packages import install
 from tests.unit.job.jobs import PairJob
 
 
@@ -72,6 +75,8 @@ def test_a_framework_is_loaded_by_module_and_class() -> None:
         ("tests.unit.job.jobs:Nothing", "module 'tests.unit.job.jobs' has no attribute 'Nothing'"),
         ("tests.unit.job.jobs:make", "must be a subclass of dlop.DLJob"),
         ("dlop:DLJob", "must be a subclass of dlop.DLJob that declares a job_type"),
+        ("tests.unit.frameworks.test_registry:BaseJob", "BaseJob must have a class attribute of type ContainerProperties"),
+        ("tests.unit.frameworks.lazy_module:Job", "cannot load 'tests.unit.frameworks.lazy_module:Job': RuntimeError: no GPU"),
     ],
 )
 def test_a_framework_that_cannot_be_loaded_is_reported(reference: str, message: str) -> None:
@@ -89,21 +94,49 @@ def test_frameworks_of_installed_packages_are_registered(tmp_path: Path, monkeyp
 def test_a_package_whose_framework_cannot_be_loaded_is_named_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "broken-pairs", "abroken = no_such_module:PairJob")
     install(tmp_path, "conflicting-pairs", "conflict = tests.unit.frameworks.test_registry:OtherTFJob")
+    install(tmp_path, "lazy-pairs", "lazy = tests.unit.frameworks.lazy_module:Job")
+    install(tmp_path, "shapeless-pairs", "shapeless = tests.unit.frameworks.test_registry:ShapelessJob")
     install(tmp_path, "pairs", "pairjob = tests.unit.job.jobs:PairJob")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     registry = load_registry()
     assert registry.find("example.org/v1", "PairJob") is PairJob
     assert len(registry) == len(BUILT_IN) + 1
-    broken, conflicting = registry.skipped
+    broken, conflicting, lazy, shapeless = registry.skipped
     assert "entry point 'abroken' of package broken-pairs: cannot import module 'no_such_module'" in broken
     assert "entry point 'conflict' of package conflicting-pairs: kubeflow.org/v1 TFJob is declared by both" in conflicting
+    assert "entry point 'lazy' of package lazy-pairs: cannot load 'tests.unit.frameworks.lazy_module:Job': RuntimeError: no GPU" in lazy
+    assert "entry point 'shapeless' of package shapeless-pairs: cannot generate the CRD of example.org/v1 ShapelessJob" in shapeless
 
 
-def install(directory: Path, package: str, entry_point: str) -> None:
-    folder = directory / f"{package.replace('-', '_')}-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text(f"[dlop.frameworks]\n{entry_point}\n")
+@pytest.mark.parametrize("command", [["crds"], ["manifests"]])
+def test_a_broken_package_is_reported_by_commands_and_does_not_stop_them(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command) == 0
+    before = capsys.readouterr()
+    install(tmp_path, "broken-pairs", "broken = no_such_module:PairJob")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    assert main(command) == 0
+    after = capsys.readouterr()
+    assert after.out == before.out
+    assert after.err.startswith("warning: skipped the framework of entry point 'broken' of package broken-pairs: cannot import module")
+
+
+class BaseJob(DLJob, ABC):
+    """A base class that has a job type, but is not a complete framework."""
+
+    job_type = JobType(group="example.org", version="v1", kind="BaseJob")
+
+
+class Union(ApiModel):
+    size: int | bool
+
+
+class ShapelessJob(PairJob):
+    """A kind whose spec has no structural schema."""
+
+    job_type = JobType(group="example.org", version="v1", kind="ShapelessJob")
+    schema = Schema(model=Union)
 
 
 class OtherTFJob(PairJob):
