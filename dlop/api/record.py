@@ -10,7 +10,8 @@ the pod that they came from is deleted:
   successor has the new number as an annotation, so that the two cannot be confused.
 
 Everything that grows with the number of replicas is keyed by ranges of indexes (`0-3,7`), so that the record of 10,000 replicas stays
-far below the limit of the API server.
+far below the limit of the API server. In a long list each number is relative to the one before it, and the list starts with a plus
+sign: `+0-3,4` is `0-3,7`.
 
 `RecordBuilder` makes the next record from the stored one.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -27,11 +28,16 @@ from dlop.api.spec import JobSpec
 from dlop.kube.timestamps import format_time, parse_time
 from dlop.kube.types import JsonObject
 
-_MANY_BACKOFFS = 1_000
 BACKOFF_GRANULARITY_SECONDS = 30
 """For more than `_MANY_BACKOFFS` replicas in back-off."""
+_MANY_BACKOFFS = 1_000
+_MAX_FAILURES_OF_MANY = 8
+"""More consecutive failures do not increase the delay."""
+_LONG_LIST = 1_000
+"""Length above which a list of indexes has relative numbers."""
 # At most six digits, so that a status that was edited by hand cannot exhaust the memory.
-_INDEXES = re.compile(r"(\d{1,6}(-\d{1,6})?)(,\d{1,6}(-\d{1,6})?)*")
+_MAX_INDEX = 999_999
+_INDEXES = re.compile(r"\+?\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*")
 
 
 class LastFailure(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -128,13 +134,19 @@ def record_to_json(record: Record) -> JsonObject:
 
 
 def parse_indexes(ranges: str) -> frozenset[int]:
-    """Parses `0-3,7`; empty if it is malformed."""
+    """Parses `0-3,7` or `+0-3,4`; empty if it is malformed."""
     if not _INDEXES.fullmatch(ranges):
         return frozenset()
+    is_relative = ranges.startswith("+")
     indexes: set[int] = set()
-    for part in ranges.split(","):
-        first, _, last = part.partition("-")
-        indexes.update(range(int(first), int(last or first) + 1))
+    first = last = 0
+    for part in ranges.removeprefix("+").split(","):
+        start, _, end = part.partition("-")
+        first = int(start) + (last if is_relative else 0)
+        last = int(end) + (first if is_relative else 0) if end else first
+        if last > _MAX_INDEX:
+            return frozenset()
+        indexes.update(range(first, last + 1))
     return frozenset(indexes)
 
 
@@ -146,7 +158,18 @@ def format_indexes(indexes: Iterable[int]) -> str:
             ranges[-1][1] = index
         else:
             ranges.append([index, index])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    text = _format_ranges(ranges, is_relative=False)
+    return text if len(text) <= _LONG_LIST else f"+{_format_ranges(ranges, is_relative=True)}"
+
+
+def _format_ranges(ranges: Iterable[Sequence[int]], *, is_relative: bool) -> str:
+    parts: list[str] = []
+    previous = 0
+    for first, last in ranges:
+        start = str(first - previous if is_relative else first)
+        parts.append(start if first == last else f"{start}-{last - first if is_relative else last}")
+        previous = last
+    return ",".join(parts)
 
 
 def parse_counts(counts: Counts) -> dict[int, int]:
@@ -174,24 +197,26 @@ def parse_backoffs(stored: Mapping[str, BackoffState]) -> dict[str, BackoffState
 
 
 def format_backoffs(backoffs: Mapping[str, BackoffState]) -> dict[str, BackoffState]:
-    """The reverse of `parse_backoffs`. If there are many, their times are rounded up, so that fewer of them differ."""
-    granularity = BACKOFF_GRANULARITY_SECONDS if len(backoffs) > _MANY_BACKOFFS else 1
+    """The reverse of `parse_backoffs`. If there are many, they are rounded, so that fewer of them differ."""
+    has_many = len(backoffs) > _MANY_BACKOFFS
     shared: dict[tuple[str, BackoffState], list[int]] = {}
     stored: dict[str, BackoffState] = {}
     for unit, backoff in backoffs.items():
         role, separator, index = unit.partition("/")
         if separator:
-            shared.setdefault((role, _round_up(backoff, granularity)), []).append(int(index))
+            shared.setdefault((role, _round(backoff) if has_many else backoff), []).append(int(index))
         else:
             stored[unit] = backoff
     return stored | {f"{role}/{format_indexes(indexes)}": backoff for (role, backoff), indexes in shared.items()}
 
 
-def _round_up(backoff: BackoffState, granularity_seconds: int) -> BackoffState:
+def _round(backoff: BackoffState) -> BackoffState:
+    """The state with the time rounded up, and without failures that do not matter for the delay."""
     time = parse_time(backoff.not_before)
-    if time is None or granularity_seconds == 1:
+    if time is None:
         return backoff
-    return BackoffState(backoff.failures, format_time(math.ceil(time / granularity_seconds) * granularity_seconds))
+    granularity = BACKOFF_GRANULARITY_SECONDS
+    return BackoffState(min(backoff.failures, _MAX_FAILURES_OF_MANY), format_time(math.ceil(time / granularity) * granularity))
 
 
 def describe_failure(failure: LastFailure) -> str:

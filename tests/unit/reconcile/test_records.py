@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import random
+import zlib
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -28,7 +29,7 @@ from dlop.kube.timestamps import earliest, format_time, parse_time
 NOW = 1_800_000_000
 
 
-@given(st.frozensets(st.integers(0, 200)))
+@given(st.frozensets(st.integers(0, 200)) | st.frozensets(st.integers(0, 99_999), min_size=200))
 def test_indexes_are_parsed_as_they_were_formatted(indexes: frozenset[int]) -> None:
     assert parse_indexes(format_indexes(indexes)) == indexes
 
@@ -37,7 +38,12 @@ def test_consecutive_indexes_become_one_range() -> None:
     assert format_indexes([7, 0, 1, 2, 3]) == "0-3,7"
 
 
-@pytest.mark.parametrize("text", ["0-99999999999", "", "x", "1-", "-1", "1,,2", "1 2", "3-1"])
+def test_the_numbers_of_a_long_list_are_relative() -> None:
+    assert parse_indexes("+0-3,4,2-1") == {0, 1, 2, 3, 7, 9, 10}
+    assert format_indexes([*range(4), *range(7, 2_000, 2)]).startswith("+0-3,4,2,2,2")
+
+
+@pytest.mark.parametrize("text", ["0-99999999999", "", "x", "1-", "-1", "1,,2", "1 2", "3-1", "+", "1,+2", "+999999,1", "+0-999999,1"])
 def test_malformed_ranges_are_empty(text: str) -> None:
     assert parse_indexes(text) == frozenset()
 
@@ -68,27 +74,33 @@ def test_many_backoffs_end_up_to_thirty_seconds_later() -> None:
     assert len(format_backoffs(backoffs)) < 100
 
 
-def test_a_record_with_everything_about_ten_thousand_replicas_is_below_150_kb() -> None:
-    rng = random.Random(7)
+Pattern = Callable[[int, int], int]
+"""The value of an index out of this number of values."""
+
+
+@pytest.mark.parametrize("values", [2, 3, 7, 30])
+@pytest.mark.parametrize(
+    "pattern",
+    [lambda index, values: index % values, lambda index, values: zlib.crc32(b"%d" % index) % values],
+    ids=["alternating", "random"],
+)
+def test_a_record_with_everything_about_ten_thousand_replicas_is_below_150_kb(pattern: Pattern, values: int) -> None:
+    """No two neighbors are equal in the alternating pattern, so that every index is a range of its own."""
     indexes = range(10_000)
-    states = {index: rng.choice(("completed", "failed", "started", "waiting")) for index in indexes}
     spec = JobSpec(roles=(RoleSpec(name="Worker", replicas=10_000),))
     builder = RecordBuilder(Record(), spec, first_pods={"Worker": "train-worker-0"})
-    for name, stored in (
-        ("completed", builder.completed_indexes),
-        ("failed", builder.failed_indexes),
-        ("started", builder.started_indexes),
-    ):
-        stored["Worker"] = {index for index in indexes if states[index] == name}
-    builder.replacements["Worker"] = {index: rng.choice((0, 0, 1, 1, 2, 3)) for index in indexes}
-    builder.counted_restarts["Worker"] = {index: rng.choice((0, 0, 1, 1, 2, 3)) for index in indexes if states[index] != "waiting"}
+    for state, stored in enumerate((builder.completed_indexes, builder.failed_indexes, builder.started_indexes)):
+        stored["Worker"] = {index for index in indexes if pattern(index, 3) == state}
+    builder.replacements["Worker"] = {index: 1 + pattern(index, values) for index in indexes}
+    builder.counted_restarts["Worker"] = {index: 1 + pattern(index + 1, values) for index in indexes}
     for index in indexes:
-        if states[index] in ("waiting", "started"):
-            builder.backoffs[f"Worker/{index}"] = BackoffState(rng.randint(1, 6), format_time(NOW + rng.randint(-600, 300)))
+        not_before = NOW - 600 + pattern(index, 900)
+        builder.backoffs[f"Worker/{index}"] = BackoffState(1 + pattern(index + 2, values), format_time(not_before))
     record = builder.build()
     assert len(msgspec.json.encode(record_to_json(record))) < 150_000
-    rebuilt = RecordBuilder(record, spec, first_pods={"Worker": "train-worker-0"}).build()
-    assert rebuilt == record
+    rebuilt = RecordBuilder(record, spec, first_pods={"Worker": "train-worker-0"})
+    assert rebuilt.build() == record
+    assert (rebuilt.replacements, rebuilt.counted_restarts) == (builder.replacements, builder.counted_restarts)
 
 
 def test_a_record_is_parsed_as_it_was_written() -> None:
