@@ -140,8 +140,10 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
     )
     pods = (*stale_and_accounted_pods(context), *unclaimed_surplus_pods(context))
     services = (*surplus_services(context), *drifted_services(context))
+    record = observation.builder.build()
     overdue = retried_deletes(context) + force_deletes(context, context.snapshot.pods)
-    deletes = deletes_of(pods, services) + overdue + obsolete_deletes(context)
+    # The results of overdue pods must be stored in the record before the pods are deleted.
+    deletes = deletes_of(pods, services) + (overdue if record == context.stored.record else ()) + obsolete_deletes(context)
     drift_deletes = deletes_if_unchanged(drifted_pods(context, progress))
     # Lost replicas must be stored in the record before their replacements are created.
     creates = plan_creates(context, progress, in_backoff=in_backoff) if not observation.lost_replicas else Creates()
@@ -150,7 +152,7 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
     outcome = active_outcome(
         context,
         expected,
-        observation.builder.build(),
+        record,
         phase=current_phase(context, expected),
         started_at=actual_start,
         blocked=reported,
@@ -179,5 +181,5 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
             next_admission_report(context, progress),
             next_terminating_report(context),
         ),
-        settles=is_settled(context, observation, expected, deletes + drift_deletes),
+        settles=is_settled(context, observation, expected, deletes + overdue + drift_deletes),
     )

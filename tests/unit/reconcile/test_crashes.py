@@ -42,6 +42,8 @@ class Action:
             "fail": lambda: world.fail(self.pod),
             "delete": lambda: world.delete_pod(self.pod),
             "vanish": lambda: world.remove_pod(self.pod),
+            "interrupt": lambda: world.interrupt_delete(self.pod),
+            "succeed and interrupt": lambda: self._succeed_and_interrupt(world),
             "scale": lambda: world.scale(self.role, self.number),
             "edit": lambda: world.set_image(TRAINER, f"example.org/train:{self.number}"),
             "wait": lambda: world.wait(self.number),
@@ -49,11 +51,15 @@ class Action:
             "resume": lambda: world.set_run_policy(suspend=False),
         }
 
+    def _succeed_and_interrupt(self, world: World) -> None:
+        world.exit(self.pod, 0)
+        world.interrupt_delete(self.pod)
+
 
 actions = st.one_of(
     st.just(Action("run")),
     st.builds(Action, st.just("exit"), st.sampled_from(PODS), st.sampled_from([0, 0, 1, 137])),
-    st.builds(Action, st.sampled_from(["evict", "fail", "delete", "vanish"]), st.sampled_from(PODS)),
+    st.builds(Action, st.sampled_from(["evict", "fail", "delete", "vanish", "interrupt", "succeed and interrupt"]), st.sampled_from(PODS)),
     st.builds(Action, st.just("scale"), number=st.integers(0, 3), role=st.sampled_from([TRAINER, HELPER])),
     st.builds(Action, st.just("edit"), number=st.integers(1, 3)),
     st.builds(Action, st.just("wait"), number=st.sampled_from([5, 15, 700])),
@@ -119,8 +125,8 @@ def test_only_actual_failures_and_disruptions_are_counted(spec: JsonObject, step
     for action, fault in steps:
         is_applied = not action.pod or world.is_running(action.pod)
         action.apply(world)
-        failures += is_applied and action.name in ("exit", "fail")
-        disruptions += is_applied and action.name in ("evict", "delete", "vanish")
+        failures += is_applied and action.name in ("exit", "fail", "succeed and interrupt")
+        disruptions += is_applied and action.name in ("evict", "delete", "vanish", "interrupt", "succeed and interrupt")
         before = one_pass(world, before, fault)
     world.settle()
     assert sum(world.record.get("restarts", {}).values()) <= failures

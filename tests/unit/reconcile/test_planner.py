@@ -9,12 +9,9 @@ import pytest
 from dlop.api.child_objects import Create
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.kube.objects import ObjectMeta
-from dlop.kube.resources import CONFIG_MAPS, PODS, SERVICES
-from dlop.kube.timestamps import format_time
+from dlop.kube.resources import CONFIG_MAPS, SERVICES
 from dlop.policies import ChildObjects
-from dlop.reconcile.deletion import RETRY_DELETE_AFTER_SECONDS
 from dlop.reconcile.plan import Plan
-from dlop.reconcile.snapshot import TerminatingConflict
 from tests.unit.reconcile.ring import HELPER, TRAINER, OrderedJob, RingJob, ring
 from tests.unit.reconcile.world import START, World
 
@@ -233,43 +230,6 @@ def test_a_pod_that_exits_with_0_before_its_deletion_has_completed() -> None:
     world.pods["ring-trainer-0"]["metadata"] |= {"deletionTimestamp": "2027-01-15T08:01:00Z", "deletionGracePeriodSeconds": 30}
     world.settle()
     assert world.phase == "Succeeded"
-
-
-def interrupt_delete(world: World, name: str) -> None:
-    """Leave a pod in the state between the two steps of a delete without a grace period."""
-    world.pods[name]["metadata"] |= {"deletionTimestamp": format_time(world.now), "deletionGracePeriodSeconds": 0}
-
-
-@pytest.mark.parametrize("state", ["running", "suspended", "finished"])
-def test_an_interrupted_delete_is_retried_until_the_pod_is_gone(state: str) -> None:
-    world = running(trainers=2)
-    if state == "suspended":
-        world.edit(lambda spec: spec["runPolicy"].update({"suspend": True}))
-        world.execute(world.plan())
-    elif state == "finished":
-        world.exit("ring-trainer-0", 0)
-        world.exit("ring-trainer-1", 0)
-        world.settle()
-    interrupt_delete(world, "ring-trainer-0")
-    deadline = world.now + RETRY_DELETE_AFTER_SECONDS
-    before = world.plan()
-    assert [delete for delete in before.deletes if delete.is_retry] == []
-    assert before.requeue_at == deadline
-    world.now = deadline
-    for _ in range(2):
-        plan = world.plan()
-        assert [(delete.name, delete.grace_seconds) for delete in plan.deletes if delete.is_retry] == [("ring-trainer-0", 0)]
-        assert "ForceDeletedPods" not in [event.reason for event in plan.events]
-    world.pods["ring-trainer-0"]["metadata"]["finalizers"] = ["example.org/keep"]
-    assert [delete for delete in world.plan().deletes if delete.is_retry] == []
-
-
-def test_an_interrupted_delete_of_a_pod_of_a_deleted_job_of_the_same_name_is_retried() -> None:
-    conflict = TerminatingConflict(resource=PODS, name="ring-trainer-0", owner="RingJob ring", uid="old", grace_seconds=0, since=START)
-    world = World(ring(), terminating_conflicts=(conflict,))
-    assert world.plan().requeue_at == START + RETRY_DELETE_AFTER_SECONDS
-    world.now = START + RETRY_DELETE_AFTER_SECONDS
-    assert [(delete.name, delete.uid) for delete in world.plan().deletes] == [("ring-trainer-0", "old")]
 
 
 # --- scaling ---

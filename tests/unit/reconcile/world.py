@@ -193,13 +193,19 @@ class World:
             metadata["deletionTimestamp"] = format_time(self.now + GRACE_SECONDS)
             metadata["deletionGracePeriodSeconds"] = GRACE_SECONDS
 
+    def interrupt_delete(self, name: str) -> None:
+        """Leave a pod between the two steps of a delete without a grace period, one second from now. Only another delete removes it."""
+        self.pods[name]["metadata"] |= {"deletionTimestamp": format_time(self.now + 1), "deletionGracePeriodSeconds": 0}
+
     def remove_pod(self, name: str) -> None:
         """Remove a pod without a trace."""
         del self.pods[name]
 
     def confirm_deletions(self, *, limit: int | None = None) -> bool:
         """Nodes that respond remove their terminating pods, at most `limit`. Returns whether there were any."""
-        names = [name for name, pod in self.pods.items() if "deletionTimestamp" in pod["metadata"] and name not in self.lost_nodes]
+        names = [
+            name for name, pod in self.pods.items() if pod["metadata"].get("deletionGracePeriodSeconds") and name not in self.lost_nodes
+        ]
         for name in names[:limit]:
             del self.pods[name]
         return bool(names)
