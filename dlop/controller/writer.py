@@ -231,7 +231,11 @@ class Writer:
         existing = self.informers.child(delete.resource, namespace=self.key.namespace, name=delete.name)
         if existing is None or existing.metadata.uid != delete.uid:
             return True
-        return existing.metadata.deletion_timestamp is not None and delete.grace_seconds is None
+        if existing.metadata.deletion_timestamp is None:
+            return False
+        # Finalizers keep a pod without a grace period. Another delete would change nothing, and no watch event would follow.
+        is_kept = existing.metadata.deletion_grace_period_seconds == 0 and existing.metadata.finalizers
+        return delete.grace_seconds is None or bool(is_kept)
 
     def _with_job_label(self, resource: Resource, body: JsonObject) -> JsonObject:
         """The body with the label that the informer selects by."""
