@@ -18,6 +18,7 @@ from dlop.api.child_objects import Create
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.kinds import JobKey
+from dlop.controller.nodes import node_problem
 from dlop.kube.client import FIELD_MANAGER, Client
 from dlop.kube.errors import (
     AlreadyExistsError,
@@ -32,8 +33,8 @@ from dlop.kube.errors import (
     RequestTooLargeError,
 )
 from dlop.kube.expectations import Child, Expectations
-from dlop.kube.objects import ObjectMeta, PartialObject, object_decoder
-from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.kube.objects import Node, ObjectMeta, PartialObject, object_decoder
+from dlop.kube.resources import NODES, PODS, SERVICES, Resource
 from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import Delete, Patch, ReplicaCreate
 
@@ -49,6 +50,7 @@ class _WriteResponse(msgspec.Struct, frozen=True, gc=False):
 
 
 _read_partial = object_decoder(PartialObject)
+_read_node = object_decoder(Node)
 _read_version = msgspec.json.Decoder(_WriteResponse).decode
 _QUERY = (("fieldManager", FIELD_MANAGER),)
 _MERGE_PATCH = "application/merge-patch+json"
@@ -111,6 +113,14 @@ class Writer:
 
     async def delete(self, delete: Delete) -> WriteOutcome:
         """Delete an object if it is still the same one. Skips objects that are terminating, unless their grace period changes."""
+        if delete.down_node:
+            try:
+                is_down = await self._is_down(delete.down_node)
+            except KubeError as error:
+                return WriteOutcome(WriteResult.UNKNOWN, error)
+            if not is_down:
+                log.info("node is not down, pod is not force-deleted", child=delete.name, node=delete.down_node)
+                return WriteOutcome(WriteResult.STALE)
         if self._is_already_deleted(delete):
             return WriteOutcome(WriteResult.STALE)
         child = Child(delete.resource, self.key.namespace, delete.name, delete.uid)
@@ -226,6 +236,14 @@ class Writer:
             (delete.uid, self.informers.child(delete.resource, namespace=self.key.namespace, name=delete.name)) for delete in deletes
         )
         return {uid for uid, child in children if child is not None and child.metadata.uid == uid}
+
+    async def _is_down(self, node: str) -> bool:
+        """Whether a node is down according to the server. The cache may be stale, and the pod must not run twice."""
+        try:
+            response = await self.client.call("GET", NODES.path(name=node))
+        except NotFoundError:
+            return True
+        return bool(node_problem(_read_node(response.body)))
 
     def _is_already_deleted(self, delete: Delete) -> bool:
         existing = self.informers.child(delete.resource, namespace=self.key.namespace, name=delete.name)

@@ -118,8 +118,9 @@ def _interrupted_deletes(context: ReconcileContext) -> Iterator[tuple[str, str, 
 
 def force_deletes(context: ReconcileContext, pods: Iterable[Pod]) -> tuple[Delete, ...]:
     """Force deletes for pods whose deletion is overdue, if `--force-deletion` and the state of their nodes allow it."""
+    needs_down_node = context.job.options.force_deletion is ForceDeletion.NODE_DOWN
     return tuple(
-        replace(_delete(PODS, pod, grace_seconds=0), cause=cause)
+        replace(_delete(PODS, pod, grace_seconds=0), cause=cause, down_node=pod.spec.node_name if needs_down_node else "")
         for pod, due in _deletion_deadlines(context, pods)
         if context.now >= due and (cause := _force_deletion_cause(context, pod))
     )

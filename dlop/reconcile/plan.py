@@ -67,6 +67,8 @@ class Delete:
     """Whether an earlier delete of the object was interrupted. It is not reported again."""
     cause: str = ""
     """Why the object is force-deleted."""
+    down_node: str = ""
+    """The node that must be down when the object is deleted; empty if its state does not matter."""
 
 
 @dataclass(frozen=True, slots=True)

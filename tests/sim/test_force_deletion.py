@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,6 +16,12 @@ from tests.sim.operator_env import NAMESPACE, OperatorEnv, operator_env, ring, s
 
 FORBIDDEN: JsonObject = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "forbidden"}
 OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+
+BringDown = Callable[[OperatorEnv], Awaitable[None]]
+
+
+async def create_node(env: OperatorEnv) -> None:
+    await env.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}})
 
 
 async def set_ready(env: OperatorEnv, status: str) -> None:
@@ -36,10 +42,10 @@ async def stop_kubelet(env: OperatorEnv) -> None:
 
 
 @asynccontextmanager
-async def overdue_pod(mode: ForceDeletion, *, nodes_forbidden: bool = False) -> AsyncIterator[tuple[OperatorEnv, str]]:
-    """A pod that was deleted ten minutes ago and still exists, on a node that is ready. Yields its uid."""
+async def terminating_pod(mode: ForceDeletion, *, nodes_forbidden: bool = False) -> AsyncIterator[tuple[OperatorEnv, str]]:
+    """A pod that was just deleted, on a node that is ready and never confirms the deletion. Yields its uid."""
     async with operator_env() as env:
-        await env.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}})
+        await create_node(env)
         await set_ready(env, "True")
         if nodes_forbidden:
             env.faults.fail_before(FORBIDDEN, match=RequestMatch(plural="nodes", verb="list"), times=100_000)
@@ -52,8 +58,16 @@ async def overdue_pod(mode: ForceDeletion, *, nodes_forbidden: bool = False) -> 
             await settle()
             uid = await pod_uid(env)
             await env.client.delete(PODS, "ring-worker-0", namespace=NAMESPACE)
-            await settle(600)
+            await settle()
             yield env, uid
+
+
+@asynccontextmanager
+async def overdue_pod(mode: ForceDeletion, *, nodes_forbidden: bool = False) -> AsyncIterator[tuple[OperatorEnv, str]]:
+    """A pod that was deleted ten minutes ago and still exists, on a node that is ready. Yields its uid."""
+    async with terminating_pod(mode, nodes_forbidden=nodes_forbidden) as (env, uid):
+        await settle(600)
+        yield env, uid
 
 
 async def pod_uid(env: OperatorEnv) -> str:
@@ -69,13 +83,12 @@ async def pod_uid(env: OperatorEnv) -> str:
     ],
     ids=["not ready", "out of service", "gone"],
 )
-def test_an_overdue_pod_is_replaced_as_soon_as_its_node_goes_down(bring_down: object, seen: str) -> None:
+def test_an_overdue_pod_is_replaced_as_soon_as_its_node_goes_down(bring_down: BringDown, seen: str) -> None:
     @virtual_time
     async def check() -> None:
         async with overdue_pod(ForceDeletion.NODE_DOWN) as (env, uid):
             assert await pod_uid(env) == uid
             assert (await env.conditions())["Blocked"]["reason"] == "Terminating"
-            assert callable(bring_down)
             await bring_down(env)
             await settle(5)
             assert await pod_uid(env) != uid
@@ -108,3 +121,25 @@ async def test_an_operator_that_gets_access_to_nodes_later_uses_it() -> None:
         env.faults.clear()
         await settle(300)
         assert await pod_uid(env) != uid
+
+
+@pytest.mark.parametrize("bring_down", [stop_kubelet, remove_node], ids=["not ready", "gone"])
+def test_an_overdue_pod_is_kept_if_its_node_is_up_and_the_node_cache_is_stale(bring_down: BringDown) -> None:
+    @virtual_time
+    async def check() -> None:
+        async with terminating_pod(ForceDeletion.NODE_DOWN) as (env, uid):
+            await bring_down(env)
+            await settle(1)
+            env.faults.hold_watches(match=RequestMatch(plural="nodes"))
+            if bring_down is remove_node:
+                await create_node(env)
+            await set_ready(env, "True")
+            env.clear_requests()
+            await settle(600)
+            assert await pod_uid(env) == uid
+            assert env.writes(method="DELETE", plural="pods") == []
+            await stop_kubelet(env)
+            await settle(130)
+            assert await pod_uid(env) != uid
+
+    check()
