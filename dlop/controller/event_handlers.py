@@ -165,7 +165,7 @@ class EventHandlers:
         owner = new.metadata.controller
         state = None if owner is None else self._job_states.get(owner.uid)
         phase_changed = not isinstance(old, Pod) or old.status.phase != phase
-        if phase == "Failed" or (state is not None and phase_changed and state.count_transition(phase)):
+        if phase == "Failed" or (state is not None and phase_changed and state.count_transition(phase)) or _has_new_failure(old, new):
             return _URGENT_DEBOUNCE_SECONDS
         if phase == "Succeeded":
             is_first = state is None or state.succeeded <= 1
@@ -196,6 +196,18 @@ def _debounce_seconds(state: JobState, after_seconds: float) -> float:
     is_first = now - state.last_urgent_change > delay
     state.last_urgent_change = now
     return 0.0 if is_first else delay
+
+
+def _has_new_failure(old: KubeObject | None, new: KubeObject) -> bool:
+    """Whether a container has failed that the kubelet does not restart. The pod stays Running as long as another container runs."""
+    return isinstance(new, Pod) and _failed_containers(new) > (_failed_containers(old) if isinstance(old, Pod) else 0)
+
+
+def _failed_containers(pod: Pod) -> int:
+    if pod.spec.restart_policy != "Never":
+        return 0
+    terminated = (container.state.terminated for container in pod.status.container_statuses)
+    return sum(1 for each in terminated if each is not None and each.exit_code != 0)
 
 
 def _is_same_metadata(old: ObjectMeta, new: ObjectMeta) -> bool:

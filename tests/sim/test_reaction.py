@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from dlop.embedded.apiserver.faults import RequestMatch
+from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
 from dlop.testing.virtual_time import virtual_time
 from tests.sim.operator_env import RING_JOBS, OperatorEnv, operator_env, ring, settle
@@ -12,8 +15,8 @@ from tests.sim.operator_env import RING_JOBS, OperatorEnv, operator_env, ring, s
 AT_ONCE_SECONDS = 0.001
 
 
-def restartable_ring() -> JsonObject:
-    job = ring()
+def restartable_ring(*, workers: int = 3) -> JsonObject:
+    job = ring(workers=workers)
     job["spec"]["replicaSpecs"]["Worker"]["restartPolicy"] = "ExitCode"
     return job
 
@@ -22,9 +25,9 @@ async def uids(env: OperatorEnv) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in await env.pods()}
 
 
-async def run_job(env: OperatorEnv) -> dict[str, str]:
+async def run_job(env: OperatorEnv, *, workers: int = 3) -> dict[str, str]:
     """Submit a job and run its pods. Returns their UIDs."""
-    await env.submit(restartable_ring())
+    await env.submit(restartable_ring(workers=workers))
     await settle()
     await env.set_pod_phases("Running")
     await settle()
@@ -71,6 +74,34 @@ async def test_failures_shortly_after_the_first_one_are_handled_together() -> No
         assert (await env.status())["dlop"]["restarts"] == {"Worker": 3}
         # Two statuses for the first failure, and two for the others together.
         assert len(env.writes(method="PATCH", plural="ringjobs")) == 4
+
+
+@pytest.mark.parametrize(("workers", "reactions"), [(4, 4), (300, 2)], ids=["small job", "large job"])
+def test_failures_of_a_larger_job_are_handled_together_for_longer(workers: int, reactions: int) -> None:
+    @virtual_time
+    async def check() -> None:
+        async with operator_env() as env, env.run_operator():
+            await run_job(env, workers=workers)
+            for index in range(4):
+                await env.set_pod_phase("Failed", f"ring-worker-{index}", exit_code=137)
+                await asyncio.sleep(0.025)
+            await settle()
+            assert (await env.status())["dlop"]["restarts"] == {"Worker": 4}
+            assert len(env.writes(method="PATCH", plural="ringjobs")) == 2 * reactions
+
+    check()
+
+
+@virtual_time
+async def test_a_pod_with_a_sidecar_is_replaced_at_once_when_its_main_container_fails() -> None:
+    async with operator_env() as env, env.run_operator():
+        before = await run_job(env)
+        main = {"name": "main", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": {"exitCode": 137}}}
+        await env.client.patch(
+            PODS, "ring-worker-1", {"status": {"phase": "Running", "containerStatuses": [main]}}, namespace="default", subresource="status"
+        )
+        await asyncio.sleep(AT_ONCE_SECONDS)
+        assert (await uids(env))["ring-worker-1"] != before["ring-worker-1"]
 
 
 @virtual_time
