@@ -109,7 +109,7 @@ class RequestPipeline:
                 continue
             if request.is_write and _is_ambiguous(error):
                 raise AmbiguousWriteError(f"{request.method} {request.path} may or may not have succeeded: {error}") from error
-            delay = _retry_delay(error)
+            delay = self._retry_delay(error)
             if delay is None or retries == _MAX_RETRIES or loop.time() + delay >= deadline:
                 raise error
             retries += 1
@@ -130,6 +130,10 @@ class RequestPipeline:
                 return await self._transport.refresh_credentials()
         except TimeoutError as error:
             raise TransportError("the server rejected the credentials, and new ones could not be read before the deadline") from error
+
+    def _retry_delay(self, error: StatusError) -> float | None:
+        """Seconds until the server wants a retry; None if it does not ask for one."""
+        return self._contact.retry_after_seconds(error) if error.status_code == 429 or error.status_code >= 500 else None
 
     async def _attempt(self, request: Request, deadline: float) -> Response:
         limiter, low_priority = self._writes if request.is_write else self._reads, self._cancel_if is not None
@@ -174,11 +178,6 @@ def _is_ambiguous(error: StatusError) -> bool:
     # The API server gives a reason for its own errors. An error without one comes from etcd or from a proxy.
     is_unexplained = not error.status_reason and error.retry_after_seconds is None
     return is_unexplained or error.status_code in _AMBIGUOUS_CODES or any(part in str(error) for part in _AMBIGUOUS_MESSAGES)
-
-
-def _retry_delay(error: StatusError) -> float | None:
-    """Seconds until the server wants a retry; None if it does not ask for one."""
-    return error.retry_after_seconds if error.status_code == 429 or error.status_code >= 500 else None
 
 
 class InFlightLimiter:

@@ -64,6 +64,14 @@ class ServerContact:
         """Whether the server is down, or was down shortly before."""
         return self.is_down or asyncio.get_running_loop().time() - self._recovered_at < _RECOVERY_SECONDS
 
+    def retry_after_seconds(self, error: StatusError) -> float | None:
+        """The server's Retry-After, within limits; None if there is none."""
+        if error.retry_after_seconds is None:
+            return None
+        # A server that starts asks for a retry after 5 seconds, and is usually ready sooner.
+        is_starting = self.is_recovering and error.status_code in UNAVAILABLE_CODES
+        return min(error.retry_after_seconds, _MAX_RETRY_AFTER_IN_RECOVERY_SECONDS if is_starting else MAX_RETRY_AFTER_SECONDS)
+
     def next_turn_seconds(self, interval_seconds: float) -> float:
         """Start an outage, or continue it. Returns when the caller may try again: one interval after the caller before it."""
         now = asyncio.get_running_loop().time()
@@ -114,24 +122,17 @@ class ServerRetry:
 
     def delay_seconds(self, error: Exception, *, started_at: float) -> float:
         """The delay after a request that was sent at `started_at` has failed. At least the server's Retry-After."""
-        retry_after_seconds = error.retry_after_seconds if isinstance(error, StatusError) else None
+        retry_after_seconds = self._contact.retry_after_seconds(error) if isinstance(error, StatusError) else None
         if self.is_outage(error, started_at=started_at):
             self._backoff.reset()
             return self._contact.next_turn_seconds(self._first_seconds * self._rng.uniform(0.5, 1.25))
         if self._contact.is_recovering:
-            # A server that starts asks for a retry after 5 seconds, and is usually ready sooner.
-            limit = _MAX_RETRY_AFTER_IN_RECOVERY_SECONDS if self._is_unavailable(error) else MAX_RETRY_AFTER_SECONDS
-            return max(self._first_seconds * self._rng.uniform(0.5, 1.25), min(retry_after_seconds or 0.0, limit))
+            return max(self._first_seconds * self._rng.uniform(0.5, 1.25), retry_after_seconds or 0.0)
         return self._backoff.delay_seconds(now=asyncio.get_running_loop().time(), retry_after_seconds=retry_after_seconds)
 
-    @staticmethod
-    def _is_unavailable(error: Exception) -> bool:
-        return isinstance(error, StatusError) and error.status_code in UNAVAILABLE_CODES
-
     async def wait(self, delay_seconds: float) -> None:
-        """Wait for the delay, or until the server answers again after an outage. The latter resets the back-off."""
+        """Wait for the delay, or until the server answers again after an outage."""
         if await self._contact.wait_for_recovery(delay_seconds):
-            self._backoff.reset()
             await self.spread()
 
     async def spread(self) -> None:

@@ -96,6 +96,23 @@ async def test_rejections_by_a_server_that_starts_do_not_delay_informers() -> No
 
 
 @virtual_time
+async def test_a_call_is_repeated_after_a_second_if_a_server_that_starts_asks_for_five() -> None:
+    server = FakeApiServer()
+    client = Client(server)
+    async with running_informers(client, count=1, seed=1):
+        for has_been_down, seconds in ((False, 5), (True, 1)):
+            if has_been_down:
+                server.kill()
+                await asyncio.sleep(30)
+                server.start()
+                await asyncio.sleep(2)
+            server.faults.append(Fault.STARTING)
+            called_at = asyncio.get_running_loop().time()
+            await client.list(PODS)
+            assert asyncio.get_running_loop().time() == called_at + seconds
+
+
+@virtual_time
 async def test_an_informer_with_a_long_back_off_is_woken_when_the_server_is_back() -> None:
     server = FakeApiServer()
     client = Client(server)
@@ -112,6 +129,21 @@ async def test_an_informer_with_a_long_back_off_is_woken_when_the_server_is_back
         assert broken.synced
         task.cancel()
         await asyncio.wait([task])
+
+
+@virtual_time
+async def test_failures_before_an_outage_do_not_delay_an_informer_after_it() -> None:
+    server = FakeApiServer()
+    server.faults.extend([Fault.ERROR] * 6)
+    async with running_informers(Client(server), count=2, seed=1):
+        server.kill()
+        await asyncio.sleep(10)
+        server.start()
+        await asyncio.sleep(40)  # longer than a server takes to start
+        server.faults.append(Fault.ERROR)
+        server.cut(Cut.CLEAN)
+        await asyncio.sleep(2)
+        assert (server.open_streams, len(server.faults)) == (2, 0)
 
 
 class BrokenServices(FakeApiServer):
@@ -171,6 +203,17 @@ async def test_a_version_that_is_gone_after_each_list_does_not_cause_a_hot_loop(
         server.put("a")
         await run_ready_callbacks()
         assert names(informer) == ["a"]
+
+
+@virtual_time
+async def test_informers_whose_versions_are_gone_together_do_not_relist_together() -> None:
+    server = FakeApiServer()
+    async with running_informers(Client(server), count=30, seed=1):
+        await asyncio.sleep(10)
+        server.requests.clear()
+        server.cut(Cut.GONE)
+        await asyncio.sleep(1)
+        assert len({at for at, kind in server.requests if kind == "stream"}) == 30
 
 
 class SlowLists(FakeApiServer):
