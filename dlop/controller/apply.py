@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
@@ -317,18 +318,13 @@ class Applier:
         patch = merge_patch(self.job.stored_status, plan.status or {})
         if not patch:
             return
-        expects_echo = plan.settles or self.shows_effects(plan)
-        state = self._get_or_create_state() if expects_echo else None
-        if state is not None and plan.status is not None:
-            state.expected_echoes.append(plan.status)
         try:
-            self.result.written_job = await self.writer.patch_status(
-                patch, resource_version=self.job.metadata.resource_version, cancel_if=self.is_outdated
-            )
+            with self._expected_echo(plan):
+                self.result.written_job = await self.writer.patch_status(
+                    patch, resource_version=self.job.metadata.resource_version, cancel_if=self.is_outdated
+                )
             self.result.writes += 1
         except RequestCancelledError:
-            if state is not None:
-                state.expected_echoes.pop()
             self.result.escalate(Requeue.NOW, None)
         except RequestTooLargeError as error:
             self._handle_oversized_status(error)
@@ -341,11 +337,14 @@ class Applier:
             state.last_counted_status = self.job.stored_status if state.last_counted_status is None else state.last_counted_status
             raise
 
+    def _expected_echo(self, plan: Plan) -> AbstractContextManager[None]:
+        needs_no_pass = plan.settles or self.shows_effects(plan)
+        return self._get_or_create_state().expect_echo(plan.status) if needs_no_pass and plan.status is not None else nullcontext()
+
     def _handle_oversized_status(self, error: RequestTooLargeError) -> None:
         """Let the next pass report the error in a small status. If that is too large as well, only the event reports it."""
         log.error("the status is too large", error=str(error))
         state = self._get_or_create_state()
-        state.expected_echoes.clear()
         if not state.rejected_status:
             state.reject_status(str(error), generation=self.job.metadata.generation)
             self.result.escalate(Requeue.NOW, None)

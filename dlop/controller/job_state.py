@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from dlop.controller.kinds import JobKey
@@ -57,6 +58,17 @@ class JobState:
     first_pod_ran: bool = False
     awaits_all_running: bool = False
     """The first pod was seen running, and the last one was not yet."""
+
+    @contextmanager
+    def expect_echo(self, status: JsonObject) -> Iterator[None]:
+        """Expect the watch event of the status that is written in this context, unless the write fails."""
+        self.expected_echoes.append(status)
+        try:
+            yield
+        except Exception:
+            if status in self.expected_echoes:  # another change of the job may have removed it
+                self.expected_echoes.remove(status)
+            raise
 
     def begin_pass(self, *, generation: int) -> None:
         """Clear `dirty`, clear rejections of another generation, and clear a rejected status that is due for another attempt."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from structlog.testing import capture_logs
+
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.kube.request_pipeline import MAX_LOW_PRIORITY_WAIT_SECONDS
 from dlop.kube.resources import PODS
@@ -76,6 +78,25 @@ async def test_an_outdated_status_write_is_skipped_and_covered_by_the_next_one()
     skipped = [bodies for bodies in statuses.values() if b'"phase":"Created"' not in bodies[0]]
     assert skipped, "no status write was skipped"
     assert all(b'"type":"Created"' in bodies[0] for bodies in skipped), "the condition of a skipped write is missing"
+
+
+@virtual_time
+async def test_a_job_that_is_edited_while_its_status_write_waits_needs_no_retry() -> None:
+    script = Script()
+    script.when().until_released()
+    async with OperatorKit([TFJob], script=script, operator=False) as kit:
+        jobs = [await kit.submit(manifest(TFJob, {"Worker": REPLICAS}, name=f"demo-{number}")) for number in range(JOBS)]
+        limits = {"workers": JOBS, "writes_in_flight": WRITES_IN_FLIGHT, "kube_api_qps": 100.0, "kube_api_burst": 1}
+        with capture_logs() as lines:
+            await kit.start_operator(settings=STANDALONE.model_copy(update=limits))
+            await asyncio.sleep(CREATES / 100)  # all pods are created, and most status writes are queued
+            phases = {job.phase for job in jobs}
+            for job in jobs:
+                await kit.edit(job, {"metadata": {"annotations": {"edited": "true"}}})
+            for job in jobs:
+                await kit.until(job, phase="Created", within_seconds=3600)
+    assert None in phases
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == []
 
 
 @virtual_time
