@@ -79,7 +79,7 @@ class ServerContact:
         self._last_turn_at = max(now, self._last_turn_at) + interval_seconds
         return self._last_turn_at - now
 
-    async def wait_for_recovery(self, timeout_seconds: float) -> bool:
+    async def wait_for_recovery(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the server answers again after an outage. False if it did not within the timeout."""
         recovered = asyncio.get_running_loop().create_future()
         self._waiters.add(recovered)
@@ -131,8 +131,9 @@ class ServerRetry:
         return self._backoff.delay_seconds(now=asyncio.get_running_loop().time(), retry_after_seconds=retry_after_seconds)
 
     async def wait(self, delay_seconds: float) -> None:
-        """Wait for the delay, or until the server answers again after an outage."""
+        """Wait for the delay, or until the server answers again after an outage. The latter resets the back-off."""
         if await self._contact.wait_for_recovery(delay_seconds):
+            self._backoff.reset()
             await self.spread()
 
     async def spread(self) -> None:
