@@ -24,6 +24,8 @@ from dlop.kube.workqueue import WorkQueue
 QUEUE_NAME = "dlop"
 # How long a stopping operator keeps sending queued events.
 _EVENT_DRAIN_SECONDS = 2.0
+# After an outage of the API server, all jobs whose passes failed are retried within this time.
+_RETRY_SPREAD_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,7 @@ class ControllerManager:
         """Names and coroutines to run for the lifetime of the operator, in addition to the workers."""
         yield "expectations", self._expectations.run()
         yield "events", self._events.run()
+        yield "retries after outages", self._retry_after_outages()
         for informers in self.informer_sets:
             yield "gate", informers.gate.run()
             for informer in informers:
@@ -142,6 +145,11 @@ class ControllerManager:
             )
             for namespace in namespaces
         ]
+
+    async def _retry_after_outages(self) -> None:
+        """Whenever the API server is back, retry the jobs whose passes failed. Their back-off has grown during the outage."""
+        while await self._client.contact.wait_for_recovery():
+            self.queue.end_backoff(within_seconds=_RETRY_SPREAD_SECONDS)
 
     # --- uncertain expectations --------------------------------------------------------------------------------------
 

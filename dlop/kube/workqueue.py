@@ -243,6 +243,14 @@ class WorkQueue(Generic[K]):
         """Reset the back-off of a key after a success."""
         self._failures.pop(key, None)
 
+    def end_backoff(self, *, within_seconds: float) -> None:
+        """Retry all keys that failed, at random times within this delay, because what made them fail is over."""
+        failed, self._failures = self._failures, {}
+        for key in failed:
+            item = self._items.get(key)
+            if item is not None and item.due is not None:
+                self.add_after(key, within_seconds * self._rng.random(), initial=item.pending_initial)
+
     def failures(self, key: K) -> int:
         """Number of consecutive failures of a key."""
         return self._failures.get(key, 0)

@@ -234,6 +234,23 @@ async def test_forget_resets_the_back_off_of_a_key() -> None:
 
 
 @virtual_time
+async def test_keys_that_failed_are_retried_within_a_given_time_and_other_delays_stay() -> None:
+    queue, loop = new_queue(), asyncio.get_running_loop()
+    for _ in range(10):
+        queue.add_rate_limited(A)
+        queue.done(await queue.get())
+    queue.add_rate_limited(A)
+    queue.add_after(B, 60)
+    started_at = loop.time()
+    queue.end_backoff(within_seconds=0.5)
+    assert await queue.get() == A
+    assert 0 < loop.time() - started_at < 0.5
+    assert await queue.get() == B
+    assert loop.time() - started_at == pytest.approx(60)
+    assert queue.failures(A) == 0
+
+
+@virtual_time
 async def test_one_failing_key_does_not_slow_down_another() -> None:
     queue = new_queue()
     for _ in range(10):
