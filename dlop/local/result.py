@@ -25,6 +25,8 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Time until the cluster was ready."""
     seconds: float = 0.0
     """Duration of the jobs."""
+    isolation: str = ""
+    """How pods were isolated, in one line."""
     kept_in: str = ""
     """The working directory, if it was kept."""
     errors: tuple[str, ...] = ()

@@ -66,6 +66,7 @@ class Session:
         self._views: dict[str, JobView] = {}
         self._submitted_at = 0.0
         self._finished_after_seconds: dict[str, float] = {}
+        self._isolation = ""
         self._kept_in = ""
         self._deletion_error = ""
 
@@ -88,6 +89,7 @@ class Session:
                 report=self._progress.print_message,
             ) as cluster:
                 tune_garbage_collection()
+                self._isolation = cluster.isolation
                 return await self._run_on(cluster, start_seconds=_now() - started_at)
 
     async def _run_on(self, cluster: LocalCluster, *, start_seconds: float) -> SessionResult:
@@ -223,6 +225,7 @@ class Session:
             reason=reason,
             start_seconds=round(start_seconds, 3),
             seconds=round(seconds, 3),
+            isolation=self._isolation,
             kept_in=self._kept_in,
             errors=errors,
             jobs=tuple(self._views.values()),

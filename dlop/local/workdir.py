@@ -127,12 +127,20 @@ def _check_permissions(path: Path) -> None:
     if status.st_mode & _OTHERS_WRITE:
         raise WorkDirError(f"other users can change the directory {path}; run `chmod go-w {shlex.quote(str(path))}` or choose another one.")
     for parent in path.parents:
-        status = parent.stat()
-        is_sticky = bool(status.st_mode & stat.S_ISVTX)
-        if status.st_uid not in (0, os.geteuid()) or (status.st_mode & stat.S_IWOTH and not is_sticky):
+        if _can_others_change(parent.stat()):
             raise WorkDirError(
                 f"other users can replace the directory {path}, because they can change {parent}; choose another one with --folder."
             )
+
+
+def _can_others_change(directory: os.stat_result) -> bool:
+    """Whether another user can replace the entries of a directory that belong to the current user."""
+    if directory.st_uid not in (0, os.geteuid()):
+        return True
+    # The group of the current user is usually a private one, and many systems let it write by default.
+    own_groups = (0, os.getegid())
+    others = stat.S_IWOTH if directory.st_gid in own_groups else _OTHERS_WRITE
+    return bool(directory.st_mode & others) and not directory.st_mode & stat.S_ISVTX
 
 
 def _lock(path: Path) -> int:

@@ -84,6 +84,19 @@ def test_a_directory_below_one_of_another_user_is_refused(tmp_path: Path) -> Non
         open_(parent / "folder")
 
 
+@_as_root
+def test_a_directory_that_another_group_can_replace_is_refused(tmp_path: Path) -> None:
+    parent = tmp_path / "shared"
+    parent.mkdir()
+    parent.chmod(0o775)
+    open_(parent / "folder")
+    os.chown(parent, 0, _OTHER_USER)
+    with pytest.raises(WorkDirError, match=r"they can change .*/shared"):
+        open_(parent / "folder")
+    parent.chmod(0o1775)
+    open_(parent / "folder")
+
+
 @pytest.mark.parametrize("name", ["kubeconfig", "dlop.log"])
 def test_a_link_in_the_directory_is_replaced_and_not_followed(tmp_path: Path, name: str) -> None:
     folder, victim = tmp_path / "folder", tmp_path / "victim"

@@ -56,12 +56,15 @@ def program_mounts(mounts: Sequence[Mount]) -> list[Mount]:
 
 
 def interpreter_paths(program: Path) -> Iterator[Path]:
-    """The installation directories of an interpreter and of those that it links to, as a virtual environment does."""
-    while True:
-        yield Path(os.path.normpath(program.parent.parent))
-        if not program.is_symlink():
-            return
-        program = program.parent / program.readlink()
+    """The installation directories of an interpreter and of those that it links to, as a virtual environment does.
+
+    Of a link in another directory, such as ~/.local/bin, only that directory: the one above it may contain anything.
+    """
+    while program.is_symlink():
+        is_virtual = (program.parent.parent / "pyvenv.cfg").exists()
+        yield program.parent.parent if is_virtual else program.parent
+        program = Path(os.path.normpath(program.parent / program.readlink()))
+    yield program.parent.parent
 
 
 def _program_paths() -> Iterator[Path]:
