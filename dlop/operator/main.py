@@ -18,6 +18,7 @@ from dlop.api.types import Options
 from dlop.frameworks.registry import Registry, RegistryError
 from dlop.kube.errors import ConfigurationError
 from dlop.kube.http.transport import HttpTransport, connect
+from dlop.operator.event_loop import EventLoopMonitor
 from dlop.operator.flags import LegacyNotice
 from dlop.operator.gc import tune_garbage_collection
 from dlop.operator.health import Endpoint, list_endpoints, serve_endpoint
@@ -69,6 +70,7 @@ async def _serve(settings: Settings, registry: Registry, *, environ: Mapping[str
             await _start_endpoint(operator, stack, endpoint, watch_age_limit_seconds=settings.watch_age_limit_seconds)
         stack.enter_context(_stop_on_signals(operator))
         tune_garbage_collection()
+        stack.enter_context(_measured_event_loop(operator))
         await operator.run()
 
 
@@ -106,6 +108,14 @@ def make_options(settings: Settings, registry: Registry) -> Options:
         gang_scheduler_name=settings.gang_scheduler_name,
         framework_flags=load_framework_flags(settings, registry.flags),
     )
+
+
+@contextlib.contextmanager
+def _measured_event_loop(operator: Operator) -> Iterator[None]:
+    monitor = EventLoopMonitor()
+    operator.metrics.registry.register(monitor)
+    with monitor.running():
+        yield
 
 
 @contextlib.contextmanager

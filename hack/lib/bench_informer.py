@@ -24,9 +24,10 @@ from dlop.kube.http.transport import connect
 from dlop.kube.informer import Informer
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS
+from dlop.operator.event_loop import EventLoopMonitor
 from dlop.operator.gc import tune_garbage_collection
 
-_TICK_SECONDS = 0.001
+_INTERVAL_SECONDS = 0.001
 
 
 class _Counter:
@@ -40,24 +41,6 @@ class _Counter:
         self.left -= 1
         if self.left == 0:
             self.done.set()
-
-
-class _StallMeter:
-    """A task that runs every millisecond and records its longest delay.
-
-    `busy_seconds` is the longest delay in CPU time of this thread, without the share of other processes.
-    """
-
-    def __init__(self) -> None:
-        self.longest_seconds = 0.0
-        self.busy_seconds = 0.0
-
-    async def run(self) -> None:
-        while True:
-            before, busy_before = time.monotonic(), time.thread_time()
-            await asyncio.sleep(_TICK_SECONDS)
-            self.longest_seconds = max(self.longest_seconds, time.monotonic() - before - _TICK_SECONDS)
-            self.busy_seconds = max(self.busy_seconds, time.thread_time() - busy_before)
 
 
 @contextlib.asynccontextmanager
@@ -94,13 +77,12 @@ async def cpu(client: Client, *, pods: int, changes: int) -> list[float]:
 
 
 async def stall(client: Client, *, pods: int, changes: int) -> list[float]:
-    """The longest delay of another task during the initial list and all relists, in milliseconds of wall time and of CPU time."""
-    counter, meter = _Counter(pods + changes), _StallMeter()
-    measuring = asyncio.create_task(meter.run())
-    async with _running_informer(client, counter):
-        await counter.done.wait()
-    measuring.cancel()
-    return [meter.longest_seconds * 1e3, meter.busy_seconds * 1e3]
+    """The longest delay of a timer during the initial list and all relists, in milliseconds of wall time and of CPU time."""
+    counter, monitor = _Counter(pods + changes), EventLoopMonitor(interval_seconds=_INTERVAL_SECONDS)
+    with monitor.running():
+        async with _running_informer(client, counter):
+            await counter.done.wait()
+    return [monitor.longest_seconds * 1e3, monitor.longest_cpu_seconds * 1e3]
 
 
 async def memory(client: Client, *, pods: int, changes: int) -> list[float]:

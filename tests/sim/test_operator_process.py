@@ -92,7 +92,12 @@ async def test_a_process_runs_jobs_serves_probes_and_releases_the_lease(cluster:
         await client.create(RING_JOBS, ring(), namespace=NAMESPACE)
         await wait_for_pods(cluster, 3)
         async with aiohttp.ClientSession(f"http://127.0.0.1:{endpoint['port']}") as session:
-            for path, expected in (("/healthz", "ok"), ("/readyz", "ok: leader"), ("/metrics", "controller_runtime_reconcile_total")):
+            for path, expected in (
+                ("/healthz", "ok"),
+                ("/readyz", "ok: leader"),
+                ("/metrics", "controller_runtime_reconcile_total"),
+                ("/metrics", "dlop_event_loop_delay_seconds_count"),
+            ):
                 async with session.get(path) as response:
                     assert response.status == 200
                     assert expected in await response.text()
