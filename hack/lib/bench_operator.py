@@ -8,32 +8,23 @@ time and memory are read from the kernel. With `--kind`, jobs of that kind are m
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import uvloop
 from bench_operator_cold_start import cold_start_rows
 from bench_operator_compare import compare_rows
-from bench_operator_creates import create_rows, measure_bare_client
+from bench_operator_creates import bench_targets, create_rows
 from bench_operator_finished import finished_rows
 from bench_operator_jobs import MXNET, OTHER_KINDS, Load, MeasuredKind
 from bench_operator_lifecycle import first_child_rows, lifecycle_rows
-from bench_operator_load import IN_FLIGHT, BenchTarget
+from bench_operator_load import BenchTarget
 from bench_operator_reaction import reaction_rows
 from bench_operator_restart import restart_rows
-from bench_processes import run_server
-from bench_report import MeasureError, Row, build_parser, run_benchmark
+from bench_report import Row, build_parser, run_benchmark
 from real_cluster import RealCluster
 
-from dlop.kube.client import Client, ClientLimits
-from dlop.kube.errors import KubeError
-from dlop.kube.http.transport import connect
-
-_LIB = Path(__file__).parent
-_WARM_UP = Load(50, 3)
 # The API server inherits this. Without garbage collection its cost cannot be attributed to the wrong kind.
 _NO_GARBAGE_COLLECTION = {"GOGC": "off", "GOMEMLIMIT": str(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 3)}
 
@@ -146,11 +137,8 @@ def _parser() -> argparse.ArgumentParser:
 
 async def measure(cluster: RealCluster, scenarios: Sequence[Scenario], scale: Scale, *, kinds: Sequence[MeasuredKind]) -> list[Row]:
     """Measures sequentially, because the measurements share the machine. The second kind is the reference of the first."""
-    try:
-        async with _targets(cluster, kinds) as targets:
-            results = [await scenario(targets, scale) for scenario in scenarios]
-    except (KubeError, ExceptionGroup) as error:
-        raise MeasureError(f"the load generator failed: {error!r}") from error
+    async with bench_targets(cluster, kinds) as targets:
+        results = [await scenario(targets, scale) for scenario in scenarios]
     return [row for columns in results for row in _with_reference(*columns)]
 
 
@@ -158,18 +146,3 @@ def _with_reference(rows: list[Row], reference_rows: list[Row] | None = None) ->
     if reference_rows is None:
         return rows
     return [replace(row, reference=other.value) for row, other in zip(rows, reference_rows, strict=True)]
-
-
-@contextlib.asynccontextmanager
-async def _targets(cluster: RealCluster, kinds: Sequence[MeasuredKind]) -> AsyncIterator[list[BenchTarget]]:
-    bare = [str(_LIB / "bench_bare_client.py"), cluster.url, cluster.token, str(cluster.ca_path)]
-    client = Client(await connect(cluster.kubeconfig_path), limits=ClientLimits(writes_in_flight=IN_FLIGHT))
-    try:
-        with run_server(bare) as (process, _):
-            targets = [BenchTarget(client, cluster.kubeconfig_path, cluster.folder, process, kind) for kind in kinds]
-            for target in targets:
-                await target.install()
-                await measure_bare_client(target, _WARM_UP, name="warm-up")
-            yield targets
-    finally:
-        await client.close()

@@ -7,27 +7,39 @@ bodies as the operator. The objects of both are counted by the same watches, in 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
+from typing import Self
 
 import orjson
-from bench_operator_jobs import JobBody, Load, child_objects
-from bench_operator_load import BenchTarget, Watcher
-from bench_operator_process import Operator
+from bench_operator_jobs import JobBody, Load, MeasuredKind, child_objects
+from bench_operator_load import IN_FLIGHT, TIMEOUT_SECONDS, BenchTarget, Watcher
+from bench_operator_process import Operator, Samples
+from bench_processes import run_server
 from bench_report import MeasureError, Row, log_progress
+from real_cluster import RealCluster
 
+from dlop.kube.client import Client, ClientLimits
+from dlop.kube.errors import KubeError
+from dlop.kube.http.transport import connect
 from dlop.kube.resources import PODS, SERVICES
 from dlop.kube.watch import WatchEvent, WatchEventType
 
+_LIB = Path(__file__).parent
 _WARM_UP_JOBS = 30
+_SERVER_WARM_UP = Load(50, 3)
 # Idle time before each measurement, in which the server finishes earlier work such as garbage collection.
 _IDLE_SECONDS = 2.0
 _LAST_EVENTS_SECONDS = 0.3
 _POD_BYTES = range(2_000, 3_500)
+# Far below the speed of any machine, so that a timeout means that no more objects are created.
+_MINIMUM_OBJECTS_PER_SECOND = 50
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,28 @@ class Speed:
 
 SpeedPair = tuple[Speed, Speed]
 """Adjacent measurements of the operator and of the bare client."""
+
+
+@contextlib.asynccontextmanager
+async def bench_targets(cluster: RealCluster, kinds: Sequence[MeasuredKind]) -> AsyncIterator[list[BenchTarget]]:
+    """One target for each kind, after a warm-up of the API server. They share a load generator.
+
+    Raises:
+        MeasureError: the load generator failed.
+    """
+    bare = [str(_LIB / "bench_bare_client.py"), cluster.url, cluster.token, str(cluster.ca_path)]
+    client = Client(await connect(cluster.kubeconfig_path), limits=ClientLimits(writes_in_flight=IN_FLIGHT))
+    try:
+        with run_server(bare) as (process, _):
+            targets = [BenchTarget(client, cluster.kubeconfig_path, cluster.folder, process, kind) for kind in kinds]
+            for target in targets:
+                await target.install()
+                await measure_bare_client(target, _SERVER_WARM_UP, name="warm-up")
+            yield targets
+    except (KubeError, ExceptionGroup) as error:
+        raise MeasureError(f"the load generator failed: {error!r}") from error
+    finally:
+        await client.close()
 
 
 class Counts:
@@ -209,17 +243,40 @@ async def measure_operator_batch(
     operator.pause()
     await target.create_jobs(bodies)
     await asyncio.sleep(idle_seconds)
-    cpu_before, started_at = operator.cpu_seconds, time.perf_counter()
+    started = CreationStart(before, operator.cpu_seconds, time.perf_counter())  # a stopped operator does not answer
     operator.resume()
-    finished_at = await watcher.until(lambda: counts.added >= load.objects, what=lambda: f"{counts.added} objects of the operator")
+    return await measure_creation(operator, watcher, counts, load=load, started=started)
+
+
+@dataclass(frozen=True)
+class CreationStart:
+    """The state of the operator before it creates objects."""
+
+    samples: Samples
+    cpu_seconds: float
+    at: float
+    """The time, from `time.perf_counter()`."""
+
+    @classmethod
+    async def now(cls, operator: Operator) -> Self:
+        return cls(await operator.samples(), operator.cpu_seconds, time.perf_counter())
+
+
+async def measure_creation(operator: Operator, watcher: Watcher, counts: Counts, *, load: Load, started: CreationStart) -> Speed:
+    """Wait until the operator has created all objects of the load and has written the statuses."""
+    finished_at = await watcher.until(
+        lambda: counts.added >= load.objects,
+        what=lambda: f"{counts.added} objects of the operator",
+        timeout_seconds=max(TIMEOUT_SECONDS, load.objects / _MINIMUM_OBJECTS_PER_SECOND),
+    )
     # Include delayed status updates and events. Do not poll the metrics here, because serving them costs CPU time.
     await watcher.until(lambda: counts.status_updates >= load.jobs, what=lambda: f"{counts.status_updates} status updates")
     await asyncio.sleep(_LAST_EVENTS_SECONDS)
-    cpu_seconds = operator.cpu_seconds - cpu_before
+    cpu_seconds = operator.cpu_seconds - started.cpu_seconds
     await operator.wait_idle()
-    after = await operator.samples()
+    before, after = started.samples, await operator.samples()
     failed = after.failed_writes - before.failed_writes
     if counts.added != load.objects or failed:
         raise MeasureError(f"{counts.added} objects were created, expected {load.objects}; {failed:.0f} writes failed")
     other_writes = after.writes - before.writes - load.objects
-    return Speed(load.objects / (finished_at - started_at), cpu_seconds / load.objects * 1e6, other_writes)
+    return Speed(load.objects / (finished_at - started.at), cpu_seconds / load.objects * 1e6, other_writes)

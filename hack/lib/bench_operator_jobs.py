@@ -9,7 +9,7 @@ import msgspec
 
 from dlop.api.types import ContainerProperties
 from dlop.frameworks.fioravanzo import mxjob
-from dlop.frameworks.kubeflow import jaxjob, paddlejob, pytorchjob
+from dlop.frameworks.kubeflow import jaxjob, paddlejob, pytorchjob, tfjob
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, object_decoder
 from dlop.kube.resources import PODS, SERVICES, Resource
@@ -63,8 +63,11 @@ class ListKind(MeasuredKind):
 
 MXNET = ListKind(mxjob.MXJob, leader="Scheduler")
 """The reference kind."""
+PYTORCH = MeasuredKind(pytorchjob.PyTorchJob, leader="Master")
+TENSORFLOW = MeasuredKind(tfjob.TFJob)
+"""A kind whose pods grow with the size of the job, because each pod has the addresses of all."""
 OTHER_KINDS = {
-    "pytorch": MeasuredKind(pytorchjob.PyTorchJob, leader="Master"),
+    "pytorch": PYTORCH,
     "paddle": MeasuredKind(paddlejob.PaddleJob, leader="Master"),
     "jax": MeasuredKind(jaxjob.JAXJob),
 }

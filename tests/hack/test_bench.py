@@ -53,6 +53,20 @@ def test_the_results_of_another_kind_are_compared_with_those_of_mxjob(tmp_path: 
     assert all("PyTorchJob relative to MXJob" in row["name"] and row["value"] > 0 for row in comparisons)
 
 
+@pytest.mark.timeout(240)
+def test_the_scale_benchmark_prints_a_table_and_writes_all_results_with_their_goals(tmp_path: Path) -> None:
+    require_assets()
+    process = run("hack/bench", "scale", "--quick", "--json", tmp_path / "results.json", timeout_seconds=230.0)
+    assert process.returncode == 0, process.stderr
+    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+
+    goals = {row["at_most"] for row in rows}
+    assert goals == {None, 0, 1.2, 50, 130, 150, 200}
+    assert [row["value"] for row in rows if row["at_most"] == 0] == [0, 0]
+    assert all(row["value"] > 0 for row in rows if row["at_most"] != 0 and row["unit"] != "% of a core")
+    assert all(row["name"] in process.stdout for row in rows)
+
+
 def test_the_local_benchmark_prints_a_table_and_writes_all_results_with_their_goals(tmp_path: Path) -> None:
     process = run("hack/bench", "local", "--quick", "--json", tmp_path / "results.json")
     assert process.returncode == 0, process.stderr
@@ -71,4 +85,4 @@ def test_an_unknown_scenario_of_the_operator_benchmark_is_rejected_with_the_vali
 
 def test_an_unknown_benchmark_is_rejected_with_exit_code_2() -> None:
     process = run("hack/bench", "everything")
-    assert (process.returncode, process.stderr) == (2, "usage: hack/bench kube|operator|local [--json FILE] [--quick]\n")
+    assert (process.returncode, process.stderr) == (2, "usage: hack/bench kube|operator|scale|local [--json FILE] [--quick]\n")
