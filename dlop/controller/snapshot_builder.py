@@ -8,7 +8,7 @@ job waits until it is gone.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dlop.api.constants import JOB_UID_LABEL
@@ -30,7 +30,7 @@ class Orphan:
 
 
 def build_snapshot(
-    informers: InformerSet, kind: ManagedKind, job_object: CustomObject, *, job_states: JobStates, removed: Container[str] = ()
+    informers: InformerSet, kind: ManagedKind, job_object: CustomObject, *, job_states: JobStates, removed: Collection[str] = ()
 ) -> tuple[Snapshot, tuple[Orphan, ...]]:
     """The snapshot of a job, and the orphans to adopt before it is used. Objects with the UIDs in `removed` are gone."""
     uid = job_object.metadata.uid
@@ -57,12 +57,12 @@ def build_snapshot(
     return snapshot, (*conflicts.orphans, *_labelled_orphans(informers, kind, job_object))
 
 
-def _remaining(children: Iterable[T], removed: Container[str]) -> tuple[T, ...]:
-    return tuple(child for child in children if child.metadata.uid not in removed)
+def _remaining(children: Iterable[T], removed: Collection[str]) -> tuple[T, ...]:
+    return tuple(child for child in children if child.metadata.uid not in removed) if removed else tuple(children)
 
 
 def _owned_children(
-    informers: InformerSet, kind: ManagedKind, uid: str, removed: Container[str]
+    informers: InformerSet, kind: ManagedKind, uid: str, removed: Collection[str]
 ) -> tuple[tuple[Resource, PartialObject], ...]:
     owned: list[tuple[Resource, PartialObject]] = []
     for resource in kind.child_resources + kind.legacy_resources:
@@ -95,7 +95,7 @@ def _labelled_orphans(informers: InformerSet, kind: ManagedKind, job_object: Cus
         cache = informers.cache(resource)
         if cache is None:
             continue
-        labelled = cache.by_label(JOB_UID_LABEL, job_object.metadata.uid, namespace=job_object.metadata.namespace)
+        labelled = cache.orphans(JOB_UID_LABEL, job_object.metadata.uid, namespace=job_object.metadata.namespace)
         orphans += [Orphan(resource, child) for child in labelled if _is_adoptable(child)]
     return tuple(orphans)
 

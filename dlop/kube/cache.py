@@ -1,4 +1,4 @@
-"""Cache of the objects of one resource, indexed by name, owner and label.
+"""Cache of the objects of one resource, indexed by name and owner, and orphans by label.
 
 Only an informer changes a cache, and it never awaits between a change and its handlers, so a reader always sees a
 state that the server once had. `resource_version` is the version of that state. A relist is prepared separately
@@ -86,10 +86,10 @@ def _owner_uid(obj: KubeObject) -> str | None:
     return None if owner is None else owner.uid
 
 
-def _label_value(label: str) -> Callable[[KubeObject], Hashable | None]:
+def _orphan_label(label: str) -> Callable[[KubeObject], Hashable | None]:
     def value_of(obj: KubeObject) -> tuple[str, str] | None:
         value = obj.metadata.labels.get(label)
-        return None if value is None else (obj.metadata.namespace, value)
+        return None if value is None or obj.metadata.controller is not None else (obj.metadata.namespace, value)
 
     return value_of
 
@@ -100,8 +100,8 @@ class _Contents(Generic[T]):
     def __init__(self, labels: Iterable[str]) -> None:
         self.objects: dict[Key, T] = {}
         self.by_owner: Index[T] = Index(_owner_uid)
-        self.by_label: dict[str, Index[T]] = {label: Index(_label_value(label)) for label in labels}
-        self._indexes = (self.by_owner, *self.by_label.values())
+        self.orphans: dict[str, Index[T]] = {label: Index(_orphan_label(label)) for label in labels}
+        self._indexes = (self.by_owner, *self.orphans.values())
 
     def put(self, key: Key, obj: T) -> None:
         old = self.objects.get(key)
@@ -118,7 +118,7 @@ class _Contents(Generic[T]):
 
 
 class Cache(Generic[T]):
-    """The objects of one resource. `labels` are the label keys to index."""
+    """The objects of one resource. `labels` are the label keys by which orphans are indexed."""
 
     def __init__(self, *, labels: Iterable[str] = ()) -> None:
         self._labels = tuple(labels)
@@ -142,10 +142,13 @@ class Cache(Generic[T]):
         objects = self._contents.objects
         return [objects[key] for key in self._contents.by_owner.keys(uid)]
 
-    def by_label(self, label: str, value: str, *, namespace: str = "") -> list[T]:
-        """The objects of a namespace with this label value. KeyError if the label is not indexed."""
+    def orphans(self, label: str, value: str, *, namespace: str = "") -> list[T]:
+        """The objects of a namespace without a controller that have this label value. KeyError if the label is not indexed.
+
+        Objects with a controller are not indexed, because a large job would have to go through all its objects in every pass.
+        """
         objects = self._contents.objects
-        return [objects[key] for key in self._contents.by_label[label].keys((namespace, value))]
+        return [objects[key] for key in self._contents.orphans[label].keys((namespace, value))]
 
     def keys(self) -> Iterable[Key]:
         return self._contents.objects.keys()

@@ -90,7 +90,7 @@ async def assert_cache_matches_server(informer: Informer[Pod], client: Client) -
     expected = {item["metadata"]["name"]: (item["metadata"]["uid"], item["metadata"]["resourceVersion"]) for item in listed["items"]}
     assert {pod.metadata.name: (pod.metadata.uid, pod.metadata.resource_version) for pod in informer.cache} == expected
     labels = Counter(item["metadata"]["labels"]["app"] for item in listed["items"])
-    assert {value: len(informer.cache.by_label("app", value, namespace=NAMESPACE)) for value in labels} == labels
+    assert {value: len(informer.cache.orphans("app", value, namespace=NAMESPACE)) for value in labels} == labels
 
 
 def _newest_version(listed: dict[str, Any]) -> int:

@@ -34,38 +34,45 @@ def cache() -> Cache[PartialObject]:
     return Cache(labels=["job"])
 
 
-def test_objects_are_indexed_by_name_owner_and_label(cache: Cache[PartialObject]) -> None:
-    one, two = make_object("a", 1, owner="o-1", job="x"), make_object("b", 2, owner="o-1")
-    cache.put(one)
-    cache.put(two)
+def test_objects_are_indexed_by_name_and_owner_and_orphans_by_label(cache: Cache[PartialObject]) -> None:
+    one, two, orphan = make_object("a", 1, owner="o-1", job="x"), make_object("b", 2, owner="o-1"), make_object("c", 3, job="x")
+    for each in (one, two, orphan):
+        cache.put(each)
     assert cache.get("a", namespace="ns") is one
     assert cache.owned_by("o-1") == [one, two]
-    assert cache.by_label("job", "x", namespace="ns") == [one]
-    assert (len(cache), list(cache), list(cache.keys())) == (2, [one, two], [("ns", "a"), ("ns", "b")])
+    assert cache.orphans("job", "x", namespace="ns") == [orphan]
+    assert (len(cache), list(cache), list(cache.keys())) == (3, [one, two, orphan], [("ns", "a"), ("ns", "b"), ("ns", "c")])
 
 
 def test_a_label_is_looked_up_in_one_namespace(cache: Cache[PartialObject]) -> None:
     cache.put(make_object("a", 1, job="x"))
     cache.put(make_object("a", 2, namespace="other", job="x"))
-    assert names(cache.by_label("job", "x", namespace="ns")) == ["a"]
-    assert cache.by_label("job", "x", namespace="third") == []
+    assert names(cache.orphans("job", "x", namespace="ns")) == ["a"]
+    assert cache.orphans("job", "x", namespace="third") == []
 
 
 def test_only_an_indexed_label_can_be_looked_up(cache: Cache[PartialObject]) -> None:
     with pytest.raises(KeyError):
-        cache.by_label("color", "red", namespace="ns")
+        cache.orphans("color", "red", namespace="ns")
 
 
 def test_a_changed_owner_or_label_updates_the_indexes(cache: Cache[PartialObject]) -> None:
     cache.put(make_object("a", 1, owner="o-1", job="x"))
     cache.put(make_object("a", 2, owner="o-2", job="y"))
     assert (names(cache.owned_by("o-1")), names(cache.owned_by("o-2"))) == ([], ["a"])
-    assert (names(cache.by_label("job", "x", namespace="ns")), names(cache.by_label("job", "y", namespace="ns"))) == ([], ["a"])
+    cache.put(make_object("a", 3, job="y"))
+    assert (names(cache.owned_by("o-2")), names(cache.orphans("job", "y", namespace="ns"))) == ([], ["a"])
+    cache.put(make_object("a", 4, job="z"))
+    assert (names(cache.orphans("job", "y", namespace="ns")), names(cache.orphans("job", "z", namespace="ns"))) == ([], ["a"])
+    cache.put(make_object("a", 5, owner="o-1", job="z"))
+    assert (names(cache.owned_by("o-1")), names(cache.orphans("job", "z", namespace="ns"))) == (["a"], [])
 
 
 def test_a_deleted_object_is_removed_from_every_index(cache: Cache[PartialObject]) -> None:
     cache.put(make_object("a", 1, owner="o-1", job="x"))
-    cache.remove(make_object("a", 2, owner="o-1", job="x"))
+    cache.put(make_object("b", 2, job="x"))
+    cache.remove(make_object("a", 3, owner="o-1", job="x"))
+    cache.remove(make_object("b", 4, job="x"))
     assert (cache.get("a", namespace="ns"), cache.owned_by("o-1"), len(cache)) == (None, [], 0)
     assert index_sizes(cache) == {"": 0, "job": 0}
 

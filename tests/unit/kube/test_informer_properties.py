@@ -90,9 +90,9 @@ def server_states(server: FakeApiServer) -> dict[str, tuple[str, str]]:
 def check_indexes(informer: Informer[Pod]) -> None:
     """Each index agrees with a scan of the cache."""
     owners = Counter(pod.metadata.controller.uid for pod in informer.cache if pod.metadata.controller)
-    jobs = Counter(pod.metadata.labels[LABEL] for pod in informer.cache)
+    jobs = Counter(pod.metadata.labels[LABEL] for pod in informer.cache if not pod.metadata.controller)
     assert {uid: len(informer.cache.owned_by(uid)) for uid in owners} == owners
-    assert {job: len(informer.cache.by_label(LABEL, job, namespace="ns")) for job in jobs} == jobs
+    assert {job: len(informer.cache.orphans(LABEL, job, namespace="ns")) for job in jobs} == jobs
     assert index_sizes(informer.cache) == {"": len(owners), LABEL: len(jobs)}
 
 
