@@ -7,6 +7,7 @@ cache key, so an entry is never stale.
 from __future__ import annotations
 
 from collections import OrderedDict
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ class ParsedSpec:
 
 
 class SpecCache:
-    """LRU cache of parsed specs, by kind and serialized spec."""
+    """LRU cache of parsed specs, by kind and serialized spec. For one thread only."""
 
     def __init__(self, *, max_entries: int = MAX_CACHED_SPECS, max_bytes: int = MAX_CACHED_SPEC_BYTES) -> None:
         """`max_bytes` limits the total length of the serialized specs."""
@@ -73,16 +74,18 @@ _cache = SpecCache()
 class JobResource:
     """A stored custom resource. Reading it never raises for invalid input, except for `SpecError` from `spec`."""
 
-    def __init__(self, stored: CustomObject, kind: type[DLJob], *, node_lost_seconds: int | None, ignores_problems: bool = False) -> None:
+    def __init__(self, stored: CustomObject, kind: type[DLJob], *, node_lost_seconds: int | None) -> None:
         """`node_lost_seconds` is a setting of the operator that becomes part of the run policy."""
         self.stored = stored
         self._kind = kind
         self._node_lost_seconds = node_lost_seconds
-        self._ignores_problems = ignores_problems
+        self._ignores_problems = False
 
     def ignoring_problems(self) -> JobResource:
         """The same resource with defaults for all invalid fields. If the clean-pod policy cannot be read, the pods are kept."""
-        return JobResource(self.stored, self._kind, node_lost_seconds=self._node_lost_seconds, ignores_problems=True)
+        resource = copy(self)  # with the parsed spec
+        resource._ignores_problems = True
+        return resource
 
     @property
     def metadata(self) -> ObjectMeta:

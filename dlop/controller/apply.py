@@ -38,7 +38,6 @@ from dlop.kube.errors import (
 )
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.resources import Resource
-from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import Delete, Patch, Plan, ReplicaCreate
 from dlop.reconcile.snapshot import RejectedWrite
 
@@ -48,6 +47,8 @@ Item = TypeVar("Item")
 
 # Labels whose values differ between attempts or between jobs of the same name. Orphans are matched without them.
 _VOLATILE_LABELS = (ATTEMPT_LABEL, JOB_UID_LABEL)
+# Above this size no more creates are started at once. A request takes several times the memory of its body.
+_MAX_BYTES_IN_FLIGHT = 2 << 20
 # Events that are published only if every create succeeded.
 _CREATE_REASONS = (Reason.CREATED_PODS, Reason.CREATED_SERVICES)
 
@@ -68,6 +69,8 @@ class ApplyResult:
     """Remaining back-off of rejected creates; None if there is none."""
     writes: int = 0
     """Number of writes that changed an object."""
+    bytes_in_flight: int = 0
+    """Size of the objects that are being created."""
     object_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of objects by operation (created, deleted, rejected) and resource."""
     skipped_creates: int = 0
@@ -154,8 +157,10 @@ class Applier:
         return await slow_start_batch(items, call, initial=initial, parallel=self.parallel, may_grow=self._may_grow)
 
     def _may_grow(self) -> bool:
-        """Whether another request would be sent without waiting, and nothing was rejected yet."""
-        return self.result.retry_after_seconds is None and self.writer.client.has_free_write_slot
+        """Whether another request would be sent without waiting, nothing was rejected yet, and the requests in flight are small."""
+        result = self.result
+        has_room = result.bytes_in_flight < _MAX_BYTES_IN_FLIGHT and self.writer.client.has_free_write_slot
+        return has_room and result.retry_after_seconds is None
 
     def _get_or_create_state(self) -> JobState:
         return self.job_states.get_or_create(self.writer.uid, self.writer.key)
@@ -258,11 +263,15 @@ class Applier:
 
     async def _create(self, create: Create | ReplicaCreate) -> bool:
         try:
-            body = create.body
+            body = self.writer.encode(create)
         except Exception as error:  # noqa: BLE001 - raised by the framework; requests in flight must complete before it is reported
             self.result.render_error = error
             return False
-        outcome = await self.writer.create(create, body)
+        self.result.bytes_in_flight += len(body)
+        try:
+            outcome = await self.writer.create(create, body)
+        finally:
+            self.result.bytes_in_flight -= len(body)
         match outcome.result:
             case WriteResult.DONE:
                 self.result.writes += 1
@@ -272,7 +281,7 @@ class Applier:
                 self.result.count("rejected", create.resource)
                 return self._handle_rejection(create, outcome)
             case WriteResult.CONFLICT:
-                return self._handle_conflict(create, body)
+                return self._handle_conflict(create)
             case WriteResult.SHARED:
                 self._get_or_create_state().shared.add((create.resource, create.name))
                 return True
@@ -293,10 +302,10 @@ class Applier:
         self.result.escalate(Requeue.NOW, None)
         return isinstance(error, InvalidError) and len(state.rejected_writes) < INITIAL_BATCH_SIZE
 
-    def _handle_conflict(self, create: Create | ReplicaCreate, body: JsonObject) -> bool:
+    def _handle_conflict(self, create: Create | ReplicaCreate) -> bool:
         """Record a name conflict. Returns True, because other creates can continue."""
         self.result.skipped_creates += 1
-        labels = body["metadata"].get("labels") or {}
+        labels = create.body["metadata"].get("labels") or {}
         orphan_labels = {name: value for name, value in labels.items() if name not in _VOLATILE_LABELS}
         state = self._get_or_create_state()
         if (create.resource, create.name) not in state.name_conflicts:

@@ -105,6 +105,8 @@ class Controller:
         self._is_stopping = False
         self._is_running = False
         self._freshness = JobFreshness(deps.client)
+        # A planning thread and the event loop take turns every 5 ms. With several threads the loop would wait for each of them.
+        self._planning_thread = asyncio.Lock()
 
     def set_informer_sets(self, informer_sets: Sequence[InformerSet]) -> None:
         self._informer_sets = {informers.namespace: informers for informers in informer_sets}
@@ -208,7 +210,7 @@ class Controller:
                 deps.queue.add(key)
                 return Requeue.NOW.value
             job, now = kind.make_job(job_object), deps.clock()
-            plan = await _plan(job, snapshot, now)
+            plan = await self._plan(job, snapshot, now)
             changes_children = plan.creates or plan.deletes or plan.patches
             if changes_children and not await self._freshness.is_current(informers, key, job_object):
                 log.info("job cache is stale, retrying")
@@ -225,6 +227,17 @@ class Controller:
             deps.job_states.get_or_create(uid, key).known_deletes |= writer.cached_uids(plan.deletes)
             job_object = next_object
         return self._requeue(key, job, snapshot, plan, applier.result, now)
+
+    async def _plan(self, job: DLJob, snapshot: Snapshot, now: float) -> Plan:
+        """Plan a step. A large job is planned in a thread, so that it does not block the event loop.
+
+        The thread shares no mutable state with the loop: planning is pure, the job belongs to this pass, and cached objects are replaced
+        and not changed. The job has parsed its spec before, because parsed specs are in a cache that all passes use.
+        """
+        if not _is_large(job, snapshot):
+            return job.reconcile(snapshot, now)
+        async with self._planning_thread:
+            return await asyncio.to_thread(job.reconcile, snapshot, now)
 
     async def _apply(self, applier: Applier, plan: Plan, slot: Slot) -> bool:
         """Apply a plan. Returns whether the responses show all its effects."""
@@ -293,15 +306,12 @@ class Controller:
             self._deps.job_states.forget(job.metadata.uid)
 
 
-async def _plan(job: DLJob, snapshot: Snapshot, now: float) -> Plan:
-    """Plan a pass. Planning is pure, so that a large job can be planned in a thread and does not block the event loop."""
+def _is_large(job: DLJob, snapshot: Snapshot) -> bool:
     try:
         replicas = job.total_replicas
     except SpecError:
         replicas = 0
-    if max(replicas, len(snapshot.pods)) < _LARGE_JOB_REPLICAS:
-        return job.reconcile(snapshot, now)
-    return await asyncio.to_thread(job.reconcile, snapshot, now)
+    return max(replicas, len(snapshot.pods)) >= _LARGE_JOB_REPLICAS
 
 
 def _can_delay_status(job: DLJob, snapshot: Snapshot, plan: Plan) -> bool:

@@ -92,7 +92,15 @@ class Writer:
     removed: set[str] = field(default_factory=set)
     """UIDs of objects that the API server has removed according to its responses. The caches may still show them."""
 
-    async def create(self, create: Create | ReplicaCreate, body: JsonObject) -> WriteOutcome:
+    def encode(self, create: Create | ReplicaCreate) -> bytes:
+        """Render an object as JSON, with the label that the informer selects by."""
+        body = create.body
+        if create.resource not in (PODS, SERVICES) and self.informers.cache(create.resource) is not None:
+            metadata = body["metadata"]
+            body = {**body, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), JOB_UID_LABEL: self.uid}}}
+        return msgspec.json.encode(body)
+
+    async def create(self, create: Create | ReplicaCreate, body: bytes) -> WriteOutcome:
         """Create an object with this body, unless the cache shows that its name is in use."""
         child = Child(create.resource, self.key.namespace, create.name)
         existing = self.informers.child(create.resource, namespace=self.key.namespace, name=create.name)
@@ -101,7 +109,7 @@ class Writer:
         self._expect(child)
         try:
             path = create.resource.path(namespace=self.key.namespace)
-            response = await self.client.call("POST", path, query=_QUERY, body=self._with_job_label(create.resource, body))
+            response = await self.client.call("POST", path, query=_QUERY, body=body)
         except AmbiguousWriteError as error:
             self.expectations.mark_uncertain(self.uid, child)
             return WriteOutcome(WriteResult.UNKNOWN, error)
@@ -254,13 +262,6 @@ class Writer:
         # Finalizers keep a pod without a grace period. Another delete would change nothing, and no watch event would follow.
         is_kept = existing.metadata.deletion_grace_period_seconds == 0 and existing.metadata.finalizers
         return delete.grace_seconds is None or bool(is_kept)
-
-    def _with_job_label(self, resource: Resource, body: JsonObject) -> JsonObject:
-        """The body with the label that the informer selects by."""
-        if resource in (PODS, SERVICES) or self.informers.cache(resource) is None:
-            return body
-        metadata = body["metadata"]
-        return {**body, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), JOB_UID_LABEL: self.uid}}}
 
     def _expect(self, child: Child) -> None:
         # Without a cache, no watch event would ever satisfy the expectation.
