@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
@@ -28,6 +29,8 @@ from dlop.operator.settings import Settings, SettingsError, load_framework_flags
 
 log = structlog.get_logger(__name__)
 
+# Large jobs are planned in a thread. Each read and write of a TLS connection lets it run, by default for at least 5 ms.
+_SWITCH_INTERVAL_SECONDS = 0.0002
 _CONFIGURATION_ERRORS = (ConfigurationError, RegistryError, SettingsError)
 
 
@@ -70,7 +73,9 @@ async def _serve(settings: Settings, registry: Registry, *, environ: Mapping[str
             await _start_endpoint(operator, stack, endpoint, watch_age_limit_seconds=settings.watch_age_limit_seconds)
         stack.enter_context(_stop_on_signals(operator))
         tune_garbage_collection()
-        stack.enter_context(_measured_event_loop(operator))
+        sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
+        if settings.event_loop_metrics:
+            stack.enter_context(_measured_event_loop(operator))
         await operator.run()
 
 

@@ -122,6 +122,9 @@ class Settings(BaseModel):
         gt=0,
         description="Seconds after which /healthz fails if a watch is stuck. An API server that does not answer is no reason.",
     )
+    event_loop_metrics: bool = Field(
+        default=False, description="Measure the delays of the event loop. This wakes the operator 100 times per second."
+    )
 
     def elects_leader(self, *, in_cluster: bool) -> bool:
         return in_cluster if self.leader_election is None else self.leader_election

@@ -56,9 +56,10 @@ class BenchTarget:
         await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": full_name}})
         return full_name
 
-    def operator(self, namespace: str) -> AbstractAsyncContextManager[Operator]:
+    def operator(self, namespace: str, *flags: str) -> AbstractAsyncContextManager[Operator]:
         """An operator for jobs of the kind in one namespace."""
-        return running_operator(self.kubeconfig, kind=self.kind.resource.qualified_name, namespace=namespace, folder=self.folder)
+        kind = self.kind.resource.qualified_name
+        return running_operator(self.kubeconfig, kind=kind, namespace=namespace, folder=self.folder, flags=flags)
 
     async def create_jobs(self, bodies: Iterable[JobBody]) -> None:
         """Create jobs as fast as the server accepts them."""

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,12 +160,12 @@ class Operator:
 
 
 @contextlib.asynccontextmanager
-async def running_operator(kubeconfig: Path, *, kind: str, namespace: str, folder: Path) -> AsyncIterator[Operator]:
+async def running_operator(kubeconfig: Path, *, kind: str, namespace: str, folder: Path, flags: Sequence[str] = ()) -> AsyncIterator[Operator]:
     """Run an operator for jobs of one kind in one namespace. Yields it when its caches are synced."""
     ports = ReservedPorts()
     port, log = ports.reserve(), folder / f"operator-{namespace}-{time.monotonic_ns()}.log"
     command = [sys.executable, *PROGRAM, "run", "--kubeconfig", str(kubeconfig), "--namespaces", namespace]
-    flags = ["--kinds", kind, "--bind-address", f"127.0.0.1:{port}", "--leader-election=false", "--log-format", "json"]
+    command += ["--kinds", kind, "--bind-address", f"127.0.0.1:{port}", "--leader-election=false", "--log-format", "json"]
     watchdog = processes.Watchdog()
     try:
         process = processes.start([*command, *flags], log_path=log, group=watchdog.group)

@@ -2,7 +2,7 @@
 
 Prints a table; with `--json FILE` also writes the results to a file. The exit code is 1 only if a measurement failed, not if a goal is
 missed. The pods of a large job are created, then all of them run, then every other worker succeeds. Memory and loop stalls are those of
-the whole run. Loop stalls are measured by the operator itself (`dlop_event_loop_longest_delay_seconds`).
+the whole run. Loop stalls are measured by the operator itself, with `--event-loop-metrics`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _SETTLE_SECONDS = 5.0
 _PAGE_SIZE = 50
 _JOBS_AT_ONCE = 500
 _JOB = "job-0"
+_EVENT_LOOP_METRICS = "--event-loop-metrics"
 _read_pod = object_decoder(Pod)
 
 
@@ -138,14 +139,14 @@ def _title(target: BenchTarget, pods: int) -> str:
 async def _measure_creation(target: BenchTarget, load: Load, *, name: str) -> Speed:
     log_progress(f"{_title(target, load.pods)}: {load.objects} objects")
     namespace, counts = await target.create_namespace(name), Counts()
-    async with target.operator(namespace) as operator:
+    async with target.operator(namespace, _EVENT_LOOP_METRICS) as operator:
         return await _create_large_job(target, operator, counts, load, namespace=namespace)
 
 
 async def _measure_large_job(target: BenchTarget, load: Load) -> LargeJob:
     log_progress(f"{_title(target, load.pods)}: {load.objects} objects, from creation until every other worker has succeeded")
     namespace, counts = await target.create_namespace("large"), Counts()
-    async with target.operator(namespace) as operator:
+    async with target.operator(namespace, _EVENT_LOOP_METRICS) as operator:
         speed = await _create_large_job(target, operator, counts, load, namespace=namespace)
         await _run_pods(target, namespace=namespace, pods=load.pods)
         peak_megabytes, stall_milliseconds = operator.resident_megabytes(peak=True), await _stall_milliseconds(operator)
@@ -218,21 +219,23 @@ async def _wait_for_status(target: BenchTarget, is_reached: Callable[[dict[str, 
 
 
 async def _at_rest_rows(target: BenchTarget, *, jobs: int, idle_seconds: float) -> list[Row]:
-    """Jobs with running pods, of which none changes."""
+    """Jobs with running pods, of which none changes. An operator that does not measure its event loop observes them."""
     log_progress(f"{jobs} jobs of {JOB_PODS} pods: creating them, and {idle_seconds:g} idle seconds")
     namespace = await target.create_namespace("small")
     runner = JobRunner(target, namespace)
-    async with target.operator(namespace) as operator, runner.watcher:
+    async with target.operator(namespace, _EVENT_LOOP_METRICS) as operator, runner.watcher:
         running = asyncio.create_task(runner.run_pods())
         for start in range(0, jobs, _JOBS_AT_ONCE):
             await runner.start_jobs([f"job-{number}" for number in range(start, min(start + _JOBS_AT_ONCE, jobs))])
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+        await operator.wait_quiet(seconds=_SETTLE_SECONDS)
+        current, peak = operator.resident_megabytes(), operator.resident_megabytes(peak=True)
+        stall_milliseconds = await _stall_milliseconds(operator)
+    async with target.operator(namespace) as operator:
         before, cpu_before = await operator.wait_quiet(seconds=_SETTLE_SECONDS), operator.cpu_seconds
         await asyncio.sleep(idle_seconds)
         cpu_seconds, after = operator.cpu_seconds - cpu_before, await operator.samples()
-        current, peak = operator.resident_megabytes(), operator.resident_megabytes(peak=True)
-        stall_milliseconds = await _stall_milliseconds(operator)
     name = f"{jobs:,} running jobs of {JOB_PODS} pods"
     return [
         Row(f"{name}: memory of the operator that created them", current, "MB resident"),

@@ -84,7 +84,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
 
 
 async def test_a_process_runs_jobs_serves_probes_and_releases_the_lease(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    flags = ("--framework", "tests.sim.ring_job:RingJob", "--leader-election")
+    flags = ("--framework", "tests.sim.ring_job:RingJob", "--leader-election", "--event-loop-metrics")
     client = cluster.client()
     async with run_process(*flags, kubeconfig=tmp_path / "config") as operator:
         endpoint = await operator.wait_for_log("serving health probes and metrics")
