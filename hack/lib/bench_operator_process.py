@@ -160,7 +160,9 @@ class Operator:
 
 
 @contextlib.asynccontextmanager
-async def running_operator(kubeconfig: Path, *, kind: str, namespace: str, folder: Path, flags: Sequence[str] = ()) -> AsyncIterator[Operator]:
+async def running_operator(
+    kubeconfig: Path, *, kind: str, namespace: str, folder: Path, flags: Sequence[str] = ()
+) -> AsyncIterator[Operator]:
     """Run an operator for jobs of one kind in one namespace. Yields it when its caches are synced."""
     ports = ReservedPorts()
     port, log = ports.reserve(), folder / f"operator-{namespace}-{time.monotonic_ns()}.log"

@@ -70,7 +70,7 @@ def suspended_ring(name: str) -> JsonObject:
 
 async def wait_for_phase(env: OperatorEnv, job: str, phase: str) -> None:
     def is_reached(event: JsonObject) -> bool:
-        return event["metadata"].get("name") == job and event.get("status", {}).get("dlop", {}).get("phase") == phase
+        return (event["metadata"].get("name"), event.get("status", {}).get("dlop", {}).get("phase")) == (job, phase)
 
     await wait_for_event(env, RING_JOBS, is_reached)
 
