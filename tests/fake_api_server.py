@@ -81,7 +81,7 @@ class FakeApiServer:
         self._is_down = False
         self._uids = 0
         self._visible: int | None = None
-        self._streams: set[_Stream] = set()
+        self._streams: dict[_Stream, None] = {}  # in the order of the requests
 
     # --- changing objects --------------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class FakeApiServer:
             return
         stream = _Stream(int(query.get("resourceVersion", 0)))
         stream.silent = fault is Fault.SILENT
-        self._streams.add(stream)
+        self._streams[stream] = None
         try:
             if "sendInitialEvents" in query and not stream.silent:
                 stream.position, state = self._state(query)
@@ -269,7 +269,7 @@ class FakeApiServer:
             async for line in self._follow(stream, timeout_seconds, idle_timeout_seconds):
                 yield line
         finally:
-            self._streams.discard(stream)
+            self._streams.pop(stream, None)
 
     async def _follow(self, stream: _Stream, timeout_seconds: float, idle_timeout_seconds: float) -> AsyncIterator[bytes]:
         ends = asyncio.get_running_loop().time() + timeout_seconds

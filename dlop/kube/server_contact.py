@@ -32,15 +32,16 @@ class ServerContact:
     def __init__(self) -> None:
         self.answered_at = -math.inf
         self.is_down = False
-        self._recovered_at = -math.inf
+        self.recovered_at = -math.inf
+        """Time of the first answer after the last outage."""
         self._open_streams = 0
         self._last_turn_at = -math.inf
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}  # in the order of arrival
 
     def end_outage(self) -> None:
         """Wake all waiting callers."""
         self.is_down = False
-        self._recovered_at = asyncio.get_running_loop().time()
+        self.recovered_at = asyncio.get_running_loop().time()
         self._last_turn_at = -math.inf
         for waiter in self._waiters:
             if not waiter.done():
@@ -62,7 +63,7 @@ class ServerContact:
     @property
     def is_recovering(self) -> bool:
         """Whether the server is down, or was down shortly before."""
-        return self.is_down or asyncio.get_running_loop().time() - self._recovered_at < _RECOVERY_SECONDS
+        return self.is_down or asyncio.get_running_loop().time() - self.recovered_at < _RECOVERY_SECONDS
 
     def retry_after_seconds(self, error: StatusError) -> float | None:
         """The server's Retry-After, within limits; None if there is none."""
@@ -82,14 +83,14 @@ class ServerContact:
     async def wait_for_recovery(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the server answers again after an outage. False if it did not within the timeout."""
         recovered = asyncio.get_running_loop().create_future()
-        self._waiters.add(recovered)
+        self._waiters[recovered] = None
         try:
             async with asyncio.timeout(timeout_seconds):
                 await recovered
         except TimeoutError:
             return False
         finally:
-            self._waiters.discard(recovered)
+            del self._waiters[recovered]
         return True
 
 
@@ -103,6 +104,7 @@ class ServerRetry:
         self._contact = contact
         self._rng = rng
         self._first_seconds = first_seconds
+        self._failed_at = -math.inf
         self._backoff = ExponentialBackoff(
             rng=rng, first_seconds=first_seconds, cap_seconds=cap_seconds, reset_after_seconds=reset_after_seconds
         )
@@ -123,17 +125,19 @@ class ServerRetry:
     def delay_seconds(self, error: Exception, *, started_at: float) -> float:
         """The delay after a request that was sent at `started_at` has failed. At least the server's Retry-After."""
         retry_after_seconds = self._contact.retry_after_seconds(error) if isinstance(error, StatusError) else None
+        now = asyncio.get_running_loop().time()
+        if self._contact.recovered_at >= self._failed_at:
+            self._backoff.reset()  # failures before an outage do not count after it
+        self._failed_at = now
         if self.is_outage(error, started_at=started_at):
-            self._backoff.reset()
             return self._contact.next_turn_seconds(self._first_seconds * self._rng.uniform(0.5, 1.25))
         if self._contact.is_recovering:
             return max(self._first_seconds * self._rng.uniform(0.5, 1.25), retry_after_seconds or 0.0)
-        return self._backoff.delay_seconds(now=asyncio.get_running_loop().time(), retry_after_seconds=retry_after_seconds)
+        return self._backoff.delay_seconds(now=now, retry_after_seconds=retry_after_seconds)
 
     async def wait(self, delay_seconds: float) -> None:
-        """Wait for the delay, or until the server answers again after an outage. The latter resets the back-off."""
+        """Wait for the delay, or until the server answers again after an outage."""
         if await self._contact.wait_for_recovery(delay_seconds):
-            self._backoff.reset()
             await self.spread()
 
     async def spread(self) -> None:

@@ -11,9 +11,11 @@ from random import Random
 import pytest
 
 from dlop.kube.client import Client
+from dlop.kube.errors import StatusError
 from dlop.kube.informer import Informer
 from dlop.kube.objects import Pod, Service
 from dlop.kube.resources import PODS, SERVICES
+from dlop.kube.server_contact import ServerContact, ServerRetry
 from dlop.kube.transport import Request, Response, StreamResponse
 from dlop.testing.virtual_time import virtual_time
 from tests.fake_api_server import Cut, FakeApiServer, Fault, names, run_ready_callbacks, running_informer
@@ -132,18 +134,21 @@ async def test_an_informer_with_a_long_back_off_is_woken_when_the_server_is_back
 
 
 @virtual_time
-async def test_failures_before_an_outage_do_not_delay_an_informer_after_it() -> None:
-    server = FakeApiServer()
-    server.faults.extend([Fault.ERROR] * 6)
-    async with running_informers(Client(server), count=2, seed=1):
-        server.kill()
-        await asyncio.sleep(10)
-        server.start()
-        await asyncio.sleep(40)  # longer than a server takes to start
-        server.faults.append(Fault.ERROR)
-        server.cut(Cut.CLEAN)
-        await asyncio.sleep(2)
-        assert (server.open_streams, len(server.faults)) == (2, 0)
+async def test_failures_before_an_outage_do_not_delay_a_caller_after_it() -> None:
+    contact = ServerContact()
+    retry = ServerRetry(contact, rng=Random(1), first_seconds=1.0, cap_seconds=60.0, reset_after_seconds=120.0)
+    error = StatusError({"code": 500, "reason": "InternalError"})
+
+    def next_delay_seconds() -> float:
+        return retry.delay_seconds(error, started_at=asyncio.get_running_loop().time())
+
+    assert [next_delay_seconds() for _ in range(4)][-1] >= 8
+    contact.next_turn_seconds(1.0)  # another caller notices an outage
+    await asyncio.sleep(10)
+    contact.end_outage()
+    await asyncio.sleep(40)  # longer than a server takes to start
+    assert next_delay_seconds() <= 2
+    assert next_delay_seconds() > 2
 
 
 class BrokenServices(FakeApiServer):
