@@ -26,7 +26,10 @@ def find_aliases(directory: str) -> list[str]:
     path, status = os.path.realpath(directory), os.stat(directory)
     mounts = read_mounts()
     # The last one of several mounts at the same mount point covers the others.
-    own = max((mount for mount in reversed(mounts) if is_below(path, mount.mount_point)), key=lambda mount: len(mount.mount_point))
+    parents = [mount for mount in reversed(mounts) if is_below(path, mount.mount_point)]
+    own = max(parents, key=lambda mount: len(mount.mount_point), default=None)
+    if own is None:  # in a chroot that is not a mount point
+        return [path]
     path_in_file_system = os.path.join(own.root, os.path.relpath(path, own.mount_point))
     candidates = [
         os.path.normpath(os.path.join(mount.mount_point, os.path.relpath(path_in_file_system, mount.root)))
