@@ -1,4 +1,4 @@
-"""`hack/bench local`: measures pods of `dlop local`, compared with the same programs started directly.
+"""`hack/bench local`: measures the start-up of the program, and pods of `dlop local`, compared with the same programs started directly.
 
 Prints a table; with `--json FILE` also writes the results to a file. The exit code is 1 only if a measurement failed, not if a
 goal is missed. `dlop local` is a separate process that the benchmark uses through its kubeconfig. Requires Linux, because its
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,7 @@ _TERMINATION_LOG = "/dev/termination-log"
 class Scale:
     """The size of each measurement."""
 
+    imports: int = 10
     starts: int = 100
     pods: int = 200
     rounds: int = 3
@@ -54,7 +56,7 @@ class Scale:
     """Loop iterations of each pod of the large job; the default takes about 0.1 s."""
 
 
-QUICK = Scale(starts=4, pods=10, rounds=1, work=1_000)
+QUICK = Scale(imports=1, starts=4, pods=10, rounds=1, work=1_000)
 """Checks that all measurements work. The results are not meaningful."""
 
 
@@ -78,7 +80,7 @@ async def measure(scale: Scale) -> list[Row]:
     """Measures sequentially, because the measurements share the machine."""
     try:
         async with run_local() as target:
-            rows = [Row("dlop local, from the command to a ready cluster", target.start_seconds, "s")]
+            rows = [*_import_rows(scale), Row("dlop local, from the command to a ready cluster", target.start_seconds, "s")]
             rows.append(Row("resident memory of dlop local, idle", resident_megabytes(target.pid), "MB"))
             rows += await _start_rows(target, scale)
             rows += await _job_rows(target, scale)
@@ -119,6 +121,28 @@ def _first_document(process: subprocess.Popen[str]) -> JsonObject:
             document: JsonObject = json.loads(text)
             return document
     raise MeasureError("dlop local did not start; see its output above")
+
+
+# --- the program ------------------------------------------------------------------------------------------------------
+
+
+def _import_rows(scale: Scale) -> list[Row]:
+    log_progress(f"import dlop and dlop --help, {scale.imports} times each")
+    return [
+        Row("import dlop, minimum", _min_cpu_milliseconds(scale.imports, "-c", "import dlop"), "ms of CPU", at_most=150),
+        Row("dlop --help, minimum", _min_cpu_milliseconds(scale.imports, "-m", "dlop", "--help"), "ms of CPU", at_most=400),
+    ]
+
+
+def _min_cpu_milliseconds(runs: int, *words: str) -> float:
+    return min(_cpu_milliseconds(*words) for _ in range(runs))
+
+
+def _cpu_milliseconds(*words: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3
 
 
 # --- single pods ------------------------------------------------------------------------------------------------------

@@ -34,9 +34,8 @@ FAST_TIMINGS = Timings(
     images=BackoffPolicy(0.2, 0.8),
     volumes=BackoffPolicy(0.1, 0.4),
     retry_seconds=0.2,
-    min_grace_seconds=0.3,
 )
-"""The kubelet's timings, fifty times as fast."""
+"""The kubelet's retries, fifty times as fast."""
 
 
 class Absent:
