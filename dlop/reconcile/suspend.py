@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState
 from dlop.reconcile.context import ReconcileContext
-from dlop.reconcile.deletion import deletes_of, ephemeral_deletes, force_deletes, retried_deletes, surplus_services
+from dlop.reconcile.deletion import deletes_if_unchanged, deletes_of, ephemeral_deletes, force_deletes, retried_deletes, surplus_services
 from dlop.reconcile.observe import Observation
 from dlop.reconcile.plan import Delete
 
@@ -20,11 +20,16 @@ def suspend(observation: Observation) -> Progress:
 
 
 def suspend_deletes(context: ReconcileContext) -> tuple[Delete, ...]:
-    """Deletes for all pods, all services of replicas, and ephemeral children."""
+    """Deletes for all pods, all services of replicas, and ephemeral children.
+
+    A pod is deleted only if it is unchanged: the cache may be stale, and the result of a finished pod would be lost with it.
+    """
     pods = context.snapshot.pods
+    running = (pod for pod in pods if pod.metadata.deletion_timestamp is None)
     desired = (service for service in context.snapshot.services if service.metadata.name in context.desired_services)
     overdue = retried_deletes(context) + force_deletes(context, pods)
-    return deletes_of(pods, (*desired, *surplus_services(context))) + overdue + ephemeral_deletes(context)
+    services = deletes_of((), (*desired, *surplus_services(context)))
+    return deletes_if_unchanged(running) + services + overdue + ephemeral_deletes(context)
 
 
 def _suspended(replica: ReplicaProgress) -> ReplicaProgress:
