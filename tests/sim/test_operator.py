@@ -217,6 +217,20 @@ async def test_rejected_credentials_at_the_start_do_not_end_the_watch_for_kinds_
             assert len(await env.pods()) == 3
 
 
+@virtual_time
+async def test_rejected_credentials_are_not_reported_as_missing_permissions() -> None:
+    async with operator_env() as env:
+        await env.submit(ring())
+        env.faults.fail_before(UNAUTHORIZED, match=RequestMatch(plural=RING_JOBS.plural), times=4)
+        with capture_logs() as lines:
+            async with asyncio.timeout(120), env.run_operator():
+                await settle(60)
+                assert len(await env.pods()) == 3
+        events = [line["event"] for line in lines]
+        assert "credentials rejected, retrying" in events
+        assert not any("not allowed" in event for event in events)
+
+
 @pytest.mark.parametrize("failure", [UNAUTHORIZED, None], ids=["unauthorized", "no connection"])
 def test_installed_kinds_are_reconciled_when_the_server_denies_crds_only_after_other_failures(failure: JsonObject | None) -> None:
     @virtual_time
