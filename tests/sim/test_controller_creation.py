@@ -6,9 +6,10 @@ import asyncio
 
 from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.kube.resources import PODS, SERVICES
+from dlop.kube.transport import Request, Response
 from dlop.operator.operator import Operator
 from dlop.testing.virtual_time import virtual_time
-from tests.sim.operator_env import NAMESPACE, RING_JOBS, operator_env, ring, settle
+from tests.sim.operator_env import NAMESPACE, RING_JOBS, RecordingTransport, operator_env, ring, settle
 
 
 def pass_count(operator: Operator) -> int:
@@ -235,3 +236,35 @@ async def test_a_pod_created_and_deleted_while_the_watch_was_broken_is_created_a
         await settle(60)
         assert await env.pod_names() == RING_NAMES
         assert env.create_count("pods") == 4
+
+
+class MeasuringTransport(RecordingTransport):
+    """Measures the size of the creates in flight."""
+
+    bytes_in_flight = 0
+    max_bytes_in_flight = 0
+
+    async def send(self, request: Request, *, timeout_seconds: float) -> Response:
+        size = len(request.body or b"") if request.method == "POST" else 0
+        self.bytes_in_flight += size
+        self.max_bytes_in_flight = max(self.max_bytes_in_flight, self.bytes_in_flight)
+        try:
+            return await super().send(request, timeout_seconds=timeout_seconds)
+        finally:
+            self.bytes_in_flight -= size
+
+
+@virtual_time
+async def test_the_creates_in_flight_of_a_job_with_large_pods_are_limited_in_bytes() -> None:
+    async with operator_env() as env:
+        transport = MeasuringTransport(env.cluster.transport())
+        env.faults.delay(1.0, match=RequestMatch(verb="create", plural="pods"), times=100)
+        job = ring(workers=100)
+        (container,) = job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+        container["env"] = [{"name": "PEERS", "value": "x" * 200_000}]
+        async with env.run_operator(transport=transport):
+            await env.submit(job)
+            await settle(60)
+        assert len(await env.pods()) == 100
+        # Without a limit there are 64 creates in flight. All of the first eight creates end at the same time, and each adds another one.
+        assert transport.max_bytes_in_flight < 4_000_000
