@@ -8,9 +8,10 @@ import pytest
 
 from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.kube.resources import PODS
+from dlop.kube.transport import Request, Response
 from dlop.kube.types import JsonObject
 from dlop.testing.virtual_time import virtual_time
-from tests.sim.operator_env import RING_JOBS, OperatorEnv, operator_env, ring, settle
+from tests.sim.operator_env import RING_JOBS, OperatorEnv, RecordingTransport, operator_env, ring, settle
 
 AT_ONCE_SECONDS = 0.001
 
@@ -135,11 +136,28 @@ async def test_a_new_operator_reacts_as_soon_as_the_one_before() -> None:
             assert "Succeeded" in await env.conditions()
 
 
+class HoldingTransport(RecordingTransport):
+    """Before a status is written, it stops the watches of jobs."""
+
+    def __init__(self, env: OperatorEnv) -> None:
+        super().__init__(env.cluster.transport())
+        self._faults = env.faults
+        self.is_active = False
+
+    async def send(self, request: Request, *, timeout_seconds: float) -> Response:
+        if self.is_active and request.path.endswith("/status"):
+            self._faults.hold_watches(match=RequestMatch(plural="ringjobs"))
+        return await super().send(request, timeout_seconds=timeout_seconds)
+
+
 @virtual_time
 async def test_the_pods_of_a_suspended_job_are_deleted_before_the_watches_show_the_status() -> None:
-    async with operator_env() as env, env.run_operator():
-        await run_job(env)
-        await env.client.patch(RING_JOBS, "ring", {"spec": {"runPolicy": {"suspend": True}}}, namespace="default")
-        await asyncio.sleep(AT_ONCE_SECONDS)
-        assert await env.pod_names() == []
-        assert "Suspended" in await env.conditions()
+    async with operator_env() as env:
+        transport = HoldingTransport(env)
+        async with env.run_operator(transport=transport):
+            await run_job(env)
+            transport.is_active = True
+            await env.client.patch(RING_JOBS, "ring", {"spec": {"runPolicy": {"suspend": True}}}, namespace="default")
+            await asyncio.sleep(AT_ONCE_SECONDS)
+            assert await env.pod_names() == []
+            assert "Suspended" in await env.conditions()
