@@ -16,6 +16,7 @@ import pytest
 
 from dlop.embedded.kubelet.runtime.base import LaunchError, Mount
 from dlop.embedded.kubelet.runtime.namespaces import NamespacesRuntime
+from dlop.embedded.kubelet.runtime.program_paths import program_mounts
 from tests.embedded.runtime_kit import Pod, launcher_of_this_process, start_pods
 
 PROJECT = Path(__file__).parents[2]
@@ -97,6 +98,16 @@ async def test_a_pod_cannot_read_the_home_of_the_user(tmp_path: Path, home: Path
     async with start_pod(tmp_path) as pod:
         _, text = await pod.run(*attacker.split(), f"umount -l {home} 2>/dev/null; ls -A {home}; cat {home}/secret")
     assert text == f"cat: {home}/secret: No such file or directory"
+
+
+@pytest.mark.usefixtures("home")
+async def test_a_pod_cannot_read_the_homes_of_other_users(tmp_path: Path) -> None:
+    """The home of the current user is elsewhere. Only the Python that runs this program is visible, if it is in one of them."""
+    programs = [Path(mount.target) for mount in program_mounts(())]
+    async with start_pod(tmp_path) as pod:
+        _, text = await pod.shell("find /home /root -mindepth 1 -maxdepth 1 ! -type l")
+    visible = [path for path in text.splitlines() if not any(program.is_relative_to(path) for program in programs)]
+    assert visible == []
 
 
 async def test_a_pod_reads_what_a_mount_names_in_the_home_and_nothing_else(tmp_path: Path, home: Path) -> None:
