@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
+
 from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType
 from dlop.api.child_objects import Create
+from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.registry import Registry
 from dlop.jobs.list_watch import WatchScope, list_and_watch
 from dlop.kube.objects import CustomObject
@@ -105,3 +110,18 @@ async def test_an_operator_whose_role_does_not_allow_pods_creates_none(tmp_path:
         message = (condition_of(status, "Blocked") or {})["message"]
         assert 'User "system:serviceaccount:dlop-system:dlop" cannot create resource' in message
         assert (await env.client.list(PODS, namespace="default"))["items"] == []
+
+
+class Clock:
+    ahead_seconds = 0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead_seconds
+
+
+async def test_an_operator_whose_token_has_expired_gets_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("dlop.local.cluster.EmbeddedCluster", partial(EmbeddedCluster, clock=clock))
+    async with env_for(PeerJob, tmp_path / "cluster") as env:
+        clock.ahead_seconds = 2 * 3600
+        await env.wait_until_succeeded(await env.submit(manifest()))
