@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -86,10 +86,16 @@ async def test_a_folder_that_pods_need_is_refused(tmp_path: Path) -> None:
     )
 
 
-async def test_the_home_is_hidden_except_for_what_mount_names(tmp_path: Path) -> None:
-    home = tmp_path / "home"
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """The home of a user, not below a directory that is hidden anyway."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        yield Path(directory)
+
+
+async def test_the_home_is_hidden_except_for_what_mount_names(tmp_path: Path, home: Path) -> None:
     for name in ("project", "data", "private"):
-        (home / name).mkdir(parents=True)
+        (home / name).mkdir()
         (home / name / "file").write_text(name)
     script = f"""
         cd {home}; ls -A; echo $(cat */file)
@@ -105,6 +111,18 @@ async def test_the_home_is_hidden_except_for_what_mount_names(tmp_path: Path) ->
 
 def _files(directory: Path) -> list[Path]:
     return [path for path in directory.rglob("*") if path.is_file()]
+
+
+async def test_the_working_directory_is_writable_and_the_files_beside_it_are_hidden(tmp_path: Path) -> None:
+    project, folder = tmp_path / "project", tmp_path / "manifests"
+    project.mkdir()
+    folder.mkdir()
+    (tmp_path / "private").write_text("private")
+    script = f"ls {tmp_path}; echo new > {project}/new"
+    result = await run_script(script, folder=folder, wrapper=("env", "--chdir", str(project)))
+    assert result.code == 0, result
+    assert log_lines(result) == ["manifests", "project"]
+    assert (project / "new").read_text() == "new\n"
 
 
 async def test_python_environments_in_the_cache_are_readable_and_not_writable(tmp_path: Path) -> None:
