@@ -54,6 +54,8 @@ class _Pod:
     completion: PodChange | None = None
     """The change in which the pod succeeded."""
     deleted_by_user: bool = False
+    scaled_away: bool = False
+    """Whether a spec without its index has been stored since the pod was created. A scale-up then starts a new replica."""
 
     @property
     def exists(self) -> bool:
@@ -66,7 +68,7 @@ class _Pod:
     @property
     def has_completed(self) -> bool:
         """Whether the operator must treat the replica as done: it succeeded, and not in the second in which it was deleted or later."""
-        if self.completion is None or self.completion.finished_at is None or self.deleted_by_user:
+        if self.completion is None or self.completion.finished_at is None or self.deleted_by_user or self.scaled_away:
             return False
         requested_at = self.last.deletion_requested_at
         return requested_at is None or self.completion.finished_at < requested_at
@@ -108,8 +110,14 @@ class _Judge:
             self._check_new_pod(change)
         pod = self._pods.setdefault(change.uid, _Pod(change))
         pod.last = change
+        self._mark_scaled_away(pod)
         if pod.completion is None and change.phase == "Succeeded":
             pod.completion = change
+
+    def _mark_scaled_away(self, pod: _Pod) -> None:
+        role, index = pod.last.replica
+        if self._job is not None and index >= self._job.replicas.get(role, 0):
+            pod.scaled_away = True
 
     def _check_created(self, change: PodChange | ChildChange, name: str) -> None:
         if self._end is not None:
@@ -147,6 +155,8 @@ class _Judge:
             return
         self._check_record(self._record, change)
         self._job = change
+        for pod in self._pods.values():
+            self._mark_scaled_away(pod)
         self._completed = {
             (role, index): change.record.attempt_of(role)
             for role, ranges in change.record.completed_indexes.items()

@@ -258,6 +258,18 @@ def test_a_success_in_the_second_of_the_deletion_may_run_again() -> None:
     assert rules(history.created("b").succeeded("b").end(), script()) == []
 
 
+def test_an_index_that_is_scaled_away_after_its_success_may_run_again_after_a_scale_up() -> None:
+    history = History().job(workers=2).created("a").created("b", index=1).pod("b", "Succeeded", index=1, exit_code=0)
+    history.job(generation=2, workers=1).pod("b", "Succeeded", index=1, deleted=True)
+    history.job(generation=3, workers=2).created("c", index=1).succeeded("a")
+    assert rules(history.end(), script()) == []
+
+
+def test_an_index_that_runs_again_after_the_scale_down_of_higher_indexes_is_a_violation() -> None:
+    history = History().job(workers=2).created("a").succeeded("a").gone("a").job(generation=2, workers=1).created("b").succeeded("b")
+    assert rules(history.end(), script()) == ["finished index runs again"]
+
+
 def test_a_completed_index_runs_again_in_a_new_attempt() -> None:
     history = running().succeeded("a").job(completed_indexes={"Worker": "0"}).created("c", index=1)
     history.pod("c", "Failed", index=1, exit_code=137).job(attempt=1, restarts={"Worker": 1}).gone("a")
