@@ -203,7 +203,9 @@ class Controller:
         state = deps.job_states.get(uid)
         if state is not None:
             state.begin_pass(generation=job_object.metadata.generation)
-        writer = Writer(deps.client, deps.expectations, informers, key, uid)
+        # Objects that an earlier pass has deleted stay deleted for this pass, although the caches may still show them.
+        known_deletes = set() if state is None else set(state.known_deletes)
+        writer = Writer(deps.client, deps.expectations, informers, key, uid, removed=known_deletes)
         for remaining_steps in reversed(range(_MAX_STEPS)):
             snapshot, orphans = build_snapshot(informers, kind, job_object, job_states=deps.job_states, removed=writer.removed)
             if orphans and await adopt(writer, job_object, orphans):

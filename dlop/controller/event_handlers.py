@@ -114,6 +114,9 @@ class EventHandlers:
             self._enqueue_owner(old, after_seconds=_URGENT_DEBOUNCE_SECONDS)
         if owner is None:
             return
+        state = self._job_states.get(owner.uid)
+        if state is not None and metadata.uid in state.known_deletes:
+            return  # the event of the deletion follows
         was_expected = self._observe_child(owner.uid, resource, new)
         # The initial list of children needs no enqueue, because the initial list of jobs enqueues their owners.
         if initial or (old is not None and not _is_relevant(old, new)):

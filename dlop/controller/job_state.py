@@ -44,7 +44,7 @@ class JobState:
     expected_echoes: list[JsonObject] = field(default_factory=list)
     """Statuses that were written and whose watch events need no pass, in the order of the writes."""
     known_deletes: set[str] = field(default_factory=set)
-    """UIDs of objects that a pass has handled as deleted although the caches still showed them. Their watch events need no pass."""
+    """UIDs of objects that passes handle as deleted although the caches still show them. Their watch events need no pass."""
     last_counted_status: JsonObject | None = None
     """Status before a write with an unknown outcome. Metrics must still count every change since then."""
     last_urgent_change: float = -math.inf

@@ -203,6 +203,23 @@ async def test_a_held_watch_sends_its_events_after_it_is_released(cluster: Embed
         assert await next_name(events) == "d"
 
 
+async def test_a_held_watch_can_send_one_event(cluster: EmbeddedCluster, client: Client) -> None:
+    version = (await create(client, "a"))["metadata"]["resourceVersion"]
+    async with client.watch(CONFIG_MAPS, namespace="default", resource_version=version) as events:
+        await create(client, "b")
+        assert await next_name(events) == "b"
+        hold = cluster.faults.hold_watches()
+        await create(client, "c")
+        await create(client, "d")
+        hold.send_next()
+        assert await next_name(events) == "c"
+        waiting = asyncio.create_task(next_name(events))
+        await client.list(CONFIG_MAPS, namespace="default")
+        assert not waiting.done()
+        hold.release()
+        assert await waiting == "d"
+
+
 async def test_a_watch_that_starts_during_a_hold_is_held_too(cluster: EmbeddedCluster, client: Client) -> None:
     hold = cluster.faults.hold_watches()
     await create(client, "a")

@@ -68,6 +68,11 @@ class WatchHold:
     watches: list[Watch] = field(default_factory=list)
     on_release: Callable[[WatchHold], None] = lambda _: None
 
+    def send_next(self) -> None:
+        """Send one held event of each watch, and hold the others."""
+        for watch in self.watches:
+            watch.send_next()
+
     def release(self) -> None:
         """Send the held events and continue."""
         self.on_release(self)

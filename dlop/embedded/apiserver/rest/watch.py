@@ -96,6 +96,7 @@ class Watch:
         self._initial_bookmark_pending = request.since is None and request.bookmarks
         self._has_caught_up = False
         self._held = False
+        self._sendable = 0
         self._ended = False
         self._aborted = False
         # Open the cursor now, so that changes before the first read are not missed.
@@ -104,6 +105,11 @@ class Watch:
     def hold(self) -> None:
         """Send nothing until released."""
         self._held = True
+
+    def send_next(self) -> None:
+        """Send the next event, although the watch is held."""
+        self._sendable += 1
+        self._wake()
 
     def release(self) -> None:
         """Send the held events and continue."""
@@ -138,7 +144,7 @@ class Watch:
         deadline = loop.time() + self._request.seconds
         bookmark_at = _next_bookmark(loop.time(), deadline)
         while not self._ended and loop.time() < deadline:
-            lines = b"" if self._held else self._next_lines(cursor)
+            lines = self._held_line(cursor) if self._held else self._next_lines(cursor)
             if not lines and loop.time() >= bookmark_at:
                 lines = self._periodic_bookmark(cursor)
                 bookmark_at = _next_bookmark(loop.time(), deadline)
@@ -169,6 +175,13 @@ class Watch:
             self._initial_bookmark_pending = False
             lines.append(self._encoder.encode_bookmark(self._position(cursor), ends_initial_events=True))
         return b"".join(lines)
+
+    def _held_line(self, cursor: EventCursor) -> bytes:
+        while self._sendable and (changes := cursor.take(1)):
+            if line := self._line(changes[0]):
+                self._sendable -= 1
+                return line
+        return b""
 
     def _line(self, change: StoreEvent) -> bytes:
         if self._namespace and change.key.namespace != self._namespace:
