@@ -3,6 +3,8 @@
 # no longer runs.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# The scripts start many Python processes. Without bytecode files each of them compiles all modules again.
+unset PYTHONDONTWRITEBYTECODE
 
 find_python() {
     local candidate

@@ -33,7 +33,7 @@ def test_a_thorough_run_includes_selftests() -> None:
 
 
 def test_a_fast_run_includes_only_unmarked_tests() -> None:
-    process = collect("fast", "--ignore", "tests/sim")
+    process = collect("fast", "--ignore", "tests/sim", "--ignore", "tests/unit/embedded", "--ignore", "tests/unit/reconcile")
     assert f"{OTHER}::" in process.stdout
     assert MACHINE not in process.stdout
 

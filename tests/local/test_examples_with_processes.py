@@ -20,6 +20,7 @@ from dlop.embedded.kubelet.image_map import read_images
 from tests.frameworks.example_manifests import EXAMPLES
 from tests.local.example_needs import parameter, patience_seconds, require_mpi, require_mxnet
 from tests.local.example_numbers import EXPECTED_RESULTS
+from tests.thorough import THOROUGH
 
 # The first test that needs a framework installs it.
 pytestmark = pytest.mark.timeout(420)
@@ -125,7 +126,10 @@ def test_every_example_is_run_in_its_readme() -> None:
     assert set(RUNS) == manifests
 
 
-@pytest.mark.parametrize("name", ["01-mxnet-linear/job.yaml", "04-custom-framework/job.yaml", "07-jax/job.yaml", "08-xgboost/job.yaml"])
+WITHOUT_NAMESPACES = ("01-mxnet-linear/job.yaml", "04-custom-framework/job.yaml", "07-jax/job.yaml", "08-xgboost/job.yaml")
+
+
+@pytest.mark.parametrize("name", WITHOUT_NAMESPACES if THOROUGH else WITHOUT_NAMESPACES[1:3])
 def test_replicas_find_each_other_without_namespaces(name: str) -> None:
     process = run(RUNS[name], "--no-namespaces")
     assert process.returncode == 0, process.stdout + process.stderr

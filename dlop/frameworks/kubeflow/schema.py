@@ -7,9 +7,9 @@ thing is accepted that the webhook rejects: a role that must have exactly one re
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -32,6 +32,8 @@ from dlop.frameworks.kubeflow.legacy_values import normalize_legacy_values
 
 if TYPE_CHECKING:
     from dlop import DLJob
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _TRAINING_OPERATOR = "kubeflow.org/training-operator"
 """Value of `runPolicy.managedBy` for Kubeflow's operator. dlop replaces it and accepts the value as its own name."""
@@ -112,10 +114,7 @@ def _spec_model(kind: type[DLJob], schema: KubeflowSchema) -> type[BaseModel]:
     }
     own: Any = model.model_config.get("json_schema_extra") or with_rules()
     rules = with_rules(_MANAGER_RULE, *_role_rules(kind.replica_types, schema.field), *own["x-kubernetes-validations"])
-    extended: type[BaseModel] = create_model(
-        f"{kind.job_type.kind}Spec", __base__=model, __doc__=model.__doc__, __cls_kwargs__={"json_schema_extra": rules}, **fields
-    )
-    return extended
+    return _extend(model, f"{kind.job_type.kind}Spec", {"json_schema_extra": rules}, **fields)
 
 
 def _role_rules(roles: tuple[ReplicaType, ...], field: str) -> Iterator[JsonObject]:
@@ -146,6 +145,13 @@ def _replica_spec(container: str) -> type[ReplicaModel]:
     message = f"must have at least one container with name {container}"
     rules = with_rules(rule(f"self.exists(c, c.name == '{container}')", message, reason="FieldValueRequired"))
     containers = Annotated[list[ContainerModel], Field(min_length=1, json_schema_extra=rules)]
-    pod = create_model("PodSpec", __base__=PodSpecModel, __doc__=PodSpecModel.__doc__, containers=(containers, ...))
-    template = create_model("Template", __base__=PodTemplate, __doc__=PodTemplate.__doc__, spec=(pod, ...))
-    return create_model("ReplicaSpec", __base__=ReplicaModel, __doc__=ReplicaModel.__doc__, template=(template, ...))
+    pod = _extend(PodSpecModel, "PodSpec", containers=(containers, ...))
+    template = _extend(PodTemplate, "Template", spec=(pod, ...))
+    return _extend(ReplicaModel, "ReplicaSpec", template=(template, ...))
+
+
+def _extend(model: type[Model], name: str, config: Mapping[str, Any] = {}, **fields: Any) -> type[Model]:
+    """A subclass of a model with these fields. It has no source file, in which pydantic would search for docstrings of fields."""
+    kwargs = {"use_attribute_docstrings": False, **config}
+    extended: type[Model] = create_model(name, __base__=model, __doc__=model.__doc__, __cls_kwargs__=kwargs, **fields)
+    return extended
