@@ -154,10 +154,10 @@ class StaleOperator:
         return f"{'successor' if self.alone else 'rival'} that syncs {self.syncs_last} last"
 
 
-def stale_server_at_each_commit(stale_operator: Callable[[int], StaleOperator]) -> FaultSetup:
+def stale_server_at_each_commit(stale_operator: Callable[[int], StaleOperator | None]) -> FaultSetup:
     """Some time after a commit, start another operator on an API server that still shows the state at that commit.
 
-    `stale_operator` returns the operator for the number of a commit.
+    `stale_operator` returns the operator for the number of a commit, or None.
     """
 
     async def setup(run: ScenarioRun) -> None:
@@ -180,7 +180,7 @@ def stale_server_at_each_commit(stale_operator: Callable[[int], StaleOperator]) 
         def on_commit() -> None:
             number, version = run.result.commits, kit.cluster.store.version
             late = stale_operator(number)
-            if run.fork(f"{late}, on a server stale at commit {number}, version {version}"):
+            if late is not None and run.fork(f"{late}, on a server stale at commit {number}, version {version}"):
                 kit.start_soon(lambda: start_late(late, version))
 
         run.on_each_commit(on_commit)

@@ -1,7 +1,7 @@
 """Faults in a scenario with gang scheduling: there is one pod group at a time, and no pod before it is admitted.
 
-Each write gets a crash and one further fault in turn, and each write of a pod group gets all of them. Each commit gets an
-operator on a stale server. Forks run to the end of the stage after their fault.
+Writes get in turn a crash and one of the other faults, and each write of a pod group gets all of them. Every second commit, or each in
+a thorough run, gets an operator on a stale server. Forks run to the end of the stage after their fault.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from tests.sim.faults import (
 )
 from tests.sim.scenario_run import RunResult, run_scenario
 from tests.sim.scenarios import GANG
+from tests.thorough import THOROUGH
 
 _FAULTS = {**WRITE_FAULTS, "pod group events delayed": delay_watches("podgroups")}
 _IN_TURN = [name for name in _FAULTS if name != "crash"]
+_INTERVAL = 1 if THOROUGH else 2
 _POD_GROUP = "podgroups.scheduling.volcano.sh default/ring"
 
 
@@ -51,18 +53,22 @@ def test_faults_at_a_write_do_not_change_the_outcome(reference: RunResult) -> No
     pod_group_writes = {number for number, write in enumerate(reference.writes, start=1) if "podgroups" in write.request.path}
 
     def sample(number: int) -> Mapping[str, FaultFactory]:
-        names = _FAULTS if number in pod_group_writes else ("crash", _IN_TURN[number % len(_IN_TURN)])
-        return {name: _FAULTS[name] for name in names}
+        if THOROUGH or number in pod_group_writes:
+            return _FAULTS
+        name = "crash" if number % 2 else _IN_TURN[number // 2 % len(_IN_TURN)]
+        return {name: _FAULTS[name]}
 
     forks = run_with_faults(GANG, reference, at_each_write(sample), stages_after=1)
     assert forks.failures == []
-    assert forks.count == 2 * len(reference.writes) + (len(_FAULTS) - 2) * len(pod_group_writes)
+    assert forks.count == sum(len(sample(number)) for number, _ in enumerate(reference.writes, start=1))
 
 
 def test_an_operator_on_a_stale_server_does_not_change_the_outcome(reference: RunResult) -> None:
     resources = ("pods", "podgroups", GANG.framework.job_type.resource.plural)
     operators = [StaleOperator(alone=alone, syncs_last=resource) for resource in resources for alone in (True, False)]
-    setup = stale_server_at_each_commit(lambda number: operators[number % len(operators)])
+    setup = stale_server_at_each_commit(
+        lambda number: operators[number // _INTERVAL % len(operators)] if number % _INTERVAL == 0 else None
+    )
     forks = run_with_faults(GANG, reference, setup, stages_after=1)
     assert forks.failures == []
-    assert forks.count == reference.commits
+    assert forks.count == reference.commits // _INTERVAL > 0
