@@ -66,9 +66,7 @@ def test_faults_at_a_write_do_not_change_the_outcome(reference: RunResult) -> No
 def test_an_operator_on_a_stale_server_does_not_change_the_outcome(reference: RunResult) -> None:
     resources = ("pods", "podgroups", GANG.framework.job_type.resource.plural)
     operators = [StaleOperator(alone=alone, syncs_last=resource) for resource in resources for alone in (True, False)]
-    setup = stale_server_at_each_commit(
-        lambda number: operators[number // _INTERVAL % len(operators)] if number % _INTERVAL == 0 else None
-    )
+    setup = stale_server_at_each_commit(lambda number: operators[number // _INTERVAL % len(operators)] if number % _INTERVAL == 0 else None)
     forks = run_with_faults(GANG, reference, setup, stages_after=1)
     assert forks.failures == []
     assert forks.count == reference.commits // _INTERVAL > 0
