@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -136,6 +136,8 @@ class ClusterFaults:
         self.counts: Counter[str] = Counter()
         self.restart_seconds: list[float] = []
         """How long each start of the API server took, until it was ready."""
+        self._restarts: list[tuple[ClusterFault, float]] = []
+        """The faults that restarted the API server, and when it was ready."""
 
     async def run(self, *, seed: int) -> None:
         """Inject faults until cancelled. A fault that was started is completed."""
@@ -166,16 +168,16 @@ class ClusterFaults:
             case ClusterFault.COMPACT:
                 await asyncio.to_thread(self._cluster.compact)
             case ClusterFault.RESTART_API_SERVER:
-                await self._restart_api_server()
+                await self._restart_api_server(fault)
             case ClusterFault.COMPACT_AND_RESTART:
-                await self._restart_api_server(compact=True)
+                await self._restart_api_server(fault, compact=True)
             case ClusterFault.KILL_LEADER_AND_RESTART:
                 self._operators.kill(leader)
-                await self._restart_api_server()
+                await self._restart_api_server(fault)
             case ClusterFault.STOP_API_SERVER:
-                await self._restart_api_server(after_seconds=_LEASE_SECONDS)
+                await self._restart_api_server(fault, after_seconds=_LEASE_SECONDS)
 
-    async def _restart_api_server(self, *, compact: bool = False, after_seconds: float = 0.0) -> None:
+    async def _restart_api_server(self, fault: ClusterFault, *, compact: bool = False, after_seconds: float = 0.0) -> None:
         self._cluster.kill_api_server(0)
         if compact:
             await asyncio.to_thread(self._cluster.compact)
@@ -183,8 +185,15 @@ class ClusterFaults:
         started_at = time.monotonic()
         await asyncio.to_thread(self._cluster.restart_api_server, 0)
         self.restart_seconds.append(time.monotonic() - started_at)
-        self._histories.wait_for_write_after(self._watch.seconds)
+        ready_at = self._watch.seconds
+        self._restarts.append((fault, ready_at))
+        self._histories.wait_for_write_after(ready_at)
 
-    def recovery_seconds(self) -> list[float | None]:
-        """Seconds from each restart of the API server to the operator's first write; None if there was none."""
-        return [None if written_at < 0 else written_at - ready_at for ready_at, written_at in self._histories.first_write_after.items()]
+    def recovery_seconds(self) -> dict[ClusterFault, list[float]]:
+        """By fault, the seconds from each restart of the API server to the first write of an operator, if there was one."""
+        seconds: defaultdict[ClusterFault, list[float]] = defaultdict(list)
+        for fault, ready_at in self._restarts:
+            written_at = self._histories.first_write_after[ready_at]
+            if written_at >= 0:
+                seconds[fault].append(written_at - ready_at)
+        return seconds
