@@ -196,7 +196,16 @@ def error_from_status(status: Mapping[str, Any], *, retry_after_seconds: float |
     error_type = _BY_REASON.get(str(status.get("reason"))) or _BY_CODE.get(code) or (ServerError if code >= 500 else StatusError)
     if code >= 500 and any(message in str(status.get("message")) for message in _TOO_LARGE_MESSAGES):
         error_type = RequestTooLargeError
+    if error_type is InvalidError and _was_replaced(status):
+        error_type = ConflictError
     return error_type(status, retry_after_seconds=retry_after_seconds)
+
+
+def _was_replaced(status: Mapping[str, Any]) -> bool:
+    """Whether a patch with a UID failed because the object was replaced while the server applied the patch. Otherwise it sends 409."""
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return isinstance(causes, list) and any(isinstance(cause, dict) and cause.get("field") == "metadata.uid" for cause in causes)
 
 
 def error_from_response(code: int, headers: Mapping[str, str], body: bytes) -> StatusError:

@@ -81,3 +81,10 @@ def test_the_causes_name_the_fields() -> None:
     assert [cause["field"] for cause in error.causes] == ["spec.a"]
     assert error.has_cause("FieldValueRequired")
     assert not error.has_cause("FieldValueInvalid")
+
+
+def test_a_patch_of_an_object_that_was_replaced_meanwhile_is_a_conflict() -> None:
+    cause = {"reason": "FieldValueInvalid", "field": "metadata.uid", "message": 'Invalid value: "a": field is immutable'}
+    assert type(from_status(422, reason="Invalid", details={"causes": [cause]})) is ConflictError
+    assert type(from_status(422, reason="Invalid", details={"causes": [{**cause, "field": "spec.uid"}]})) is InvalidError
+    assert type(from_status(422, reason="Invalid", details={"causes": ["metadata.uid"]})) is InvalidError
