@@ -202,7 +202,7 @@ def error_from_status(status: Mapping[str, Any], *, retry_after_seconds: float |
 
 
 def _was_replaced(status: Mapping[str, Any]) -> bool:
-    """Whether a patch with a UID failed because the object was replaced while the server applied the patch. Otherwise it sends 409."""
+    """Whether a patch was rejected because the object has another UID, which is a failed precondition."""
     details = status.get("details")
     causes = details.get("causes") if isinstance(details, dict) else None
     return isinstance(causes, list) and any(isinstance(cause, dict) and cause.get("field") == "metadata.uid" for cause in causes)

@@ -65,5 +65,6 @@ async def test_a_json_patch_whose_test_fails_changes_nothing(api: Api) -> None:
 
 async def test_a_patch_cannot_change_the_uid(api: Api) -> None:
     await api.create(CONFIG_MAPS, config_map("a"))
-    error = await expect_error(api.patch(CONFIG_MAPS, "a", {"metadata": {"uid": ANOTHER_UID}}), InvalidError)
+    error = await expect_error(api.patch(CONFIG_MAPS, "a", {"metadata": {"uid": ANOTHER_UID}}), ConflictError)
+    assert error.status_code == 422
     assert str(error) == f'ConfigMap "a" is invalid: metadata.uid: Invalid value: "{ANOTHER_UID}": field is immutable'

@@ -83,7 +83,7 @@ def test_the_causes_name_the_fields() -> None:
     assert not error.has_cause("FieldValueInvalid")
 
 
-def test_a_patch_of_an_object_that_was_replaced_meanwhile_is_a_conflict() -> None:
+def test_a_patch_of_an_object_with_another_uid_is_a_conflict() -> None:
     cause = {"reason": "FieldValueInvalid", "field": "metadata.uid", "message": 'Invalid value: "a": field is immutable'}
     assert type(from_status(422, reason="Invalid", details={"causes": [cause]})) is ConflictError
     assert type(from_status(422, reason="Invalid", details={"causes": [{**cause, "field": "spec.uid"}]})) is InvalidError
