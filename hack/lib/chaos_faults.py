@@ -189,11 +189,10 @@ class ClusterFaults:
         self._restarts.append((fault, ready_at))
         self._histories.wait_for_write_after(ready_at)
 
-    def recovery_seconds(self) -> dict[ClusterFault, list[float]]:
-        """By fault, the seconds from each restart of the API server to the first write of an operator, if there was one."""
-        seconds: defaultdict[ClusterFault, list[float]] = defaultdict(list)
+    def recovery_seconds(self) -> dict[ClusterFault, list[float | None]]:
+        """By fault, the seconds from each restart of the API server to the first write of an operator; None if there was none."""
+        seconds: defaultdict[ClusterFault, list[float | None]] = defaultdict(list)
         for fault, ready_at in self._restarts:
             written_at = self._histories.first_write_after[ready_at]
-            if written_at >= 0:
-                seconds[fault].append(written_at - ready_at)
+            seconds[fault].append(written_at - ready_at if written_at >= 0 else None)
         return seconds

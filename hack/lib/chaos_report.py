@@ -69,9 +69,15 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
 
 
-def format_seconds(values: Sequence[float]) -> str:
+def format_seconds(values: Sequence[float | None]) -> str:
     """Few values, or a summary of many."""
     if len(values) <= _MAX_PRINTED_VALUES:
-        return ", ".join(f"{value:.1f}" for value in values)
-    above = sum(value > _GOAL_SECONDS for value in values)
-    return f"{len(values)} values, median {median(values):.1f}, maximum {max(values):.1f}; {above} above {_GOAL_SECONDS:.0f} s"
+        return ", ".join("none" if value is None else f"{value:.1f}" for value in values)
+    known = [value for value in values if value is not None]
+    parts = [f"{len(values)} values"]
+    if known:
+        above = sum(value > _GOAL_SECONDS for value in known)
+        parts.append(f"median {median(known):.1f}, maximum {max(known):.1f}; {above} above {_GOAL_SECONDS:.0f} s")
+    if len(known) < len(values):
+        parts.append(f"{len(values) - len(known)} none")
+    return ", ".join(parts)
