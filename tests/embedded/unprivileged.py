@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from dlop.embedded.kubelet.runtime.launcher.syscalls import CLONE_NEWNS, MS_BIND, MS_PRIVATE, MS_REC, mount, unshare
@@ -19,8 +20,7 @@ NOBODY = 65534
 def main() -> None:
     unshare(CLONE_NEWNS)
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
-    for path in (Path(sys.executable).resolve(), Path(sys.prefix), Path.cwd()):
-        _make_reachable(path)
+    _make_reachable((Path(sys.executable).resolve(), Path(sys.prefix), Path.cwd()))
     os.chdir(Path.cwd())
     os.setgroups([])
     os.setgid(NOBODY)
@@ -28,14 +28,16 @@ def main() -> None:
     os.execvp(sys.argv[1], sys.argv[1:])
 
 
-def _make_reachable(path: Path) -> None:
-    for directory, inner in zip(reversed(path.parents), [*list(reversed(path.parents))[1:], path], strict=True):
+def _make_reachable(paths: Sequence[Path]) -> None:
+    for directory in sorted({parent for path in paths for parent in path.parents}, key=lambda directory: len(directory.parts)):
         if not directory.stat().st_mode & stat.S_IXOTH:
-            inner_fd = os.open(inner, os.O_PATH)
+            needed = {directory / path.relative_to(directory).parts[0] for path in paths if path.is_relative_to(directory)}
+            opened = {path: os.open(path, os.O_PATH) for path in needed}
             mount("tmpfs", str(directory), kind="tmpfs", options="mode=755")
-            inner.mkdir()
-            mount(f"/proc/self/fd/{inner_fd}", str(inner), flags=MS_BIND | MS_REC)
-            os.close(inner_fd)
+            for path, fd in opened.items():
+                path.mkdir()
+                mount(f"/proc/self/fd/{fd}", str(path), flags=MS_BIND | MS_REC)
+                os.close(fd)
 
 
 if __name__ == "__main__":

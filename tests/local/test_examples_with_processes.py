@@ -26,6 +26,9 @@ from tests.thorough import THOROUGH
 pytestmark = pytest.mark.timeout(420)
 
 # The trace of two concurrent shells, which mix their words in any order: kubexec.sh.
+_OCCASIONAL = re.compile(r"Killed|plm:rsh: Warning: setpgid")
+"""Messages that not every run prints: that of a killed program depends on the shell, and mpirun sets the process group of a child that
+may have called exec already."""
 _TRACED = re.compile(r"\| ([ +]|POD_NAME=|[\w-]+-worker-\d+|shift|/opt/kube/kubectl|exec|--|/bin/sh|-c|orted .*)+$")
 _RUN = re.compile(r"^```\n\$ dlop (local .*)\n((?:.*\n)*?)```$", re.MULTILINE)
 
@@ -81,8 +84,7 @@ def run(case: DocumentedRun, *more: str) -> subprocess.CompletedProcess[str]:
 def comparable_lines(output: str) -> Counter[str]:
     """The log lines of replicas and the result, without parts that differ from run to run."""
     last = output.splitlines()[-1]
-    # The message about a killed program depends on the shell.
-    lines = [line for line in output.splitlines() if re.match(r"[a-z]+-\d+ +\| ", line) and "Killed" not in line]
+    lines = [line for line in output.splitlines() if re.match(r"[a-z]+-\d+ +\| ", line) and not _OCCASIONAL.search(line)]
     lines = [line for line in lines if not _TRACED.search(line)]
     return Counter(_normalize(line) for line in [*lines, last])
 

@@ -27,6 +27,7 @@ from tests.thorough import THOROUGH
 _FAULTS = {**WRITE_FAULTS, "pod group events delayed": delay_watches("podgroups")}
 _IN_TURN = [name for name in _FAULTS if name != "crash"]
 _INTERVAL = 1 if THOROUGH else 2
+pytestmark = pytest.mark.timeout(900 if THOROUGH else 120)
 _POD_GROUP = "podgroups.scheduling.volcano.sh default/ring"
 
 

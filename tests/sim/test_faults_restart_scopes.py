@@ -19,6 +19,7 @@ from tests.thorough import THOROUGH
 
 _IN_TURN = [name for name in WRITE_FAULTS if name != "crash"]
 _INTERVAL = 1 if THOROUGH else 2
+pytestmark = pytest.mark.timeout(900 if THOROUGH else 120)
 _SCENARIOS = [JOB_SCOPE, ROLE_SCOPE, MXNET]
 
 

@@ -270,6 +270,7 @@ async def test_a_stale_server_rejects_a_newer_resource_version_with_a_timeout(fi
     server, _ = add_stale_server(fixture.cluster)
     stale = await fixture.client(server)
     try:
+        await stale.list(CONFIG_MAPS, namespace="default")  # connects, so that the timeout is that of the server
         newer = (await create(client, "a"))["metadata"]["resourceVersion"]
         with pytest.raises(ServerError) as raised:
             await stale.call("GET", CONFIG_MAPS.path(namespace="default"), query=(("resourceVersion", newer),), timeout_seconds=0.5)

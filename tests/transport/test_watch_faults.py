@@ -94,12 +94,12 @@ async def test_events_reset_the_idle_timeout() -> None:
     async def drip(exchange: Exchange) -> None:
         await exchange.start_stream()
         for name in "abcd":
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.6)
             await exchange.event("ADDED", pod(name))
         await exchange.end_stream()
 
     async with scripted_server(drip) as server, server.client() as client:
-        assert await names(client, idle_timeout_seconds=0.6) == ["a", "b", "c", "d"]
+        assert await names(client, idle_timeout_seconds=2.0) == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(("code", "error_type"), [(429, TooManyRequestsError), (500, ServerError), (502, ServerError), (503, ServerError)])
