@@ -80,7 +80,7 @@ def test_the_local_benchmark_prints_a_table_and_writes_all_results_with_their_go
 def test_an_unknown_scenario_of_the_operator_benchmark_is_rejected_with_the_valid_ones() -> None:
     process = run("hack/bench", "operator", "--only", "everything")
     assert process.returncode == 2
-    assert "'jobs', 'large-job', 'kinds', 'restart', 'lifecycle', 'first-child', 'finished', 'cold-start'" in process.stderr
+    assert "'jobs', 'large-job', 'kinds', 'restart', 'lifecycle', 'first-child', 'reaction', 'finished', 'cold-start'" in process.stderr
 
 
 def test_an_unknown_benchmark_is_rejected_with_exit_code_2() -> None:
