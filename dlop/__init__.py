@@ -13,7 +13,7 @@ from dlop.api.fields import ManifestField
 from dlop.api.phase import JobResult, Outcome, Phase
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.record import Blocked, LastFailure
-from dlop.api.schema import AGE, LAST_FAILURE, STATE_BY_CONDITIONS, Column, ListSchema, Schema
+from dlop.api.schema import AGE, LAST_FAILURE, STATE_BY_CONDITIONS, Column, ListSchema, RoleFieldsSchema, Schema
 from dlop.api.spec import (
     CleanPodPolicy,
     JobSpec,
@@ -25,6 +25,7 @@ from dlop.api.spec import (
 )
 from dlop.api.structural_schema import rule, with_default, with_rules
 from dlop.api.types import (
+    ConfigMapKey,
     ContainerProperties,
     DeclarationError,
     FieldRef,
@@ -90,6 +91,7 @@ __all__ = [
     "CleanPodPolicy",
     "CleanPodPolicyValue",
     "Column",
+    "ConfigMapKey",
     "ContainerModel",
     "ContainerProperties",
     "Count",
@@ -126,6 +128,7 @@ __all__ = [
     "RestartPolicy",
     "RestartScope",
     "RestartedPodTemplate",
+    "RoleFieldsSchema",
     "RoleProgress",
     "RoleSpec",
     "RunPolicy",

@@ -20,8 +20,8 @@ from dlop.api.job_resource import JobResource
 from dlop.api.names import label_value
 from dlop.api.progress import Progress
 from dlop.api.schema import Schema
-from dlop.api.spec import JobSpec, RoleSpec
-from dlop.api.types import ContainerProperties, FieldRef, JobType, Options, ReplicaType
+from dlop.api.spec import JobSpec, Problem, RoleSpec
+from dlop.api.types import ConfigMapKey, ContainerProperties, FieldRef, JobType, Options, ReplicaType
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
 from dlop.policies.children import ChildObjects
@@ -54,7 +54,7 @@ class DLJob(ABC):
     """The training container."""
 
     @abstractmethod
-    def get_environment_variables(self, replica: Replica) -> Mapping[str, str | FieldRef]:
+    def get_environment_variables(self, replica: Replica) -> Mapping[str, str | FieldRef | ConfigMapKey]:
         """Environment variables with which a replica finds its peers.
 
         Variables that the user has set are kept, unless the container properties say otherwise.
@@ -78,6 +78,10 @@ class DLJob(ABC):
     def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
         """Modify a rendered pod before it is created. Copy nested objects before changing them; they may belong to the cached template."""
         return pod
+
+    def customize_service(self, replica: Replica, service: JsonObject) -> JsonObject:
+        """Modify a rendered service before it is created."""
+        return service
 
     # Helpers.
 
@@ -168,6 +172,11 @@ class DLJob(ABC):
     def managed_by_other(self) -> bool:
         """Whether `managedBy` names another controller."""
         return self._resource.managed_by_other
+
+    @property
+    def spec_warnings(self) -> tuple[Problem, ...]:
+        """Warnings of the kind about its spec, for example about fields that have no effect."""
+        return self._resource.warnings
 
     def ignoring_problems(self) -> Self:
         """The same job with defaults for all invalid fields, for the cleanup of a finished job."""

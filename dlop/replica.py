@@ -17,7 +17,7 @@ from dlop.api.parsing import service_port, training_container
 from dlop.api.progress import ReplicaProgress, ReplicaState
 from dlop.api.spec import RoleSpec
 from dlop.api.template_hash import with_annotation, with_template_hash
-from dlop.api.types import FieldRef
+from dlop.api.types import ConfigMapKey, FieldRef
 from dlop.kube.objects import Pod
 from dlop.kube.types import JsonObject
 
@@ -118,7 +118,8 @@ class Replica:
             spec["ports"] = ports
         labels = self._job.naming.service_labels(self._job, self._role, self.index)
         metadata = {**self._job.child_metadata(name), "labels": {JOB_UID_LABEL: self._job.metadata.uid, **labels}}
-        return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+        return self._job.customize_service(self, service)
 
     def _service_ports(self) -> list[JsonObject]:
         """All named ports of the training container, or only the port of the framework if the container does not have it."""
@@ -175,11 +176,15 @@ class Replica:
         for name, value in variables.items():
             if isinstance(value, FieldRef):
                 environment.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": value.path}}})
+            elif isinstance(value, ConfigMapKey):
+                environment.append({"name": name, "valueFrom": {"configMapKeyRef": {"name": value.config_map, "key": value.key}}})
             elif isinstance(name, str) and isinstance(value, str):
                 environment.append({"name": name, "value": value})
             else:
                 kind = type(self._job).__name__
-                raise TypeError(f"{kind}.get_environment_variables must return strings or FieldRefs, got {value!r:.60} for {name!r}")
+                raise TypeError(
+                    f"{kind}.get_environment_variables must return strings, FieldRefs or ConfigMapKeys, got {value!r:.60} for {name!r}"
+                )
         return environment
 
 

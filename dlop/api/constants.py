@@ -77,6 +77,7 @@ class Reason:
     SCHEDULER_MISMATCH = "SchedulerMismatch"
     MIN_AVAILABLE_TOO_HIGH = "MinAvailableTooHigh"
     SET_RESTART_POLICY = "SetPodTemplateRestartPolicy"
+    SPEC_WARNING = "SpecWarning"
     DELETED_POD_GROUP = "DeletedPodGroup"
     NAME_CONFLICT = "NameConflict"
     TERMINATING = "Terminating"

@@ -19,7 +19,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class ManifestField:
-    """One value of a manifest with its path. All fields of a manifest share one list of problems.
+    """One value of a manifest with its path. All fields of a manifest share one list of problems and one of warnings.
 
     The methods that return a value report a value of the wrong type as a problem and return the default.
     """
@@ -27,6 +27,7 @@ class ManifestField:
     path: str
     value: Any
     problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
 
     @property
     def is_absent(self) -> bool:
@@ -37,6 +38,10 @@ class ManifestField:
         """Report a problem with this field. The message continues a sentence that starts with the path."""
         self.problems.append(Problem(self.path, message))
 
+    def warning(self, message: str) -> None:
+        """Warn about this field of a valid manifest. The message continues a sentence that starts with the path."""
+        self.warnings.append(Problem(self.path, message))
+
     def raise_problems(self) -> None:
         """Raise SpecError if a problem was reported, for this field or any other field of the manifest."""
         if self.problems:
@@ -44,7 +49,7 @@ class ManifestField:
 
     def get(self, name: str) -> ManifestField:
         """A field of this object. It is absent if this is not an object."""
-        return ManifestField(f"{self.path}.{name}", self._object().get(name), self.problems)
+        return ManifestField(f"{self.path}.{name}", self._object().get(name), self.problems, self.warnings)
 
     def entries(self) -> Iterator[tuple[str, ManifestField]]:
         """The keys and values of this object. Reports nothing if it is not an object; see `object`."""
@@ -55,7 +60,7 @@ class ManifestField:
         """The items of this list."""
         if isinstance(self.value, list):
             for index, value in enumerate(self.value):
-                yield ManifestField(f"{self.path}[{index}]", value, self.problems)
+                yield ManifestField(f"{self.path}[{index}]", value, self.problems, self.warnings)
         elif not self.is_absent:
             self.error(f"must be a list, got {_describe(self.value)}")
 

@@ -29,11 +29,12 @@ MAX_CACHED_SPEC_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ParsedSpec:
-    """A spec as plain data, as parsed by its kind, and its problems. Shared between passes; do not modify."""
+    """A spec as plain data, as parsed by its kind, with its problems and warnings. Shared between passes; do not modify."""
 
     raw: Any
     spec: JobSpec
     problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...] = ()
 
 
 class SpecCache:
@@ -109,6 +110,11 @@ class JobResource:
             raise SpecError(self._parsed.problems)
         return self._spec
 
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """Warnings of the kind about its spec."""
+        return self._parsed.warnings
+
     @cached_property
     def managed_by_other(self) -> bool:
         """Whether the spec names another controller."""
@@ -132,7 +138,8 @@ class JobResource:
         schema = self._kind.schema
         field = ManifestField("spec", schema.normalize_legacy(raw))
         spec = schema.read(field, self._kind)
-        return ParsedSpec(raw, spec, tuple(field.problems) or schema.model_problems(field.value, self._kind))
+        problems = tuple(field.problems) or schema.model_problems(field.value, self._kind)
+        return ParsedSpec(raw, spec, problems, tuple(field.warnings))
 
 
 def _hides_clean_pod_policy(problem: Problem) -> bool:

@@ -17,8 +17,13 @@ MAX_REPLICAS = 10_000
 """Per role. Limits the operator's memory if a user mistypes the number."""
 
 
-def read_run_policy(field: ManifestField, *, restart_scope: RestartScope, clean_pod_policy: CleanPodPolicy) -> RunPolicy:
-    """Reads `spec.runPolicy`. `restart_scope` and `clean_pod_policy` are the defaults of the kind."""
+def read_run_policy(
+    field: ManifestField, *, restart_scope: RestartScope, clean_pod_policy: CleanPodPolicy, scheduling: ManifestField | None = None
+) -> RunPolicy:
+    """Reads `spec.runPolicy`. `restart_scope` and `clean_pod_policy` are the defaults of the kind.
+
+    `scheduling` is the field with the options of gang scheduling if it is elsewhere.
+    """
     return RunPolicy(
         backoff_limit=field.get("backoffLimit").optional_integer(),
         disruption_limit=field.get("disruptionLimit").optional_integer(),
@@ -29,12 +34,12 @@ def read_run_policy(field: ManifestField, *, restart_scope: RestartScope, clean_
         restart_scope=field.get("restartScope").choice(RestartScope, restart_scope),
         suspend=field.get("suspend").boolean(),
         managed_by=field.get("managedBy").string() or None,
-        scheduling=read_scheduling_policy(field.get("schedulingPolicy")),
+        scheduling=read_scheduling_policy(scheduling or field.get("schedulingPolicy")),
     )
 
 
 def read_scheduling_policy(field: ManifestField) -> SchedulingPolicy:
-    """Reads `spec.runPolicy.schedulingPolicy`. It is validated even if gang scheduling is disabled."""
+    """Reads the options of gang scheduling. They are validated even if gang scheduling is disabled."""
     if field.is_absent:
         return SchedulingPolicy()
     field.object()

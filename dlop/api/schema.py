@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from dlop.api.constants import MANAGER
 from dlop.api.fields import ManifestField
-from dlop.api.parsing import read_listed_roles, read_roles, read_run_policy
+from dlop.api.parsing import ordered_roles, read_listed_roles, read_role, read_roles, read_run_policy
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RestartScope, RoleSpec, RunPolicy
-from dlop.api.types import require, to_choice
+from dlop.api.types import ReplicaType, require, to_choice
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 FieldPath = tuple[str | int, ...]
 """The steps from the spec to a field: names of fields and indexes of lists."""
+
+
+_SCHEDULING_PATH: FieldPath = ("runPolicy", "schedulingPolicy")
 
 
 def format_path(path: FieldPath) -> str:
@@ -89,6 +92,8 @@ class Schema:
     """Values of `runPolicy.managedBy` that mean this operator."""
     suspend_path: FieldPath | None = ("runPolicy", "suspend")
     """The path of the suspend field in the spec; None if jobs cannot be suspended."""
+    scheduling_path: FieldPath = _SCHEDULING_PATH
+    """The path of the options of gang scheduling in the spec. If it is absent, those of `runPolicy` apply."""
 
     def spec_model(self, kind: type[DLJob]) -> type[BaseModel]:
         """The model of the spec for the CRD."""
@@ -104,7 +109,12 @@ class Schema:
         policy = spec.get("runPolicy")
         policy.object()
         roles = self.read_ordered_roles(spec, kind)
-        run_policy = read_run_policy(policy, restart_scope=self.restart_scope, clean_pod_policy=self.clean_pod_policy)
+        run_policy = read_run_policy(
+            policy,
+            restart_scope=self.restart_scope,
+            clean_pod_policy=self.clean_pod_policy,
+            scheduling=_field_at(spec, self.used_scheduling_path(spec)),
+        )
         return JobSpec(roles=roles, run_policy=run_policy)
 
     def read_roles(self, spec: ManifestField, kind: type[DLJob]) -> tuple[RoleSpec, ...]:
@@ -147,6 +157,10 @@ class Schema:
             return None
         counts = f".status.replicaStatuses.{role}"
         return ScalePaths(f".spec.{self.field}.{role}.replicas", f"{counts}.active", f"{counts}.selector")
+
+    def used_scheduling_path(self, spec: ManifestField) -> FieldPath:
+        """The path of the options of gang scheduling that apply."""
+        return _SCHEDULING_PATH if _field_at(spec, self.scheduling_path).is_absent else self.scheduling_path
 
     def template_path(self, spec: ManifestField, role: str) -> str:
         """The path of the pod template of a role, which is next to the number of replicas, for messages."""
@@ -203,6 +217,36 @@ class ListSchema(Schema):
 
     def _entries(self, spec: ManifestField) -> ManifestField:
         return spec.get(self.field) if self.field else spec
+
+
+def _field_at(spec: ManifestField, path: FieldPath) -> ManifestField:
+    for step in path:
+        spec = spec.get(str(step))
+    return spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleFieldsSchema(Schema):
+    """A schema whose roles are fields of the spec: `spec.worker.replicas`. The fields are named like the roles."""
+
+    field: str = ""
+
+    def read_roles(self, spec: ManifestField, kind: type[DLJob]) -> tuple[RoleSpec, ...]:
+        fields = {role: spec.get(role.name) for role in kind.replica_types}
+        roles = {role.name: self.read_role(field, role, kind) for role, field in fields.items() if not field.is_absent}
+        return ordered_roles(spec, roles, kind.replica_types)
+
+    def read_role(self, field: ManifestField, role: ReplicaType, kind: type[DLJob]) -> RoleSpec:
+        """Parse the field of one role."""
+        return read_role(field, role, kind.container_properties)
+
+    def replicas_path(self, spec: ManifestField, role: str) -> FieldPath | None:
+        key = next((name for name, _ in spec.entries() if name.lower() == role.lower()), None)
+        return None if key is None else (key, "replicas")
+
+    def scale_paths(self, kind: type[DLJob]) -> ScalePaths | None:
+        role = self.scale
+        return ScalePaths(f".spec.{role}.replicas", f".status.{role}.replicas", f".status.{role}.selector") if role else None
 
 
 @functools.cache

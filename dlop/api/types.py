@@ -182,6 +182,14 @@ class FieldRef:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigMapKey:
+    """The value of an environment variable that Kubernetes reads from a config map. A container does not start before the key exists."""
+
+    config_map: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class PermissionSet:
     """Optional RBAC rules, granted with `dlop deploy --with NAME`."""
 

@@ -26,6 +26,7 @@ BUILT_IN = (
     "dlop.frameworks.fioravanzo.mxjob:MXJob",
     "dlop.frameworks.mpba.mxjob:MXJob",
     "dlop.frameworks.mpba.tfjob:TFJob",
+    "dlop.frameworks.batch_paddlepaddle.paddlejob:PaddleJob",
     "dlop.frameworks.kubeflow.jaxjob:JAXJob",
     "dlop.frameworks.kubeflow.mpi.job:MPIJob",
     "dlop.frameworks.kubeflow.mxjob:MXJob",

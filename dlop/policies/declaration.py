@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from dlop.api.schema import ListSchema, Schema
+from dlop.api.schema import ListSchema, RoleFieldsSchema, Schema
 from dlop.api.types import RULES_EXAMPLE, ContainerProperties, DeclarationError, JobType, PermissionSet, ReplicaType, is_rules
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.policies.children import ChildObjects
@@ -96,10 +96,11 @@ def _check_policies(kind: type[DLJob]) -> None:
     name, roles, schema = kind.__name__, {role.name for role in kind.replica_types}, kind.schema
     if schema.scale and schema.scale not in roles:
         raise DeclarationError(f"{name}.schema has scale={schema.scale!r}, which is not a role; use one of {_listed(kind.replica_types)}.")
-    if not schema.field and not isinstance(schema, ListSchema):
+    if not schema.field and not isinstance(schema, ListSchema | RoleFieldsSchema):
         raise DeclarationError(f'{name}.schema needs the field of the spec that contains the roles: Schema(field="replicaSpecs")')
-    if isinstance(schema, ListSchema) and schema.model is None:
-        raise DeclarationError(f"{name}.schema is a ListSchema and needs the model of the spec: ListSchema(model=MySpec, ...)")
+    if isinstance(schema, ListSchema | RoleFieldsSchema) and schema.model is None:
+        title = type(schema).__name__
+        raise DeclarationError(f"{name}.schema is a {title} and needs the model of the spec: {title}(model=MySpec, ...)")
     leaders = kind.lifecycle.roles if isinstance(kind.lifecycle, LeaderRole) else roles
     if not leaders or not roles.issuperset(leaders):
         raise DeclarationError(f"{name}.lifecycle must name roles of the kind: LeaderRole({kind.replica_types[0].name!r})")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from dlop.api.phase import JobResult
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.record import LastFailure
-from dlop.api.spec import RestartPolicy, RestartScope, RoleSpec
+from dlop.api.spec import CleanPodPolicy, RestartPolicy, RestartScope, RoleSpec
 from dlop.api.start_order import find_start_wait
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ class Lifecycle(Generic[Job]):
     def is_final_failure(self, job: Job, role: RoleSpec, index: int, failure: LastFailure) -> bool | None:
         """Whether a failure is final, so that the replica is not restarted; None applies the restart policy of the role."""
         return None
+
+    def clean_pod_policy(self, job: Job, *, succeeded: bool) -> CleanPodPolicy:
+        """Which pods of the finished job are deleted."""
+        return job.spec.run_policy.clean_pod_policy
 
     def fixed_roles(self, job: Job) -> tuple[str, ...]:
         """Roles whose size is part of every replica's environment; scaling one restarts the job."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlop.api.constants import Reason
+from dlop.api.phase import Phase
 from dlop.api.spec import CleanPodPolicy
 from dlop.kube.objects import Pod, Service
 from dlop.kube.timestamps import earliest
@@ -26,9 +27,10 @@ def plan_finished(context: ReconcileContext) -> Plan:
     expires_at = _expires_at(context)
     if expires_at is not None and context.now >= expires_at:
         return Plan(delete_job=True)
-    pods = tuple(pod for pod in context.snapshot.pods if _is_cleaned(context.policy.clean_pod_policy, pod))
+    policy = context.job.lifecycle.clean_pod_policy(context.job, succeeded=context.stored.phase is Phase.SUCCEEDED)
+    pods = tuple(pod for pod in context.snapshot.pods if _is_cleaned(policy, pod))
     overdue = retried_deletes(context) + force_deletes(context, pods)
-    deletes = deletes_of(pods, _services_to_clean(context)) + overdue + ephemeral_deletes(context)
+    deletes = deletes_of(pods, _services_to_clean(context, policy)) + overdue + ephemeral_deletes(context)
     return Plan(
         deletes=deletes,
         events=(*_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)), *pod_group_events(deletes)),
@@ -47,11 +49,11 @@ def _is_cleaned(policy: CleanPodPolicy, pod: Pod) -> bool:
     return policy is CleanPodPolicy.ALL
 
 
-def _services_to_clean(context: ReconcileContext) -> Iterator[Service]:
+def _services_to_clean(context: ReconcileContext, policy: CleanPodPolicy) -> Iterator[Service]:
     """A service is deleted with its pod. If the pod is kept for its logs, the service is kept as well."""
-    if context.policy.clean_pod_policy is CleanPodPolicy.NONE:
+    if policy is CleanPodPolicy.NONE:
         return
-    kept = {name for name, pod in context.pods.items() if not _is_cleaned(context.policy.clean_pod_policy, pod)}
+    kept = {name for name, pod in context.pods.items() if not _is_cleaned(policy, pod)}
     for service in context.snapshot.services:
         replica = context.desired_services.get(service.metadata.name)
         if replica is not None and context.job.naming.pod_name(context.job, replica.role, replica.index) not in kept:

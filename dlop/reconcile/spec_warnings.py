@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from dlop.api.constants import Reason
 from dlop.api.gang import Gang, scheduler_mismatches
+from dlop.api.schema import format_path
 from dlop.api.spec import RoleSpec
 
 if TYPE_CHECKING:
     from dlop.job import DLJob
-
-_MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,8 @@ def spec_warnings(job: DLJob) -> Iterator[SpecWarning]:
     Raises:
         SpecError: the spec is invalid.
     """
+    for warning in job.spec_warnings:
+        yield SpecWarning(Reason.SPEC_WARNING, warning.path, warning.message)
     for role in job.spec.roles:
         yield from _restart_policy_warnings(job, role)
     if job.gang is not None:
@@ -59,4 +60,5 @@ def _min_available_warnings(job: DLJob) -> Iterator[SpecWarning]:
     min_available, pods = job.spec.run_policy.scheduling.min_available, sum(role.replicas for role in job.spec.roles)
     if min_available is not None and min_available > pods > 0:
         message = f"is {min_available}, but the job has only {pods} pods and can never be scheduled; set it to at most {pods}, or remove it"
-        yield SpecWarning(Reason.MIN_AVAILABLE_TOO_HIGH, _MIN_AVAILABLE, message)
+        path = f"{format_path(job.schema.used_scheduling_path(job.spec_field))}.minAvailable"
+        yield SpecWarning(Reason.MIN_AVAILABLE_TOO_HIGH, path, message)
