@@ -26,7 +26,6 @@ BUILT_IN = (
     "dlop.frameworks.fioravanzo.mxjob:MXJob",
     "dlop.frameworks.mpba.mxjob:MXJob",
     "dlop.frameworks.mpba.tfjob:TFJob",
-    "dlop.frameworks.batch_paddlepaddle.paddlejob:PaddleJob",
     "dlop.frameworks.kubeflow.jaxjob:JAXJob",
     "dlop.frameworks.kubeflow.mpi.job:MPIJob",
     "dlop.frameworks.kubeflow.mxjob:MXJob",
@@ -34,6 +33,7 @@ BUILT_IN = (
     "dlop.frameworks.kubeflow.pytorchjob:PyTorchJob",
     "dlop.frameworks.kubeflow.tfjob:TFJob",
     "dlop.frameworks.kubeflow.xgboostjob:XGBoostJob",
+    "dlop.frameworks.batch_paddlepaddle.paddlejob:PaddleJob",
 )
 
 

@@ -49,11 +49,15 @@ class ObservedJob:
 
     @property
     def pods(self) -> dict[str, JsonObject]:
-        return {pod["metadata"]["name"]: pod for pod in self._children("pods")}
+        return self.children("pods")
 
     @property
     def services(self) -> dict[str, JsonObject]:
-        return {service["metadata"]["name"]: service for service in self._children("services")}
+        return self.children("services")
+
+    def children(self, plural: str) -> dict[str, JsonObject]:
+        """The child objects of one resource by name, for example `configmaps`."""
+        return {child["metadata"]["name"]: child for child in self._children(plural)}
 
     @property
     def events(self) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from chaos_history import ReplicaKey
 
-from dlop.api.schema import ListSchema
+from dlop.api.schema import ListSchema, RoleFieldsSchema
 from dlop.api.spec import RestartPolicy, RestartScope
 from dlop.frameworks.fioravanzo.mxjob import MXJob as ChiefJob
 from dlop.job import DLJob
@@ -176,20 +176,25 @@ def finishing_roles(kind: type[DLJob], draft: SpecDraft) -> frozenset[str]:
 def spec_of(kind: type[DLJob], draft: SpecDraft) -> Any:
     """The spec in the format of the kind."""
     schema = kind.schema
+    if isinstance(schema, RoleFieldsSchema):
+        return {**{role.name: _role_with_policy(kind, role, draft.image) for role in draft.roles}, "runPolicy": dict(draft.run_policy)}
     if not isinstance(schema, ListSchema):
         roles = {role.name: _role(kind, role, draft.image) | {"restartPolicy": role.restart_policy.value} for role in draft.roles}
         return {schema.field: roles, "runPolicy": dict(draft.run_policy), **_REQUIRED_FIELDS.get(schema.field, {})}
-    entries = []
-    for role in draft.roles:
-        entry = _role(kind, role, draft.image)
-        entry["template"]["spec"]["restartPolicy"] = role.restart_policy.value
-        entries.append({schema.type_field: role.name, **entry})
+    entries = [{schema.type_field: role.name, **_role_with_policy(kind, role, draft.image)} for role in draft.roles]
     return {schema.field: entries, "runPolicy": dict(draft.run_policy)} if schema.field else entries
 
 
 def _role(kind: type[DLJob], role: RoleDraft, image: str) -> JsonObject:
     container = {"name": kind.container_properties.name or "main", "image": image, "command": ["train"]}
     return {"replicas": role.replicas, "template": {"spec": {"containers": [container]}}}
+
+
+def _role_with_policy(kind: type[DLJob], role: RoleDraft, image: str) -> JsonObject:
+    """A role whose restart policy is the one in its pod template."""
+    entry = _role(kind, role, image)
+    entry["template"]["spec"]["restartPolicy"] = role.restart_policy.value
+    return entry
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------------

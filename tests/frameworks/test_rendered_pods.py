@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dlop.api.constants import TEMPLATE_HASH_ANNOTATION
-from dlop.api.schema import ListSchema
+from dlop.api.schema import ListSchema, RoleFieldsSchema
 from dlop.api.template_hash import parse_template_hash
 from dlop.frameworks.registry import load_registry
 from dlop.job import DLJob
@@ -23,6 +23,11 @@ SINGLE = ("Master", "Scheduler", "SCHEDULER", "Launcher", "Evaluator")
 UNUSED = ("Chief", "TunerTracker", "TunerServer", "Tuner")
 """Roles that exclude other roles."""
 HASHES = {
+    "paddlejobs.batch.paddlepaddle.org": {
+        "demo-ps-0": "878d34563db82d21",
+        "demo-worker-0": "1c22a9f5f09bb9cc",
+        "demo-heter-0": "7249ce15e3c1ab9a",
+    },
     "mxjobs.fioravanzo.org": {
         "demo-scheduler-r1d0-0": "4251329b99ee7a93",
         "demo-server-r1d0-0": "9b5f81f603433e0c",
@@ -79,6 +84,8 @@ def manifest(kind: type[DLJob]) -> dict[str, Any]:
         schema.field: {name: {"replicas": replicas, "template": template} for name, replicas in roles.items()},
         "jobMode": "MXTrain",
     }
+    if isinstance(schema, RoleFieldsSchema):
+        spec = {name: {"replicas": replicas, "template": template} for name, replicas in roles.items()}
     if isinstance(schema, ListSchema):
         entries = [{schema.type_field: name, "replicas": replicas, "template": template} for name, replicas in roles.items()]
         spec = {schema.field: entries, "RuntimeId": "r1d0"} if schema.field else entries

@@ -23,6 +23,7 @@ from dlop import (
     ReplicaType,
     RestartPolicy,
     RestartScope,
+    RoleFieldsSchema,
     Schema,
     StartAfter,
     StartCondition,
@@ -208,6 +209,10 @@ async def later_environment(self: DLJob, replica: Replica) -> Mapping[str, str]:
         (
             {"schema": ListSchema(type_field="type")},
             "RingJob.schema is a ListSchema and needs the model of the spec: ListSchema(model=MySpec, ...)",
+        ),
+        (
+            {"schema": RoleFieldsSchema()},
+            "RingJob.schema is a RoleFieldsSchema and needs the model of the spec: RoleFieldsSchema(model=MySpec, ...)",
         ),
         (
             {"children": (PodList(),)},

@@ -30,10 +30,13 @@ RECONCILE_PAGE = (ROOT / "dlop" / "reconcile" / "README.md").read_text()
 
 PUBLIC_NAMES = {
     "the job": {"DLJob", "Replica", "Options", "DeclarationError"},
-    "what it declares": {"ContainerProperties", "FieldRef", "JobType", "ReplicaType", "StartAfter", "StartCondition"},
+    "what it declares": {"ConfigMapKey", "ContainerProperties", "FieldRef", "JobType", "ReplicaType", "StartAfter", "StartCondition"},
     "flags": {"FlagFile", "FrameworkFlags"},
     "specs": {"CleanPodPolicy", "JobSpec", "ManifestField", "RestartPolicy", "RestartScope", "RoleSpec", "RunPolicy", "SpecError"},
-    "schemas": {"AGE", "Column", "LAST_FAILURE", "ListSchema", "STATE_BY_CONDITIONS", "Schema", "rule", "with_default", "with_rules"},
+    "schemas": {
+        *("AGE", "Column", "LAST_FAILURE", "ListSchema", "RoleFieldsSchema", "STATE_BY_CONDITIONS", "Schema"),
+        *("rule", "with_default", "with_rules"),
+    },
     "models": {
         *("ApiModel", "CleanPodPolicyValue", "ContainerModel", "Count", "OpenModel", "PodSpecModel", "PodTemplate", "Port"),
         *("ReplicaModel", "Replicas", "RestartedPodTemplate", "RunPolicyModel"),
@@ -49,7 +52,8 @@ PUBLIC_NAMES = {
 """The public API, by subject. A change of it affects the authors of frameworks."""
 PUBLIC_POLICIES = {
     *("ChildObjects", "LeaderRole", "Lifecycle", "Naming", "Status"),
-    *("REPLICA_TYPE_LABEL", "dns_label", "label_value", "object_name", "ps_lite_variables", "short_hash"),
+    *("ATTEMPT_LABEL", "JOB_NAME_LABEL", "REPLICA_TYPE_LABEL"),
+    *("dns_label", "format_selector", "label_value", "object_name", "ps_lite_variables", "short_hash"),
 }
 
 

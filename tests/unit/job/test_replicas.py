@@ -276,7 +276,9 @@ def test_environment_variables_that_are_not_strings_raise_an_error() -> None:
         def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
             return {"RANK": replica.index}  # type: ignore[dict-item]
 
-    with pytest.raises(TypeError, match=r"NumberJob\.get_environment_variables must return strings or FieldRefs, got 0 for 'RANK'"):
+    with pytest.raises(
+        TypeError, match=r"NumberJob\.get_environment_variables must return strings, FieldRefs or ConfigMapKeys, got 0 for 'RANK'"
+    ):
         next(make(NumberJob, pair_spec()).all_replicas()).pod()
 
 
