@@ -138,8 +138,9 @@ class JobResource:
         schema = self._kind.schema
         field = ManifestField("spec", schema.normalize_legacy(raw))
         spec = schema.read(field, self._kind)
-        problems = tuple(field.problems) or schema.model_problems(field.value, self._kind)
-        return ParsedSpec(raw, spec, problems, tuple(field.warnings))
+        # A field that is read twice reports its problem twice.
+        problems, warnings = (tuple(dict.fromkeys(reports)) for reports in (field.problems, field.warnings))
+        return ParsedSpec(raw, spec, problems or schema.model_problems(field.value, self._kind), warnings)
 
 
 def _hides_clean_pod_policy(problem: Problem) -> bool:

@@ -33,6 +33,7 @@ BUILT_IN = (
     "dlop.frameworks.kubeflow.pytorchjob:PyTorchJob",
     "dlop.frameworks.kubeflow.tfjob:TFJob",
     "dlop.frameworks.kubeflow.xgboostjob:XGBoostJob",
+    "dlop.frameworks.paddlepaddle.paddlejob:PaddleJob",
     "dlop.frameworks.batch_paddlepaddle.paddlejob:PaddleJob",
 )
 

@@ -2,6 +2,8 @@
 
 from dlop.api.constants import ATTEMPT_LABEL, JOB_NAME_LABEL, REPLICA_TYPE_LABEL
 from dlop.api.names import dns_label, format_selector, label_value, object_name, short_hash
+from dlop.api.pod_resources import pod_requests
+from dlop.policies.accelerators import GPU, current_resource_name, requested_resources, with_current_resource_names
 from dlop.policies.children import ChildObjects
 from dlop.policies.lifecycle import LeaderRole, Lifecycle
 from dlop.policies.naming import Naming
@@ -10,6 +12,7 @@ from dlop.policies.status import Status
 
 __all__ = [
     "ATTEMPT_LABEL",
+    "GPU",
     "JOB_NAME_LABEL",
     "REPLICA_TYPE_LABEL",
     "ChildObjects",
@@ -17,10 +20,14 @@ __all__ = [
     "Lifecycle",
     "Naming",
     "Status",
+    "current_resource_name",
     "dns_label",
     "format_selector",
     "label_value",
     "object_name",
+    "pod_requests",
     "ps_lite_variables",
+    "requested_resources",
     "short_hash",
+    "with_current_resource_names",
 ]

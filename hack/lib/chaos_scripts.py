@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
@@ -22,6 +22,8 @@ from dlop.kube.types import JsonObject
 RETRYABLE_EXIT_CODE = 137
 PERMANENT_EXIT_CODE = 1
 
+_FIXED_RESTART_POLICIES = ("paddlejobs.paddlepaddle.org",)
+"""Kinds whose specs do not set the restart policies of roles. Scripts cannot describe them."""
 _ALTERNATIVE_ROLES = ("Master", "TunerTracker", "TunerServer", "Tuner")
 """Optional roles that replace other ones, in kinds with more than three roles."""
 _REQUIRED_FIELDS = {"mxReplicaSpecs": {"jobMode": "MXTrain"}}
@@ -118,6 +120,11 @@ class JobScript:
         return {"apiVersion": job_type.api_version, "kind": job_type.kind, "metadata": metadata, "spec": spec_of(self.kind, self.draft)}
 
 
+def scripted_kinds(kinds: Iterable[type[DLJob]]) -> tuple[type[DLJob], ...]:
+    """The kinds for which scripts can be drawn."""
+    return tuple(kind for kind in kinds if kind.job_type.resource.qualified_name not in _FIXED_RESTART_POLICIES)
+
+
 def draw_scripts(kinds: Sequence[type[DLJob]], *, seed: int) -> Iterator[JobScript]:
     """An endless sequence of scripts. Every kind occurs once in each round."""
     rng = Random(f"{seed}/kinds")
@@ -154,7 +161,7 @@ def draw_script(kind: type[DLJob], *, name: str, rng: Random) -> JobScript:
 
 
 def has_run_policy(kind: type[DLJob]) -> bool:
-    return bool(kind.schema.field)
+    return bool(kind.schema.field) or isinstance(kind.schema, RoleFieldsSchema)
 
 
 def _parse(kind: type[DLJob], draft: SpecDraft) -> DLJob:

@@ -23,6 +23,10 @@ SINGLE = ("Master", "Scheduler", "SCHEDULER", "Launcher", "Evaluator")
 UNUSED = ("Chief", "TunerTracker", "TunerServer", "Tuner")
 """Roles that exclude other roles."""
 HASHES = {
+    "paddlejobs.paddlepaddle.org": {
+        "demo-pserver-0": "4986b5e6e4e992e1",
+        "demo-trainer-0": "512adda1f3a9cc9c",
+    },
     "paddlejobs.batch.paddlepaddle.org": {
         "demo-ps-0": "878d34563db82d21",
         "demo-worker-0": "1c22a9f5f09bb9cc",

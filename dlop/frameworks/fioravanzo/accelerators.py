@@ -1,4 +1,4 @@
-"""Accelerators: volumes and variables for containers that request a device, and the legacy resource name of NVIDIA GPUs.
+"""Accelerators: volumes and variables for containers that request a device.
 
 The configuration file has the format of the early operators:
 
@@ -18,10 +18,7 @@ import yaml
 from pydantic import Field, field_validator
 
 from dlop import FlagFile, FrameworkFlags, JsonObject, ManifestField, SpecError
-
-GPU = "nvidia.com/gpu"
-LEGACY_GPU = "alpha.kubernetes.io/nvidia-gpu"
-"""No node has this resource since Kubernetes 1.10. A pod that requests it would stay pending."""
+from dlop.policies import current_resource_name, requested_resources, with_current_resource_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +57,7 @@ def read_accelerators(configuration: Any) -> dict[str, Accelerator]:
     """
     root = ManifestField("file", configuration)
     root.object()
-    accelerators = {_current_name(name): _read_accelerator(entry) for name, entry in root.get("accelerators").entries()}
+    accelerators = {current_resource_name(name): _read_accelerator(entry) for name, entry in root.get("accelerators").entries()}
     root.raise_problems()
     return accelerators
 
@@ -88,8 +85,8 @@ def _required_string(entry: ManifestField, name: str) -> str:
 
 def with_accelerators(pod_spec: JsonObject, *, container: str, accelerators: Mapping[str, Accelerator]) -> JsonObject:
     """The pod spec with current resource names, and with the volumes and variables of the devices that the named container requests."""
-    containers = [_with_current_names(each) if each.get("name") == container else each for each in pod_spec["containers"]]
-    requested = {name for each in containers if each.get("name") == container for name in _requested_resources(each)}
+    containers = [with_current_resource_names(each) if each.get("name") == container else each for each in pod_spec["containers"]]
+    requested = {name for each in containers if each.get("name") == container for name in requested_resources(each)}
     used = [accelerators[name] for name in sorted(requested) if name in accelerators]
     if not used:
         return {**pod_spec, "containers": containers}
@@ -101,7 +98,7 @@ def with_accelerators(pod_spec: JsonObject, *, container: str, accelerators: Map
 
 
 def _with_devices(container: JsonObject, accelerators: Mapping[str, Accelerator]) -> JsonObject:
-    used = [accelerators[name] for name in sorted(_requested_resources(container)) if name in accelerators]
+    used = [accelerators[name] for name in sorted(requested_resources(container)) if name in accelerators]
     additions = {
         "volumeMounts": _merge(container.get("volumeMounts"), (mount for accelerator in used for mount in accelerator.volume_mounts)),
         "env": _merge(container.get("env"), (variable for accelerator in used for variable in accelerator.env)),
@@ -118,26 +115,3 @@ def _merge(existing: list[JsonObject] | None, additional: Iterable[JsonObject]) 
             names.add(entry["name"])
             result.append(dict(entry))
     return result
-
-
-def _requested_resources(container: JsonObject) -> set[str]:
-    return {name for quantities in _resources(container).values() if isinstance(quantities, dict) for name in quantities}
-
-
-def _with_current_names(container: JsonObject) -> JsonObject:
-    if LEGACY_GPU not in _requested_resources(container):
-        return container
-    resources = {
-        part: {_current_name(name): quantity for name, quantity in quantities.items()} if isinstance(quantities, dict) else quantities
-        for part, quantities in _resources(container).items()
-    }
-    return {**container, "resources": resources}
-
-
-def _current_name(name: str) -> str:
-    return GPU if name == LEGACY_GPU else name
-
-
-def _resources(container: JsonObject) -> dict[str, Any]:
-    resources = container.get("resources")
-    return resources if isinstance(resources, dict) else {}

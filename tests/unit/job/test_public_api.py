@@ -52,8 +52,9 @@ PUBLIC_NAMES = {
 """The public API, by subject. A change of it affects the authors of frameworks."""
 PUBLIC_POLICIES = {
     *("ChildObjects", "LeaderRole", "Lifecycle", "Naming", "Status"),
-    *("ATTEMPT_LABEL", "JOB_NAME_LABEL", "REPLICA_TYPE_LABEL"),
-    *("dns_label", "format_selector", "label_value", "object_name", "ps_lite_variables", "short_hash"),
+    *("ATTEMPT_LABEL", "GPU", "JOB_NAME_LABEL", "REPLICA_TYPE_LABEL"),
+    *("current_resource_name", "requested_resources", "with_current_resource_names"),
+    *("dns_label", "format_selector", "label_value", "object_name", "pod_requests", "ps_lite_variables", "short_hash"),
 }
 
 
