@@ -14,6 +14,7 @@ from dlop.frameworks.registry import Registry
 from dlop.jobs.render import render
 from dlop.kube.objects import ObjectMeta, Pod, PodStatus
 from dlop.kube.resources import CONFIG_MAPS, PODS
+from dlop.reconcile.snapshot import Snapshot
 from dlop.reconcile.spec_warnings import spec_warnings
 from dlop.testing.kit import OperatorKit
 from dlop.testing.observed_job import ObservedJob
@@ -323,6 +324,14 @@ def test_a_role_without_replicas_or_template_and_a_job_without_roles_are_rejecte
     assert "spec.ps.template: is missing; add the pod template of this role" in problems(ps={"replicas": 1})
     with pytest.raises(SpecError, match="spec: must contain at least one role"):
         make(PaddleJob, {}).spec  # noqa: B018
+
+
+@pytest.mark.parametrize("invalid", [5, [], {}, {"worker": []}, {"worker": {"replicas": "two"}}, {"elastic": {}, "withGloo": "x"}])
+def test_an_invalid_spec_fails_the_job_with_its_problems(invalid: Any) -> None:
+    status = make(PaddleJob, invalid).reconcile(Snapshot(), 1000.0).status
+    assert status is not None
+    assert (status["phase"], status["mode"], status["conditions"][-1]["reason"]) == ("Failed", "Single", "InvalidSpec")
+    assert status["conditions"][-1]["message"].startswith("spec")
 
 
 def test_values_without_effect_are_reported_with_their_effect() -> None:

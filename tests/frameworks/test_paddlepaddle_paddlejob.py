@@ -12,6 +12,7 @@ from dlop.frameworks.paddlepaddle.paddlejob import PaddleJob
 from dlop.frameworks.registry import Registry
 from dlop.jobs.render import render
 from dlop.kube.resources import PODS
+from dlop.reconcile.snapshot import Snapshot
 from dlop.reconcile.spec_warnings import spec_warnings
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
@@ -211,6 +212,14 @@ def test_wrong_values_are_reported_at_their_fields() -> None:
     assert problems(job(port="7164")) == ["spec.port: must be an integer, got '7164'"]
     assert problems(job(pserver=[])) == ["spec.pserver: must be an object, got a list"]
     assert "spec.volumes[0]: must be an object, got 5" in problems(job(volumes=[5]))
+
+
+@pytest.mark.parametrize("invalid", [5, [], {}, {"trainer": []}, {"trainer": {"resources": 5}}, {"volumes": {}}])
+def test_an_invalid_spec_fails_the_job_with_its_problems(invalid: Any) -> None:
+    status = make(PaddleJob, invalid).reconcile(Snapshot(), 1000.0).status
+    assert status is not None
+    assert (status["phase"], status["conditions"][-1]["reason"]) == ("failed", "InvalidSpec")
+    assert status["reason"].startswith("spec")
 
 
 # --- phases -----------------------------------------------------------------------------------------------------------

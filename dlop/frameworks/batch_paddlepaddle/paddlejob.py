@@ -141,9 +141,10 @@ class PaddleJob(DLJob):
 
     @property
     def mode(self) -> str:
-        if self.spec.role("ps") is not None:
+        """PS, Collective or Single. The spec may be invalid."""
+        if not self.spec_field.get("ps").is_absent:
             return "PS"
-        return "Collective" if self.replicas("worker") > 1 else "Single"
+        return "Collective" if self.spec_field.get("worker").get("replicas").integer(0) > 1 else "Single"
 
     @cached_property
     def first_port(self) -> int:
