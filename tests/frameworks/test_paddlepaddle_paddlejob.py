@@ -150,13 +150,15 @@ def test_fields_of_the_sample_without_effect_are_reported() -> None:
 
 @pytest.mark.parametrize("name", ["host_network", "hostNetwork"])
 def test_both_spellings_of_the_host_network(name: str) -> None:
-    assert pod(job(**{name: True}), "pserver")["spec"]["hostNetwork"] is True
+    fields: dict[str, Any] = {name: True}
+    assert pod(job(**fields), "pserver")["spec"]["hostNetwork"] is True
 
 
 @pytest.mark.parametrize(("mounts", "selector"), [("VolumeMounts", "NodeSelector"), ("volumeMounts", "nodeSelector")])
 def test_volumes_are_in_all_pods_and_their_mounts_in_the_trainers(mounts: str, selector: str) -> None:
     mount = {"name": "data", "mountPath": "/data"}
-    with_volume = job(volumes=[{"name": "data", "emptyDir": {}}], **{mounts: [mount], selector: {"disk": "ssd"}})
+    fields: dict[str, Any] = {mounts: [mount], selector: {"disk": "ssd"}}
+    with_volume = job(volumes=[{"name": "data", "emptyDir": {}}], **fields)
     server, trainer = pod(with_volume, "pserver")["spec"], pod(with_volume, "trainer")["spec"]
     assert server["volumes"] == trainer["volumes"] == [{"name": "data", "emptyDir": {}}]
     assert server["nodeSelector"] == trainer["nodeSelector"] == {"disk": "ssd"}
@@ -281,7 +283,8 @@ async def test_a_deleted_parameter_server_is_replaced() -> None:
 
 
 def _is_replaced(pods: dict[str, Any], uid: str) -> bool:
-    return pods.get("paddlejob-pserver-0", {"metadata": {"uid": uid}})["metadata"]["uid"] != uid
+    pod = pods.get("paddlejob-pserver-0")
+    return pod is not None and bool(pod["metadata"]["uid"] != uid)
 
 
 @virtual_time
