@@ -21,26 +21,16 @@ from dlop.testing.observed_job import ObservedJob
 from dlop.testing.pod_steps import ContainerExit
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.example_manifests import by_name
+from tests.frameworks.paddle_manifests import batch_job as manifest
+from tests.frameworks.paddle_manifests import batch_role as role
 from tests.unit.job.jobs import make
 
 REGISTRY = Registry([PaddleJob])
 ADDRESS_LISTS = {"PADDLE_TRAINER_ENDPOINTS", "PADDLE_PSERVERS_IP_PORT_LIST"}
 
 
-def role(replicas: int = 2, **pod: Any) -> dict[str, Any]:
-    return {"replicas": replicas, "template": {"spec": {"containers": [{"name": "paddle", "image": "example.org/paddle:1"}], **pod}}}
-
-
-def spec(**fields: Any) -> dict[str, Any]:
-    return {"ps": role(), "worker": role(), **fields}
-
-
-def manifest(**fields: Any) -> dict[str, Any]:
-    return {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob", "metadata": {"name": "wide"}, "spec": spec(**fields)}
-
-
 def job(**fields: Any) -> PaddleJob:
-    return make(PaddleJob, spec(**fields), name="wide")
+    return make(PaddleJob, manifest(**fields)["spec"], name="wide")
 
 
 def pods_of(**fields: Any) -> dict[str, dict[str, Any]]:
@@ -156,7 +146,7 @@ def test_the_config_map_is_not_updated_while_an_address_is_missing_or_pods_of_an
 
 
 def test_the_ports_of_jobs_without_services_differ() -> None:
-    ports = {make(PaddleJob, spec(), uid=f"uid-{number}").first_port for number in range(20)}
+    ports = {make(PaddleJob, manifest()["spec"], uid=f"uid-{number}").first_port for number in range(20)}
     assert len(ports) > 15
     assert all(36000 <= port <= 56000 - 20 and port % 20 == 0 for port in ports)
 

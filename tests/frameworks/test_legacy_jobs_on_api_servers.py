@@ -1,4 +1,4 @@
-"""Jobs of fioravanzo.org and mpba.fbk.eu succeed and fail as expected, on the embedded and on the real API server."""
+"""Jobs of early operators succeed and fail as expected, on the embedded and on the real API server."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from real_cluster import RealCluster
 from dlop.api.crd import build_crds
 from dlop.deploy.apply import apply
 from dlop.embedded.cluster import EmbeddedCluster
+from dlop.frameworks.batch_paddlepaddle.paddlejob import PaddleJob as BatchPaddleJob
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.mpba.mxjob import MXJob as ListedMXJob
+from dlop.frameworks.paddlepaddle.paddlejob import PaddleJob
 from dlop.job import DLJob
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
@@ -26,8 +28,9 @@ from dlop.testing.kubelet import ScriptedKubelet
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.script import Script
 from tests.frameworks.example_manifests import example
+from tests.frameworks.paddle_manifests import batch_job, sample
 
-FRAMEWORKS: tuple[type[DLJob], ...] = (MXJob, ListedMXJob)
+FRAMEWORKS: tuple[type[DLJob], ...] = (MXJob, ListedMXJob, PaddleJob, BatchPaddleJob)
 
 
 def make_script() -> Script:
@@ -39,6 +42,10 @@ def make_script() -> Script:
     script.when("worker-poc-bad-0").run().fail(exit_code=9)
     script.when("scheduler-*").run().after(5).succeed()
     script.when("worker-*").run().after(5).succeed()
+    script.when("paddle-bad-trainer-1").run().fail(exit_code=134)
+    script.when("paddle-*-trainer-*").run().after(5).succeed()
+    script.when("batch-bad-ps-0").run().fail(exit_code=1)
+    script.when("batch-*").run().after(5).succeed()
     return script
 
 
@@ -49,6 +56,10 @@ def jobs() -> dict[str, tuple[type[DLJob], JsonObject]]:
     for name in ("poc-good", "poc-bad"):
         manifests[name] = (ListedMXJob, named("02-mxnet-poc", name))
     manifests["poc-bad"][1]["spec"][2]["template"]["spec"]["restartPolicy"] = "Never"
+    for name in ("paddle-good", "paddle-bad"):
+        manifests[name] = (PaddleJob, sample(name))
+    for name, intranet in (("batch-good", "PodIP"), ("batch-named", "Service"), ("batch-host", "Host"), ("batch-bad", "PodIP")):
+        manifests[name] = (BatchPaddleJob, batch_job(name, intranet=intranet))
     return manifests
 
 
@@ -63,6 +74,12 @@ EXPECTED = {
     "memory": ("Done", "Failed", {}),
     "poc-good": ("Succeeded", "True", {}),
     "poc-bad": ("Failed", "True", {}),
+    "paddle-good": ("Succeeded", "True", {}),
+    "paddle-bad": ("Failed", "True", {}),
+    "batch-good": ("Succeeded", "True", {}),
+    "batch-named": ("Succeeded", "True", {}),
+    "batch-host": ("Succeeded", "True", {}),
+    "batch-bad": ("Failed", "True", {}),
 }
 
 

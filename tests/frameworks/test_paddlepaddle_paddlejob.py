@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
 from dlop import Phase, SpecError
 from dlop.frameworks.paddlepaddle.paddlejob import PaddleJob
@@ -17,41 +16,10 @@ from dlop.reconcile.spec_warnings import spec_warnings
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.example_manifests import by_name
+from tests.frameworks.paddle_manifests import sample
 from tests.unit.job.jobs import make
 
 REGISTRY = Registry([PaddleJob])
-SAMPLE = """
-apiVersion: paddlepaddle.org/v1
-kind: PaddleJob
-metadata:
-  name: paddlejob
-spec:
-  image: "example.org/fluid_job_train_test:1.0"
-  port: 7164
-  ports_num: 1
-  ports_num_for_sparse: 1
-  mountPath: "/home/work/namespace/"
-  pserver:
-    min-instance: 2
-    max-instance: 2
-    resources:
-      limits: {cpu: "800m", memory: "1Gi"}
-      requests: {cpu: "500m", memory: "600Mi"}
-  trainer:
-    entrypoint: "python /home/job-1/train.py"
-    workspace: "/home/job-1/"
-    passes: 10
-    min-instance: 2
-    max-instance: 6
-    resources:
-      limits: {cpu: "200m", memory: "200Mi"}
-      requests: {cpu: "200m", memory: "200Mi"}
-"""
-
-
-def sample() -> dict[str, Any]:
-    manifest: dict[str, Any] = yaml.safe_load(SAMPLE)
-    return manifest
 
 
 def job(*, trainer: dict[str, Any] | None = None, **fields: Any) -> PaddleJob:
