@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,7 +97,7 @@ def test_without_services_the_addresses_come_from_a_config_map(intranet: str | N
     pod = by_name(objects, "Pod")["wide-worker-0"]
     variables = env(pod)
     assert variables["POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
-    assert variables["DLOP_ENDPOINTS"] == config_map_key("attempt-0")
+    assert variables["DLOP_ENDPOINTS"] == config_map_key("worker-attempt-0")
     for name in ("PADDLE_PORT", "PADDLE_TRAINERS", "PADDLE_TRAINERS_NUM", *ADDRESS_LISTS):
         assert variables[name] == config_map_key(name)
     assert by_name(objects, "ConfigMap")["wide"]["data"] == {}
@@ -136,13 +137,35 @@ def test_the_config_map_has_the_addresses_once_all_pods_have_one() -> None:
     assert data["PADDLE_TRAINER_ENDPOINTS"] == f"10.0.0.3:{port},[fd00::4]:{port}"
     assert data["PADDLE_TRAINERS"] == "10.0.0.3,fd00::4"
     assert data["PADDLE_PORT"] == str(port)
-    assert "attempt-0" in data
+    assert {"ps-attempt-0", "worker-attempt-0"} <= data.keys()
 
 
 def test_the_config_map_is_not_updated_while_an_address_is_missing_or_pods_of_an_earlier_attempt_exist() -> None:
     addresses = {"ps": ["10.0.0.1", "10.0.0.2"], "worker": ["10.0.0.3", "10.0.0.4"]}
     assert Endpoints().update(job(), progress(job(), {**addresses, "worker": ["10.0.0.3", ""]})) == ()
-    assert Endpoints().update(job(), progress(job(), addresses, attempts={"worker": "1"})) == ()
+    mixed = progress(job(), addresses)
+    ps, worker = mixed.roles
+    pod = worker.replicas[1].pod
+    assert pod is not None
+    restarted = replace(worker.replicas[1], pod=Pod(metadata=ObjectMeta(labels={"dlop.dev/attempt": "1"}), status=pod.status))
+    mixed = Progress(roles=(ps, replace(worker, replicas=(worker.replicas[0], restarted))))
+    assert Endpoints().update(job(), mixed) == ()
+
+
+def test_roles_can_be_in_different_attempts() -> None:
+    addresses = {"ps": ["10.0.0.1", "10.0.0.2"], "worker": ["10.0.0.3", "10.0.0.4"]}
+    (create,) = Endpoints().update(job(), progress(job(), addresses, attempts={"worker": "1"}))
+    assert {"ps-attempt-0", "worker-attempt-1"} <= create.body["data"].keys()
+
+
+@virtual_time
+async def test_a_role_that_is_restarted_alone_gets_its_addresses() -> None:
+    async with OperatorKit(frameworks=[PaddleJob]) as kit:
+        view = await kit.submit(manifest(runPolicy={"restartScope": "Role"}))
+        await kit.until(view, phase="Running")
+        await kit.client.delete(PODS, "wide-worker-0", namespace="default")
+        data = await _addresses(kit, view, key="worker-attempt-1")
+        assert "ps-attempt-1" not in data
 
 
 def test_the_ports_of_jobs_without_services_differ() -> None:
@@ -158,17 +181,17 @@ async def test_containers_wait_until_the_config_map_has_the_addresses_of_their_a
         view = await kit.submit(manifest())
         data = await _addresses(kit, view)
         assert data["PADDLE_TRAINERS"] == "10.244.0.2,10.244.0.2"
-        assert "attempt-0" in data
-        assert "attempt-1" not in data
+        assert {"ps-attempt-0", "worker-attempt-0"} <= data.keys()
+        assert "worker-attempt-1" not in data
         for name in view.pods:
             kit.kubelet.release(f"default/{name}")
         await kit.until(view, phase="Running")
         await kit.client.delete(PODS, "wide-worker-0", namespace="default")
-        data = await _addresses(kit, view, key="attempt-1")
-        assert {env(pod)["DLOP_ENDPOINTS"]["configMapKeyRef"]["key"] for pod in view.pods.values()} == {"attempt-1"}
+        data = await _addresses(kit, view, key="worker-attempt-1")
+        assert {env(pod)["DLOP_ENDPOINTS"]["configMapKeyRef"]["key"] for pod in view.pods.values()} == {"ps-attempt-1", "worker-attempt-1"}
 
 
-async def _addresses(kit: OperatorKit, view: ObservedJob, *, key: str = "attempt-0") -> dict[str, str]:
+async def _addresses(kit: OperatorKit, view: ObservedJob, *, key: str = "worker-attempt-0") -> dict[str, str]:
     def data() -> dict[str, str]:
         return view.children("configmaps").get("wide", {}).get("data") or {}
 

@@ -28,9 +28,9 @@ HASHES = {
         "demo-trainer-0": "512adda1f3a9cc9c",
     },
     "paddlejobs.batch.paddlepaddle.org": {
-        "demo-ps-0": "878d34563db82d21",
-        "demo-worker-0": "1c22a9f5f09bb9cc",
-        "demo-heter-0": "7249ce15e3c1ab9a",
+        "demo-ps-0": "2da4034ab08efad6",
+        "demo-worker-0": "161a8d4772e2b0aa",
+        "demo-heter-0": "e1ba3b5b38883bf1",
     },
     "mxjobs.fioravanzo.org": {
         "demo-scheduler-r1d0-0": "4251329b99ee7a93",

@@ -26,7 +26,9 @@ async def test_the_sample_of_the_early_operator_runs_with_a_program_that_reads_i
     program = tmp_path / "paddle_k8s"
     program.write_text(_PADDLE_K8S)
     program.chmod(0o755)
-    file = write_manifests(tmp_path, sample())
+    job = sample()
+    job["spec"]["runPolicy"] = {"cleanPodPolicy": "Running"}  # keeps the logs of the trainers
+    file = write_manifests(tmp_path, job)
     result = await run_local(file, "--logs", "--images", str(tmp_path / "images.yaml"), folder=tmp_path)
     assert result.code == 0, result.out + result.err
     servers, entrypoint = "paddlejob-pserver-0,paddlejob-pserver-1", "python /home/job-1/train.py"
@@ -38,7 +40,8 @@ async def test_without_services_containers_wait_for_the_addresses_of_all_pods(tm
     script = "echo $POD_IP $PADDLE_PSERVERS_IP_PORT_LIST $PADDLE_TRAINERS"
     container = {"name": "paddle", "image": "none", "command": ["sh", "-c", script]}
     role = batch_role(2, containers=[container])
-    result = await run_local(write_manifests(tmp_path, batch_job(ps=role, worker=role)), "--logs", folder=tmp_path)
+    file = write_manifests(tmp_path, batch_job(ps=role, worker=role, cleanPodPolicy="Never"))  # keeps the logs
+    result = await run_local(file, "--logs", folder=tmp_path)
     assert result.code == 0, result.out + result.err
     lines = re.findall(r"^(ps|worker)-(\d) \| (\S+) (\S+) (\S+)$", result.out, re.MULTILINE)
     own = {(role, int(index)): address for role, index, address, _, _ in lines}

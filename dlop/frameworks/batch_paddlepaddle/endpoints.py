@@ -1,8 +1,8 @@
 """How the pods of a PaddleJob find each other.
 
 With services, the addresses are known before the pods exist and are plain variables. Addresses of pods and hosts are known only when all
-pods are scheduled. They are then written to a config map, for which the containers wait. A key for each attempt keeps the pods of a new
-attempt from starting with the addresses of the last one.
+pods are scheduled. They are then written to a config map, for which the containers wait. A key for each attempt of a role keeps the pods
+of a new attempt from starting with the addresses of the last one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ def shared_variables(job: PaddleJob) -> Mapping[str, str | FieldRef | ConfigMapK
 
 def attempt_variables(job: PaddleJob, replica: Replica) -> Mapping[str, str | FieldRef | ConfigMapKey]:
     """A variable that lets the container wait for the addresses of its attempt."""
-    return {"DLOP_ENDPOINTS": ConfigMapKey(config_map_name(job), _attempt_key(str(replica.attempt)))} if job.has_config_map else {}
+    return (
+        {"DLOP_ENDPOINTS": ConfigMapKey(config_map_name(job), _attempt_key(replica.role, str(replica.attempt)))}
+        if job.has_config_map
+        else {}
+    )
 
 
 def config_map_name(job: PaddleJob) -> str:
@@ -73,15 +77,16 @@ class Endpoints(ChildObjects["PaddleJob"]):
             return ()
         pods = {role.spec.name: [replica.pod for replica in role.replicas] for role in progress.roles}
         known = {role: [pod for pod in listed if pod is not None and pod.status.pod_ip] for role, listed in pods.items()}
-        attempts = {pod.metadata.labels.get(ATTEMPT_LABEL, "") for listed in known.values() for pod in listed}
-        if len(attempts) != 1 or any(len(known[role]) < len(pods[role]) for role in pods):
+        attempts = {(role, pod.metadata.labels.get(ATTEMPT_LABEL, "")) for role, listed in known.items() for pod in listed}
+        # Pods of an earlier attempt of a role are about to be deleted.
+        if len(attempts) > len({role for role, _ in attempts}) or any(len(known[role]) < len(pods[role]) for role in pods):
             return ()
         hosts = {role: [pod.status.pod_ip for pod in listed] for role, listed in known.items()}
-        return (_config_map(job, {**endpoint_variables(job, hosts), _attempt_key(attempts.pop()): "complete"}),)
+        return (_config_map(job, {**endpoint_variables(job, hosts), **{_attempt_key(*attempt): "complete" for attempt in attempts}}),)
 
 
-def _attempt_key(attempt: str) -> str:
-    return f"attempt-{attempt}"
+def _attempt_key(role: str, attempt: str) -> str:
+    return f"{role}-attempt-{attempt}"
 
 
 def _config_map(job: PaddleJob, data: Mapping[str, str]) -> Create:
