@@ -43,7 +43,7 @@ async def test_without_services_containers_wait_for_the_addresses_of_all_pods(tm
     file = write_manifests(tmp_path, batch_job(ps=role, worker=role, cleanPodPolicy="Never"))  # keeps the logs
     result = await run_local(file, "--logs", folder=tmp_path)
     assert result.code == 0, result.out + result.err
-    lines = re.findall(r"^(ps|worker)-(\d) \| (\S+) (\S+) (\S+)$", result.out, re.MULTILINE)
+    lines = re.findall(r"^(ps|worker)-(\d) +\| (\S+) (\S+) (\S+)$", result.out, re.MULTILINE)
     own = {(role, int(index)): address for role, index, address, _, _ in lines}
     assert len(set(own.values())) == 4
     lists = {(servers, trainers) for _, _, _, servers, trainers in lines}
