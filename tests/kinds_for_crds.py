@@ -30,6 +30,13 @@ class Plain(Ranked):
     replica_types = (ReplicaType("Worker"),)
 
 
+class TwoVersions(Ranked):
+    """A job that is served in two versions."""
+
+    job_type = JobType("crds.dlop.dev", "v1", "TwinJob", served_versions=("v1alpha1",))
+    replica_types = (ReplicaType("Worker"),)
+
+
 class WithRules(Ranked):
     """A job whose roles have limits on their replicas."""
 

@@ -37,6 +37,7 @@ def build_crds(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
 def build_crd(stored: type[DLJob], *others: type[DLJob]) -> JsonObject:
     """One CRD. `stored` is the storage version; all versions are served."""
     names = stored.job_type
+    versions = [_version(kind, version, stored=version == names.version) for kind in (stored, *others) for version in _versions(kind)]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -48,7 +49,7 @@ def build_crd(stored: type[DLJob], *others: type[DLJob]) -> JsonObject:
             "group": names.group,
             "scope": "Namespaced",
             "names": _names(names),
-            "versions": [_version(stored, stored=True), *(_version(other, stored=False) for other in others)],
+            "versions": versions,
         },
     }
 
@@ -67,12 +68,16 @@ def _names(job_type: JobType) -> JsonObject:
     return names
 
 
-def _version(kind: type[DLJob], *, stored: bool) -> JsonObject:
+def _versions(kind: type[DLJob]) -> tuple[str, ...]:
+    return (kind.job_type.version, *kind.job_type.served_versions)
+
+
+def _version(kind: type[DLJob], version: str, *, stored: bool) -> JsonObject:
     subresources: JsonObject = {"status": {}}
     if (scale_paths := kind.schema.scale_paths(kind)) is not None:
         subresources["scale"] = _scale(scale_paths)
     return {
-        "name": kind.job_type.version,
+        "name": version,
         "served": True,
         "storage": stored,
         "schema": {"openAPIV3Schema": _schema(kind)},

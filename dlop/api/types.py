@@ -51,10 +51,15 @@ class JobType:
     """Short names for `kubectl get`."""
     categories: tuple[str, ...] = ()
     """Groups of resources for `kubectl get`, such as `all`."""
+    served_versions: tuple[str, ...] = field(default=(), kw_only=True)
+    """Further versions under which the API server serves the same objects. Their schema is that of `version`."""
 
     def __post_init__(self) -> None:
         require(_matches(_DOMAIN, self.group), f"JobType group {self.group!r}", "a domain, like 'example.org'")
         require(_matches(_VERSION, self.version), f"JobType version {self.version!r}", "like 'v1' or 'v1alpha1'")
+        are_versions = isinstance(self.served_versions, tuple) and all(_matches(_VERSION, each) for each in self.served_versions)
+        is_new = are_versions and len({self.version, *self.served_versions}) == 1 + len(self.served_versions)
+        require(is_new, f"JobType served_versions {self.served_versions!r}", "a tuple of other versions, like ('v1alpha1',)")
         require(_matches(_KIND, self.kind), f"JobType kind {self.kind!r}", "in CamelCase, like 'RingJob'")
         object.__setattr__(self, "plural", self.plural or f"{self.kind.lower()}s")
         object.__setattr__(self, "singular", self.singular or self.kind.lower())
@@ -73,6 +78,15 @@ class JobType:
     def api_version(self) -> str:
         """`group/version`, as in manifests."""
         return f"{self.group}/{self.version}"
+
+    @property
+    def api_versions(self) -> tuple[str, ...]:
+        """`group/version` of all served versions, the main one first."""
+        return tuple(f"{self.group}/{version}" for version in (self.version, *self.served_versions))
+
+    def resource_in(self, api_version: str) -> Resource:
+        """The API resource in one of the served versions."""
+        return Resource(self.group, api_version.rpartition("/")[2], self.plural, self.kind)
 
     def __str__(self) -> str:
         return f"{self.api_version} {self.kind}"
@@ -225,6 +239,8 @@ class Options:
     force_deletion: ForceDeletion = ForceDeletion.NEVER
     gang_scheduler_name: str = ""
     """The gang scheduler; empty disables gang scheduling."""
+    autoscaler: bool = False
+    """Whether the autoscaler runs."""
     framework_flags: tuple[FrameworkFlags, ...] = ()
     """Values of the flags that frameworks declare, one object per `FrameworkFlags` class."""
 

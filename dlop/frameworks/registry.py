@@ -43,7 +43,7 @@ class RegistryError(Exception):
 
 
 class Registry:
-    """Framework classes by group, version and kind."""
+    """Framework classes by group, version and kind. A kind that is served in several versions has one class."""
 
     def __init__(self, kinds: Iterable[type[DLJob]] = ()) -> None:
         self._kinds: dict[tuple[str, str], type[DLJob]] = {}
@@ -60,13 +60,14 @@ class Registry:
         Raises:
             RegistryError: another class is registered for the same kind, or declares one of its flags.
         """
-        key = (kind.job_type.api_version, kind.job_type.kind)
-        registered = self._kinds.get(key, kind)
-        if registered is not kind:
-            classes = f"{_qualified_name(registered)} and {_qualified_name(kind)}"
-            raise RegistryError(f"{kind.job_type} is declared by both {classes}; change the group or kind of one")
+        keys = [(api_version, kind.job_type.kind) for api_version in kind.job_type.api_versions]
+        for api_version, name in keys:
+            registered = self._kinds.get((api_version, name), kind)
+            if registered is not kind:
+                classes = f"{_qualified_name(registered)} and {_qualified_name(kind)}"
+                raise RegistryError(f"{api_version} {name} is declared by both {classes}; change the group or kind of one")
         self._check_flags(kind)
-        self._kinds[key] = kind
+        self._kinds |= dict.fromkeys(keys, kind)
 
     @property
     def flags(self) -> tuple[type[FrameworkFlags], ...]:
@@ -85,10 +86,10 @@ class Registry:
             )
 
     def __iter__(self) -> Iterator[type[DLJob]]:
-        return iter(self._kinds.values())
+        return iter(dict.fromkeys(self._kinds.values()))
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return len(set(self._kinds.values()))
 
     def find(self, api_version: str, kind: str) -> type[DLJob] | None:
         return self._kinds.get((api_version, kind))

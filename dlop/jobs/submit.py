@@ -113,7 +113,7 @@ def _validate_other(document: Document, registry: Registry) -> Iterator[str]:
 async def _create(client: Client, document: Document, registry: Registry, *, namespace: str) -> CreatedObject:
     body: JsonObject = document.content
     kind = registry.find(body["apiVersion"], body["kind"])
-    resource = kind.job_type.resource if kind is not None else await _find_resource(client, document)
+    resource = kind.job_type.resource_in(body["apiVersion"]) if kind is not None else await _find_resource(client, document)
     object_namespace = (body["metadata"].get("namespace") or namespace) if resource.namespaced else None
     try:
         created = await client.create(resource, body, namespace=object_namespace, field_validation="Strict")

@@ -163,7 +163,7 @@ class OperatorKit:
         body = _parse_manifest(manifest)
         framework = self._framework_of(body)
         namespace = body["metadata"].get("namespace", "default")
-        await self.client.create(framework.job_type.resource, body, namespace=namespace)
+        await self.client.create(framework.job_type.resource_in(body["apiVersion"]), body, namespace=namespace)
         job = ObservedJob(self.cluster.store, framework, namespace=namespace, name=body["metadata"]["name"])
         self._jobs[str(job)] = job
         return job
@@ -223,7 +223,8 @@ class OperatorKit:
     def _framework_of(self, body: JsonObject) -> type[DLJob]:
         version_and_kind = (body.get("apiVersion"), body.get("kind"))
         for framework in self.frameworks:
-            if (framework.job_type.api_version, framework.job_type.kind) == version_and_kind:
+            job_type = framework.job_type
+            if any((api_version, job_type.kind) == version_and_kind for api_version in job_type.api_versions):
                 return framework
         known = ", ".join(str(framework.job_type) for framework in self.frameworks)
         raise LookupError(f"the kit has no framework for {version_and_kind[0]} {version_and_kind[1]}; it has {known}")

@@ -9,7 +9,7 @@ from dlop.api.crd import SIZE_LIMIT_BYTES, build_crd, build_crds
 from dlop.deploy.kustomize import to_yaml
 from dlop.frameworks.registry import load_registry
 from dlop.kube.types import JsonObject
-from tests.kinds_for_crds import KINDS, Anything, ListAsSpec, ListInside, Newer, Plain, WithRules
+from tests.kinds_for_crds import KINDS, Anything, ListAsSpec, ListInside, Newer, Plain, TwoVersions, WithRules
 
 
 def version(crd: JsonObject, index: int = 0) -> JsonObject:
@@ -45,6 +45,12 @@ def test_classes_with_one_plural_are_versions_of_one_crd_and_the_first_is_stored
         ("v1", True, True),
         ("v2alpha1", True, False),
     ]
+
+
+def test_further_served_versions_have_the_same_schema() -> None:
+    first, second = build_crd(TwoVersions)["spec"]["versions"]
+    assert [(served["name"], served["storage"]) for served in (first, second)] == [("v1", True), ("v1alpha1", False)]
+    assert {**first, "name": "", "storage": False} == {**second, "name": ""}
 
 
 def test_only_a_kind_with_one_role_has_a_scale_subresource() -> None:

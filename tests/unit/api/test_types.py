@@ -245,6 +245,11 @@ def test_a_policy_of_the_wrong_type_is_reported_with_what_to_write(changes: dict
             lambda: JobType(group="example.org", version="v1", kind="ring job"),
             "JobType kind 'ring job' must be in CamelCase, like 'RingJob'.",
         ),
+        (
+            lambda: job_type(served_versions=("v1",)),
+            "JobType served_versions ('v1',) must be a tuple of other versions, like ('v1alpha1',).",
+        ),
+        (lambda: job_type(served_versions="v2"), "JobType served_versions 'v2' must be a tuple of other versions"),
         (lambda: job_type(group=None), "JobType group None must be a domain"),
         (lambda: job_type(plural="Ring Jobs"), "JobType plural 'Ring Jobs' must be in lower case, like 'ringjobs'."),
         (lambda: job_type(singular="Ring Job"), "JobType singular 'Ring Job' must be in lower case, like 'ringjob'."),

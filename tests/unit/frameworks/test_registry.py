@@ -13,6 +13,7 @@ from dlop import ApiModel, DLJob, FrameworkFlags, JobType, Schema
 from dlop.cli.main import main
 from dlop.frameworks.registry import BUILT_IN, Registry, RegistryError, load, load_registry
 from tests.installed_packages import install
+from tests.kinds_for_crds import TwoVersions
 from tests.unit.job.jobs import PairJob
 
 
@@ -31,6 +32,12 @@ def test_kinds_are_distinguished_by_group_version_and_kind() -> None:
     assert registry.get("fioravanzo.org/v1alpha1", "MXJob") is not registry.get("mpba.fbk.eu/v1", "MXJob")
     assert registry.find("mpba.fbk.eu/v2", "MXJob") is None
     assert len(Registry([PairJob, NewPairJob])) == 2
+
+
+def test_a_kind_is_registered_once_for_all_its_versions() -> None:
+    registry = Registry([TwoVersions])
+    assert registry.find("crds.dlop.dev/v1", "TwinJob") is registry.find("crds.dlop.dev/v1alpha1", "TwinJob") is TwoVersions
+    assert (list(registry), len(registry)) == ([TwoVersions], 1)
 
 
 def test_an_unknown_kind_is_reported_with_the_known_ones() -> None:
