@@ -12,10 +12,11 @@ from dlop.api.constants import Reason
 from dlop.api.fields import ManifestField
 from dlop.api.phase import JobResult, Outcome, Phase
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
-from dlop.api.record import Blocked, LastFailure
+from dlop.api.record import Blocked, LastFailure, ScaleRecord
 from dlop.api.schema import AGE, LAST_FAILURE, STATE_BY_CONDITIONS, Column, ListSchema, RoleFieldsSchema, Schema
 from dlop.api.spec import (
     CleanPodPolicy,
+    ElasticRange,
     JobSpec,
     RestartPolicy,
     RestartScope,
@@ -98,6 +99,7 @@ __all__ = [
     "Create",
     "DLJob",
     "DeclarationError",
+    "ElasticRange",
     "FieldRef",
     "FlagFile",
     "FrameworkFlags",
@@ -133,6 +135,7 @@ __all__ = [
     "RoleSpec",
     "RunPolicy",
     "RunPolicyModel",
+    "ScaleRecord",
     "Schema",
     "SpecError",
     "StartAfter",

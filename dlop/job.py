@@ -115,6 +115,11 @@ class DLJob(ABC):
         role_spec = self.spec.role(role)
         return 0 if role_spec is None else role_spec.replicas
 
+    def minimum_replicas(self, role: str) -> int:
+        """The number of replicas of a role that the autoscaler keeps; the desired number if the role is not elastic."""
+        role_spec = self.spec.role(role)
+        return 0 if role_spec is None else role_spec.minimum
+
     @cached_property
     def total_replicas(self) -> int:
         """The desired number of replicas of all roles."""
@@ -184,11 +189,17 @@ class DLJob(ABC):
         job._resource = self._resource.ignoring_problems()
         return job
 
+    def with_elastic_replicas(self, replicas: Mapping[str, int]) -> Self:
+        """The same job with these numbers of replicas of its elastic roles."""
+        job = type(self)(self._resource.stored, options=self.options)
+        job._resource = self._resource.with_elastic_replicas(replicas)
+        return job
+
     @cached_property
     def size(self) -> str:
         """The sizes of the fixed roles, such as `Master=1,Worker=3`; empty if there are none."""
         fixed = self.lifecycle.fixed_roles(self)
-        return ",".join(f"{role.name}={role.replicas}" for role in self.spec.roles if role.name in fixed)
+        return ",".join(f"{role.name}={role.replicas}" for role in self.spec.roles if role.name in fixed and role.elastic is None)
 
     @property
     def gang(self) -> Gang | None:

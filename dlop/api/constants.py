@@ -34,7 +34,7 @@ GANG_PERMISSIONS = "gang"
 """Name of the permission set that the operator needs for PodGroups."""
 
 NODE_PERMISSIONS = "nodes"
-"""Name of the permission set that the operator needs to read nodes."""
+"""Name of the permission set that the operator needs to read nodes, for the autoscaler and for force deletion."""
 
 
 def rbac_hint(name: str, *, namespace: str) -> str:
@@ -69,6 +69,7 @@ class Reason:
     FORCE_DELETED_PODS = "ForceDeletedPods"
     REPLACED_PODS = "ReplacedPods"
     RESIZED = "Resized"
+    SCALED = "Scaled"
     FAILED_CREATE = "FailedCreate"
     FAILED_UPDATE = "FailedUpdate"
     FORBIDDEN = "Forbidden"
@@ -76,6 +77,7 @@ class Reason:
     GANG_NOT_ADMITTED = "GangNotAdmitted"
     SCHEDULER_MISMATCH = "SchedulerMismatch"
     MIN_AVAILABLE_TOO_HIGH = "MinAvailableTooHigh"
+    AUTOSCALER_OFF = "AutoscalerOff"
     SET_RESTART_POLICY = "SetPodTemplateRestartPolicy"
     SPEC_WARNING = "SpecWarning"
     DELETED_POD_GROUP = "DeletedPodGroup"

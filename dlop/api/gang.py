@@ -136,7 +136,7 @@ def pod_group_spec(
 
 def min_members(policy: SchedulingPolicy, members: Sequence[GangMember]) -> int:
     """`minMember` of the group. It never exceeds the number of pods created at once, or the scheduler would wait indefinitely."""
-    desired = sum(member.role.replicas for member in members)
+    desired = sum(member.role.minimum for member in members)
     at_once = sum(member.count for member in members if not member.waits)
     count = at_once if policy.min_available is None else policy.min_available
     return count if at_once == desired else min(count, at_once)

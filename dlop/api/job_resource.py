@@ -7,6 +7,7 @@ cache key, so an entry is never stale.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,8 @@ import msgspec
 
 from dlop.api.cached_property import cached_property
 from dlop.api.fields import ManifestField
-from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, SpecError
+from dlop.api.record import parse_record
+from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RoleSpec, SpecError
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
 
@@ -81,6 +83,14 @@ class JobResource:
         self._kind = kind
         self._node_lost_seconds = node_lost_seconds
         self._ignores_problems = False
+        self._elastic_replicas: Mapping[str, int] | None = None
+        """Replaces the numbers of replicas in the record."""
+
+    def with_elastic_replicas(self, replicas: Mapping[str, int]) -> JobResource:
+        """The same resource with these numbers of replicas of its elastic roles."""
+        resource = JobResource(self.stored, self._kind, node_lost_seconds=self._node_lost_seconds)
+        resource._elastic_replicas = replicas
+        return resource
 
     def ignoring_problems(self) -> JobResource:
         """The same resource with defaults for all invalid fields. If the clean-pod policy cannot be read, the pods are kept."""
@@ -127,7 +137,17 @@ class JobResource:
         policy = replace(spec.run_policy, node_lost_seconds=self._node_lost_seconds)
         if any(_hides_clean_pod_policy(problem) for problem in self._parsed.problems):
             policy = replace(policy, clean_pod_policy=CleanPodPolicy.NONE)
-        return replace(spec, run_policy=policy)
+        return replace(spec, run_policy=policy, roles=self._sized_roles(spec.roles))
+
+    def _sized_roles(self, roles: tuple[RoleSpec, ...]) -> tuple[RoleSpec, ...]:
+        """The roles, with the number of replicas that the autoscaler has chosen for the elastic ones."""
+        if not any(role.elastic for role in roles):
+            return roles
+        chosen = self._elastic_replicas
+        if chosen is None:
+            record = parse_record(self.status)
+            chosen = {} if record is None else record.elastic_replicas
+        return tuple(_sized(role, chosen.get(role.name)) for role in roles)
 
     @cached_property
     def _parsed(self) -> ParsedSpec:
@@ -141,6 +161,11 @@ class JobResource:
         # A field that is read twice reports its problem twice.
         problems, warnings = (tuple(dict.fromkeys(reports)) for reports in (field.problems, field.warnings))
         return ParsedSpec(raw, spec, problems or schema.model_problems(field.value, self._kind), warnings)
+
+
+def _sized(role: RoleSpec, replicas: int | None) -> RoleSpec:
+    """A role with this number of replicas, as far as its elastic range allows."""
+    return role if role.elastic is None or replicas is None else replace(role, replicas=role.elastic.clamp(replicas))
 
 
 def _hides_clean_pod_policy(problem: Problem) -> bool:

@@ -35,6 +35,7 @@ def read_run_policy(
         suspend=field.get("suspend").boolean(),
         managed_by=field.get("managedBy").string() or None,
         scheduling=read_scheduling_policy(scheduling or field.get("schedulingPolicy")),
+        autoscale=field.get("autoscale").boolean(),
     )
 
 

@@ -78,4 +78,4 @@ def _object(value: Any) -> JsonObject:
 
 
 def _list(value: Any) -> list[JsonObject]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []

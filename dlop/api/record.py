@@ -74,6 +74,16 @@ class BackoffState(msgspec.Struct, frozen=True, array_like=True):
     """The earliest time of the next start."""
 
 
+class ScaleRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A change of the number of replicas by the autoscaler of the operator."""
+
+    time: str = ""
+    role: str = ""
+    change: int = 0
+    """Replicas added; negative if replicas were removed."""
+    reason: str = ""
+
+
 Counts = dict[str, str]
 """Indexes as ranges, by count. A count of 0 is omitted."""
 
@@ -114,6 +124,10 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """By restart units, see `dlop/reconcile/backoff.py`. Replicas with the same state share a key, such as `Worker/0-3,7`."""
     last_failure: LastFailure | None = None
     blocked: Blocked | None = None
+    elastic_replicas: dict[str, int] = {}
+    """By elastic role, the number of replicas that the autoscaler has chosen."""
+    scale_records: list[ScaleRecord] = []
+    """The last changes by the autoscaler, oldest first."""
 
     def attempt_of(self, role: str) -> int:
         """The current attempt of a role."""

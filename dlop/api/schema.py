@@ -7,13 +7,14 @@ foreign CRD admitted. Importing this module does not import pydantic, so that `i
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dlop.api.constants import MANAGER
 from dlop.api.fields import ManifestField
 from dlop.api.parsing import ordered_roles, read_listed_roles, read_role, read_roles, read_run_policy
-from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RestartScope, RoleSpec, RunPolicy
+from dlop.api.spec import CleanPodPolicy, ElasticRange, JobSpec, Problem, RestartScope, RoleSpec, RunPolicy
 from dlop.api.types import ReplicaType, require, to_choice
 
 if TYPE_CHECKING:
@@ -115,7 +116,13 @@ class Schema:
             clean_pod_policy=self.clean_pod_policy,
             scheduling=_field_at(spec, self.used_scheduling_path(spec)),
         )
+        if run_policy.autoscale:
+            roles = _with_ranges(roles, self.elastic_ranges(spec), policy.get("autoscale"))
         return JobSpec(roles=roles, run_policy=run_policy)
+
+    def elastic_ranges(self, spec: ManifestField) -> Mapping[str, ElasticRange]:
+        """By role, the range in which the autoscaler chooses the number of replicas if `runPolicy.autoscale` is set."""
+        return {}
 
     def read_roles(self, spec: ManifestField, kind: type[DLJob]) -> tuple[RoleSpec, ...]:
         """Parse the roles, in the order of the kind's replica types."""
@@ -217,6 +224,15 @@ class ListSchema(Schema):
 
     def _entries(self, spec: ManifestField) -> ManifestField:
         return spec.get(self.field) if self.field else spec
+
+
+def _with_ranges(roles: tuple[RoleSpec, ...], ranges: Mapping[str, ElasticRange], autoscale: ManifestField) -> tuple[RoleSpec, ...]:
+    if not any(role.name in ranges for role in roles):
+        autoscale.warning("has no effect, because no role has a minimum and a higher maximum")
+    return tuple(
+        replace(role, elastic=ranges[role.name], replicas=ranges[role.name].clamp(role.replicas)) if role.name in ranges else role
+        for role in roles
+    )
 
 
 def _field_at(spec: ManifestField, path: FieldPath) -> ManifestField:

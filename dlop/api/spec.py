@@ -74,6 +74,22 @@ class RunPolicy:
     node_lost_seconds: int | None = 60
     """Time after the grace period until the deletion of a pod is overdue; None disables force deletion."""
     scheduling: SchedulingPolicy = SchedulingPolicy()
+    autoscale: bool = False
+    """Whether the autoscaler of the operator scales the roles that have a range, in kinds in which this is not the default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElasticRange:
+    """The range in which the autoscaler of the operator chooses the number of replicas of a role."""
+
+    minimum: int
+    maximum: int
+    path: str
+    """The field that sets the maximum, for messages."""
+
+    def clamp(self, replicas: int) -> int:
+        """The number of replicas in this range that is closest to `replicas`."""
+        return max(self.minimum, min(replicas, self.maximum))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +99,9 @@ class RoleSpec:
     name: str
     """In the spelling of the kind's `ReplicaType`."""
     replicas: int
+    """For an elastic role the current number, and the initial number until the autoscaler has changed it."""
+    elastic: ElasticRange | None = None
+    """None if the number of replicas changes only with the spec."""
     template: JsonObject = field(default_factory=dict)
     """The pod template from the manifest, unchanged."""
     restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
@@ -92,6 +111,15 @@ class RoleSpec:
     """The container whose exit ends the replica; the first container if this is empty or does not exist."""
     port: int | None = None
     """The port from the manifest; None means the port of the kind's container properties."""
+
+    @property
+    def minimum(self) -> int:
+        """The number of replicas that the job needs: all, or the minimum of an elastic role."""
+        return self.replicas if self.elastic is None else min(self.replicas, self.elastic.minimum)
+
+    def is_optional(self, index: int) -> bool:
+        """Whether the job can run without this replica."""
+        return index >= self.minimum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,6 +99,8 @@ class RunPolicyModel(ApiModel):
     """The controller that reconciles the job. Defaults to dlop."""
     scheduling_policy: SchedulingPolicyModel | None = None
     """Options of gang scheduling."""
+    autoscale: bool = False
+    """Whether the operator scales the elastic role between its minimum and maximum, with the idle capacity of the cluster."""
 
 
 class ContainerModel(OpenModel):

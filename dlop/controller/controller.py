@@ -17,6 +17,7 @@ from structlog.contextvars import bound_contextvars
 from dlop.api.spec import SpecError
 from dlop.controller.adoption import adopt
 from dlop.controller.apply import Applier, ApplyResult, Requeue
+from dlop.controller.autoscaler import Autoscaler
 from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.job_freshness import JobFreshness
@@ -72,6 +73,8 @@ class Dependencies:
     """Called with the uid of a deleted job."""
     max_parallel_writes: int
     """Maximum number of concurrent writes of one job."""
+    autoscaler: Autoscaler | None = None
+    """None if it is disabled."""
 
 
 class Slot:
@@ -277,6 +280,8 @@ class Controller:
             queue.add_rate_limited(key)
             return result.requeue.value
         queue.forget(key)
+        if deps.autoscaler is not None:
+            deps.autoscaler.update(key, job.metadata.uid, plan.demand)
         if result.requeue is Requeue.NOW:
             queue.add(key)
             return result.requeue.value

@@ -19,13 +19,14 @@ from dlop.api.constants import (
     TEMPLATE_HASH_ANNOTATION,
 )
 from dlop.api.gang import POD_GROUPS
+from dlop.controller.cluster_capacity import ClusterCapacity
 from dlop.controller.kinds import ManagedKind
 from dlop.controller.nodes import node_problem
 from dlop.controller.record_gate import RecordGate
 from dlop.kube.cache import Cache, CacheChange
 from dlop.kube.client import Client
 from dlop.kube.informer import Handler, Informer, InformerTimings
-from dlop.kube.objects import CustomObject, KubeObject, Node, PartialObject, Pod, PodGroup, PriorityClass, Service, T
+from dlop.kube.objects import CustomObject, KubeObject, Node, PartialObject, Pod, PodGroup, PriorityClass, Service, SizedPod, T
 from dlop.kube.read_your_writes import ReadYourWrites, VersionedCache
 from dlop.kube.resources import NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
 
@@ -52,7 +53,9 @@ class InformerSet:
         child_handler: HandlerFactory,
         job_handler: HandlerFactory,
         on_relist: Callable[[Resource], None],
+        capacity: ClusterCapacity | None = None,
     ) -> None:
+        """With `capacity`, pods are cached with their resource requests."""
         self.namespace = namespace
         self._client = client
         self._rng = rng
@@ -67,7 +70,8 @@ class InformerSet:
         self._not_installed: set[Resource] = set()
         self.gate = ReadYourWrites(self._caches, refresh=self._refresh)
         self.record_gate = RecordGate(self.gate)
-        self.pods = self._add_informer(PODS, Pod, child_handler(PODS)).cache
+        self._capacity = capacity
+        self.pods: Cache[Pod] = self._add_pod_informer(capacity).cache
         self.services = self._add_informer(SERVICES, Service, child_handler(SERVICES)).cache
 
     # --- adding and removing informers -------------------------------------------------------------------------------
@@ -94,17 +98,26 @@ class InformerSet:
     def _add_extra_informer(self, resource: Resource, *, select_by_label: bool) -> Informer[Any]:
         full_type = _FULL_TYPES.get(resource)
         if full_type is not None:
-            return self._add_informer(resource, full_type, self._on_node if resource == NODES else self._child_handler(resource))
+            handlers = self._node_handlers() if resource == NODES else [self._child_handler(resource)]
+            return self._add_informer(resource, full_type, *handlers)
         self._filtered.add(resource)
         label = JOB_UID_LABEL if select_by_label else None
         return self._add_informer(resource, PartialObject, self._child_handler(resource), label_selector=label)
+
+    def _add_pod_informer(self, capacity: ClusterCapacity | None) -> Informer[Any]:
+        handler = self._child_handler(PODS)
+        if capacity is None:
+            return self._add_informer(PODS, Pod, handler)
+        return self._add_informer(PODS, SizedPod, handler, capacity.on_pod)
+
+    def _node_handlers(self) -> list[Handler[Any]]:
+        return [self._on_node] if self._capacity is None else [self._on_node, self._capacity.on_node]
 
     def _add_informer(
         self,
         resource: Resource,
         kind: type[T],
-        handler: Handler[T],
-        *,
+        *handlers: Handler[T],
         label_selector: str | None = None,
         keep_annotation: Callable[[str], bool] = _CHILD_ANNOTATIONS.__contains__,
     ) -> Informer[T]:
@@ -117,7 +130,7 @@ class InformerSet:
             label_selector=label_selector,
             labels=(JOB_UID_LABEL,),
             keep_annotation=keep_annotation,
-            handlers=[handler],
+            handlers=handlers,
             on_relist=self._on_relist,
             timings=self._timings,
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from dlop.controller.kinds import JobKey
 from dlop.kube.resources import Resource
 from dlop.kube.types import JsonObject
+from dlop.reconcile.autoscaler import ScaleDecision
 from dlop.reconcile.invalid_spec import RETRY_OVERSIZED_STATUS_SECONDS
 from dlop.reconcile.snapshot import RejectedWrite
 
@@ -45,6 +46,8 @@ class JobState:
     """Statuses that were written and whose watch events need no pass, in the order of the writes."""
     known_deletes: set[str] = field(default_factory=set)
     """UIDs of objects that passes handle as deleted although the caches still show them. Their watch events need no pass."""
+    scale_decision: ScaleDecision | None = None
+    """The last decision of the autoscaler."""
     last_counted_status: JsonObject | None = None
     """Status before a write with an unknown outcome. Metrics must still count every change since then."""
     last_urgent_change: float = -math.inf

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from dlop.controller.autoscaler import Autoscaler
 from dlop.controller.controller import Controller, Dependencies, max_concurrent_reconciles
 from dlop.controller.event_handlers import EventHandlers
 from dlop.controller.event_recorder import EventRecorder
@@ -37,6 +38,8 @@ class ControllerConfig:
     workers: int = 128
     """Maximum number of jobs reconciled concurrently."""
     writes_in_flight: int = 64
+    autoscaler_max_load: float | None = None
+    """The fraction of the cluster's resources up to which elastic jobs grow; None disables the autoscaler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,7 @@ class ControllerManager:
             workers=max_concurrent_reconciles(config.workers), dropped_events=lambda: self._events.counts.dropped
         )
         clients.metrics.registry.register(self.metrics)
+        self.autoscaler = self._make_autoscaler(config)
         self.controller = self._make_controller(config, clients)
         self.informer_sets = self._make_informer_sets(config, clients)
         self.controller.set_informer_sets(self.informer_sets)
@@ -76,6 +80,8 @@ class ControllerManager:
         yield "expectations", self._expectations.run()
         yield "events", self._events.run()
         yield "retries after outages", self._retry_after_outages()
+        if self.autoscaler is not None:
+            yield "autoscaler", self.autoscaler.run(self.informer_sets[0])
         for informers in self.informer_sets:
             yield "gate", informers.gate.run()
             for informer in informers:
@@ -89,11 +95,15 @@ class ControllerManager:
         """Drop the in-process state of all jobs, after workers were cancelled in the middle of their writes."""
         self._expectations.clear()
         self._job_states.clear()
+        if self.autoscaler is not None:
+            self.autoscaler.clear()
 
     def forget(self, uid: str) -> None:
         """Drop all in-process state of a deleted job."""
         self._expectations.forget(uid)
         self._job_states.forget(uid)
+        if self.autoscaler is not None:
+            self.autoscaler.forget(uid)
         for informers in self.informer_sets:
             informers.gate.forget(uid)
             informers.record_gate.forget(uid)
@@ -108,6 +118,12 @@ class ControllerManager:
 
     # --- wiring ------------------------------------------------------------------------------------------------------
 
+    def _make_autoscaler(self, config: ControllerConfig) -> Autoscaler | None:
+        """The autoscaler needs the pods of all namespaces."""
+        if config.autoscaler_max_load is None or config.namespaces:
+            return None
+        return Autoscaler(queue=self.queue, job_states=self._job_states, max_load=config.autoscaler_max_load)
+
     def _make_controller(self, config: ControllerConfig, clients: Clients) -> Controller:
         deps = Dependencies(
             client=clients.write,
@@ -120,6 +136,7 @@ class ControllerManager:
             clock=clients.clock,
             forget=self.forget,
             max_parallel_writes=config.writes_in_flight,
+            autoscaler=self.autoscaler,
         )
         return Controller(deps, workers=config.workers)
 
@@ -142,6 +159,7 @@ class ControllerManager:
                 child_handler=handlers.child_handler,
                 job_handler=handlers.job_handler,
                 on_relist=handlers.on_relist,
+                capacity=None if self.autoscaler is None else self.autoscaler.capacity,
             )
             for namespace in namespaces
         ]

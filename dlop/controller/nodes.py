@@ -25,6 +25,12 @@ def node_problem(node: Node | None) -> str:
     return f"is not ready{f' ({details})' if details else ''}"
 
 
+def accepts_pods(node: Node) -> bool:
+    """Whether a pod without tolerations can be scheduled on a node. A taint of effect PreferNoSchedule does not prevent it."""
+    is_tainted = any(taint.effect in ("NoSchedule", "NoExecute") for taint in node.spec.taints)
+    return not (node.spec.unschedulable or is_tainted or node_problem(node))
+
+
 def down_nodes(nodes: Cache[Node], pods: Iterable[Pod]) -> dict[str, str]:
     """The problems of the nodes of terminating pods, by node name. Without nodes that have none."""
     names = {pod.spec.node_name for pod in pods if pod.metadata.deletion_timestamp is not None and pod.spec.node_name}

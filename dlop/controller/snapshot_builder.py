@@ -53,6 +53,7 @@ def build_snapshot(
         shared=frozenset() if state is None else frozenset(state.shared),
         rejected_writes=() if state is None else tuple(state.rejected_writes.values()),
         rejected_status="" if state is None else state.rejected_status,
+        scale_decision=None if state is None else state.scale_decision,
     )
     return snapshot, (*conflicts.orphans, *_labelled_orphans(informers, kind, job_object))
 

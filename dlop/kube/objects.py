@@ -219,6 +219,37 @@ class Pod(_SlimStruct, frozen=True):
         _set(self, "spec", _interner.intern(self.spec))
 
 
+class ResourceList(_SlimStruct, frozen=True):
+    """Quantities of the resources that the autoscaler considers."""
+
+    cpu: str = ""
+    memory: str = ""
+    gpu: str = msgspec.field(default="", name="nvidia.com/gpu")
+
+
+class ResourceRequirements(_SlimStruct, frozen=True):
+    requests: ResourceList = ResourceList()
+    limits: ResourceList = ResourceList()
+
+
+class SizedContainer(PodContainer, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str = ""
+
+
+class SizedPodSpec(PodSpec, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    containers: tuple[SizedContainer, ...] = ()
+    init_containers: tuple[SizedContainer, ...] = ()
+    overhead: ResourceList = ResourceList()
+    resources: ResourceRequirements = ResourceRequirements()
+
+
+class SizedPod(Pod, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """A pod with its resource requests, which only the autoscaler reads."""
+
+    spec: SizedPodSpec = SizedPodSpec()
+
+
 class ServicePort(_SlimStruct, frozen=True):
     name: str = ""
     port: int = 0
@@ -250,14 +281,21 @@ class PodGroup(PartialObject, frozen=True, gc=False, rename="camel", omit_defaul
 
 class Taint(_SlimStruct, frozen=True):
     key: str = ""
+    effect: str = ""
 
 
 class NodeSpec(_SlimStruct, frozen=True):
     taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+class Allocatable(ResourceList, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    pods: str = ""
 
 
 class NodeStatus(_SlimStruct, frozen=True):
     conditions: tuple[Condition, ...] = ()
+    allocatable: Allocatable = Allocatable()
 
     def __post_init__(self) -> None:
         _set(self, "conditions", tuple(condition for condition in self.conditions if condition.type == "Ready"))

@@ -111,6 +111,7 @@ def make_options(settings: Settings, registry: Registry) -> Options:
         node_lost_seconds=settings.node_lost_seconds,
         force_deletion=settings.force_deletion,
         gang_scheduler_name=settings.gang_scheduler_name,
+        autoscaler=settings.autoscaler,
         framework_flags=load_framework_flags(settings, registry.flags),
     )
 

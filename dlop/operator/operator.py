@@ -68,6 +68,7 @@ class Operator:
         self.metrics = metrics or Metrics()
         self._settings = settings
         self._exit_process = exit_process
+        options = options or Options()
         rng = rng or Random()  # noqa: S311 - jitter and names of events
         transport = InstrumentedTransport(transport, metrics=self.metrics.requests, host=host)
         self._elector = _make_elector(settings, transport, identity=identity, namespace=namespace, rng=rng, clock=clock)
@@ -86,11 +87,16 @@ class Operator:
             timings=timings,
             metrics=self.metrics,
         )
-        config = ControllerConfig(namespaces=settings.namespaces, workers=settings.workers, writes_in_flight=settings.writes_in_flight)
+        config = ControllerConfig(
+            namespaces=settings.namespaces,
+            workers=settings.workers,
+            writes_in_flight=settings.writes_in_flight,
+            autoscaler_max_load=settings.autoscaler_max_load if options.autoscaler else None,
+        )
         self._manager = ControllerManager(config, clients)
         labels = self._manager.kinds.metric_labels
         self.metrics.registry.register(KubeflowMetrics(self._manager.metrics, metric_labels=labels))
-        kinds = [_make_kind(job_class, options or Options()) for job_class in _select(job_classes, settings.kinds)]
+        kinds = [_make_kind(job_class, options) for job_class in _select(job_classes, settings.kinds)]
         self._kind_manager = KindManager(self._manager, clients, kinds, spawn=self._spawn)
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
@@ -265,7 +271,7 @@ def _make_kind(job_class: type[DLJob], options: Options) -> ManagedKind:
 def _read_only_resources(options: Options) -> Iterator[Resource]:
     if options.gang_scheduler_name:
         yield PRIORITY_CLASSES
-    if options.force_deletion is ForceDeletion.NODE_DOWN:
+    if options.autoscaler or options.force_deletion is ForceDeletion.NODE_DOWN:
         yield NODES
 
 

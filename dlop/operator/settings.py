@@ -116,6 +116,13 @@ class Settings(BaseModel):
         default="",
         description="Gang scheduler: volcano, or a scheduler built with scheduler-plugins; no gang scheduling if empty.",
     )
+    autoscaler: bool = Field(
+        default=False,
+        description="Scale elastic jobs with the capacity of the cluster. Needs all namespaces and read access to nodes.",
+    )
+    autoscaler_max_load: float = Field(
+        default=0.97, gt=0, le=1, description="Fraction of the cluster's allocatable resources up to which elastic jobs grow."
+    )
     drain_seconds: float = Field(default=20.0, ge=0, description="Seconds that running passes may take to finish after SIGTERM.")
     watch_age_limit_seconds: float = Field(
         default=600.0,
@@ -149,6 +156,12 @@ class Settings(BaseModel):
             raise ValueError("--lease-duration-seconds must be greater than --renew-deadline-seconds")
         if self.renew_deadline_seconds <= 1.2 * self.retry_period_seconds:
             raise ValueError("--renew-deadline-seconds must be greater than 1.2 times --retry-period-seconds")
+        return self
+
+    @model_validator(mode="after")
+    def _check_autoscaler(self) -> Self:
+        if self.autoscaler and self.namespaces:
+            raise ValueError("--autoscaler needs the pods of all namespaces to know what is free; remove --namespaces or --autoscaler")
         return self
 
     @classmethod

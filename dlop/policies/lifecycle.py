@@ -38,7 +38,7 @@ class Lifecycle(Generic[Job]):
         return job.spec.run_policy.clean_pod_policy
 
     def fixed_roles(self, job: Job) -> tuple[str, ...]:
-        """Roles whose size is part of every replica's environment; scaling one restarts the job."""
+        """Roles whose size is part of every replica's environment; scaling one restarts the job. Never an elastic role."""
         return ()
 
     def required_roles(self, job: Job) -> tuple[str, ...]:

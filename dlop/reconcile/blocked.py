@@ -129,10 +129,14 @@ def _blocked(context: ReconcileContext, resource: Resource, name: str, reason: s
 
 
 def waiting_pods(progress: Progress) -> Iterator[Pod]:
-    """Pods that are not running yet. A pod in phase Unknown was running already, on a node that may be lost."""
+    """Pods that are not running yet and that the job needs.
+
+    A pod in phase Unknown was running already, on a node that may be lost. Elastic replicas above the minimum are optional.
+    """
     for role in progress.roles:
         for replica in role.replicas:
-            if replica.state is ReplicaState.PENDING and replica.pod is not None and replica.pod.status.phase != "Unknown":
+            is_pending = replica.state is ReplicaState.PENDING and replica.pod is not None and replica.pod.status.phase != "Unknown"
+            if is_pending and replica.pod is not None and not role.spec.is_optional(replica.index):
                 yield replica.pod
 
 

@@ -9,7 +9,7 @@ from dlop.api.cached_property import cached_property
 from dlop.api.child_objects import Create
 from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import Phase
-from dlop.api.record import Record, RecordBuilder, parse_counts, parse_indexes, parse_record
+from dlop.api.record import Record, RecordBuilder, ScaleRecord, parse_counts, parse_indexes, parse_record
 from dlop.api.spec import JobSpec, RestartScope, RoleSpec, RunPolicy
 from dlop.kube.objects import Pod, PodGroup
 from dlop.kube.resources import PODS, SERVICES, Resource
@@ -47,6 +47,8 @@ class ReconcileContext:
     snapshot: Snapshot
     stored: PersistedState
     now: float
+    scaling: ScaleRecord | None = None
+    """A decision of the autoscaler that takes effect in this pass. It must be stored before pods are created or deleted for it."""
 
     @property
     def policy(self) -> RunPolicy:

@@ -61,8 +61,8 @@ def _desired_spec(context: ReconcileContext, gang: Gang, progress: Progress) -> 
 
 
 def _expected_pods(role: RoleProgress) -> int:
-    """Pods of a role that exist or will be created."""
-    return sum(1 for replica in role.replicas if replica.pod is not None or replica.state not in _FINISHED)
+    """Pods of a role that exist or will be created, without those that the job does not need."""
+    return sum(1 for replica in role.replicas[: role.spec.minimum] if replica.pod is not None or replica.state not in _FINISHED)
 
 
 def _initial(role: RoleProgress) -> RoleProgress:

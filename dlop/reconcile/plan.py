@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dlop.api.child_objects import Create
 from dlop.kube.resources import PODS, Resource
 from dlop.kube.types import JsonObject
 from dlop.replica import Replica
+
+if TYPE_CHECKING:
+    from dlop.reconcile.elastic import JobDemand
 
 
 class EventType(StrEnum):
@@ -104,6 +107,8 @@ class Plan:
     delete_job: bool = False
     requeue_at: float | None = None
     """The next deadline, in seconds since the epoch; None if there is none."""
+    demand: JobDemand | None = None
+    """What the autoscaler has to know about the job; None if it need not know it."""
     settles: bool = False
     """Whether nothing is left to plan after this pass. Watch events caused by its own writes then need no further pass."""
 

@@ -28,6 +28,7 @@ from dlop.reconcile.deletion import (
     surplus_services,
     unclaimed_surplus_pods,
 )
+from dlop.reconcile.elastic import job_demand, scale_events, with_scale_decision
 from dlop.reconcile.gang import blocked_by_gang, is_start_pending, next_admission_report, pod_group_patches
 from dlop.reconcile.invalid_spec import plan_invalid, plan_oversized_status
 from dlop.reconcile.observe import Observation, observe, with_latest_attempt
@@ -58,6 +59,7 @@ def plan(job: DLJob, snapshot: Snapshot, *, now: float) -> Plan:
         return Plan(status=with_latest_attempt(context))
     if context.policy.suspend:
         return _suspend(context)
+    context = with_scale_decision(context)
     oversize = exceeded_size_limit(context)
     return _run(context) if oversize is None else plan_invalid(job, snapshot, stored, oversize, now=now)
 
@@ -138,15 +140,17 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
         or blocked_by_gang(context, progress)
         or backoff.blocked_by_backoff(context, in_backoff, backoffs)
     )
-    pods = (*stale_and_accounted_pods(context), *unclaimed_surplus_pods(context))
+    surplus = () if context.scaling else unclaimed_surplus_pods(context)
+    pods = (*stale_and_accounted_pods(context), *surplus)
     services = (*surplus_services(context), *drifted_services(context))
     record = observation.builder.build()
     overdue = retried_deletes(context) + force_deletes(context, context.snapshot.pods)
     # The results of overdue pods must be stored in the record before the pods are deleted.
     deletes = deletes_of(pods, services) + (overdue if record == context.stored.record else ()) + obsolete_deletes(context)
     drift_deletes = deletes_if_unchanged(drifted_pods(context, progress))
-    # Lost replicas must be stored in the record before their replacements are created.
-    creates = plan_creates(context, progress, in_backoff=in_backoff) if not observation.lost_replicas else Creates()
+    # Lost replicas must be stored in the record before their replacements are created, and a scale decision before its pods are.
+    is_stored = not observation.lost_replicas and context.scaling is None
+    creates = plan_creates(context, progress, in_backoff=in_backoff) if is_stored else Creates()
     expected = assume_created(context, progress, creates.pods)
     actual_start = None if is_start_pending(context) else started_at
     outcome = active_outcome(
@@ -166,6 +170,7 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
         status=changed_status(context.job, outcome, context.snapshot),
         events=(
             *events.phase_events(context.stored.phase, outcome),
+            *scale_events(context),
             *events.lost_replica_events(observation),
             *events.blocked_events(context, outcome),
             *events.delete_events(deletes),
@@ -181,5 +186,6 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
             next_admission_report(context, progress),
             next_terminating_report(context),
         ),
+        demand=job_demand(context, expected),
         settles=is_settled(context, observation, expected, deletes + overdue + drift_deletes),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dlop.kube.objects import PartialObject, Pod, Service
 from dlop.kube.resources import Resource
+from dlop.reconcile.autoscaler import ScaleDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,5 +71,7 @@ class Snapshot:
     """Resources that the cluster does not serve."""
     priorities: Mapping[str, int] = field(default_factory=dict)
     """Values of priority classes by name, if gang scheduling needs them."""
+    scale_decision: ScaleDecision | None = None
+    """The last decision of the autoscaler about the job."""
     down_nodes: Mapping[str, str] = field(default_factory=dict)
     """What is wrong with the nodes of terminating pods, by node name. Without nodes that are ready or cannot be read."""

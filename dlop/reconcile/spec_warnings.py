@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from dlop.job import DLJob
 
 
+_AUTOSCALER_HINT = "an operator for all namespaces runs it with --autoscaler"
+
+
 @dataclass(frozen=True, slots=True)
 class SpecWarning:
     """A warning about one field."""
@@ -37,6 +40,11 @@ def spec_warnings(job: DLJob) -> Iterator[SpecWarning]:
         yield SpecWarning(Reason.SPEC_WARNING, warning.path, warning.message)
     for role in job.spec.roles:
         yield from _restart_policy_warnings(job, role)
+        if role.elastic is not None and not job.options.autoscaler:
+            message = (
+                f"has no effect while the autoscaler is off, so the job keeps {role.replicas} replicas of {role.name}; {_AUTOSCALER_HINT}"
+            )
+            yield SpecWarning(Reason.AUTOSCALER_OFF, role.elastic.path, message)
     if job.gang is not None:
         yield from _scheduler_warnings(job, job.gang)
         yield from _min_available_warnings(job)

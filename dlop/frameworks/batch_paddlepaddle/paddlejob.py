@@ -153,6 +153,13 @@ class PaddleJob(DLJob):
             return FIRST_PORT
         return FIRST_PORT + zlib.crc32(self.metadata.uid.encode()) % (_PORT_RANGE // PORTS) * PORTS
 
+    @property
+    def _elastic_workers(self) -> str:
+        """The number of workers, or `minimum:maximum` if the autoscaler chooses it."""
+        worker = self.spec.role("worker")
+        limits = None if worker is None else worker.elastic
+        return str(self.replicas("worker")) if limits is None else f"{limits.minimum}:{limits.maximum}"
+
     @cached_property
     def _shared_variables(self) -> Mapping[str, str | FieldRef | ConfigMapKey]:
         """Variables that are the same in all pods."""
@@ -160,6 +167,6 @@ class PaddleJob(DLJob):
             return shared_variables(self)
         return {
             "PADDLE_ELASTIC_JOB_ID": f"{self.metadata.namespace}-{self.metadata.name}",
-            "PADDLE_ELASTIC_NP": str(self.replicas("worker")),
+            "PADDLE_ELASTIC_NP": self._elastic_workers,
             "PADDLE_ELASTIC_TIMEOUT": str(_ELASTIC_TIMEOUT_SECONDS),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -9,6 +10,7 @@ from dlop import (
     ApiModel,
     Count,
     DLJob,
+    ElasticRange,
     JobSpec,
     JsonObject,
     ManifestField,
@@ -50,9 +52,9 @@ class PaddleRoleModel(ApiModel):
     replicas: Replicas
     """Number of pods."""
     requests: Count | None = None
-    """Minimum number of replicas. Has no effect."""
+    """Minimum number of elastic workers, with runPolicy.autoscale."""
     limits: Count | None = None
-    """Maximum number of replicas. Has no effect."""
+    """Maximum number of elastic workers, with runPolicy.autoscale."""
     template: RestartedPodTemplate
     """Pod template. The first container runs PaddlePaddle."""
 
@@ -111,6 +113,14 @@ class PaddleJobSchema(RoleFieldsSchema):
             return replace(job_spec, roles=roles, run_policy=replace(job_spec.run_policy, restart_scope=RestartScope.JOB))
         return replace(job_spec, roles=roles)
 
+    def elastic_ranges(self, spec: ManifestField) -> Mapping[str, ElasticRange]:
+        """Elastic workers are scaled between their `requests` and `limits`."""
+        worker = spec.get("worker")
+        minimum, maximum = worker.get("requests").integer(1), worker.get("limits").integer(0)
+        if not is_elastic(spec) or minimum >= maximum:
+            return {}
+        return {"worker": ElasticRange(minimum=minimum, maximum=maximum, path=worker.get("limits").path)}
+
     def read_role(self, field: ManifestField, role: ReplicaType, kind: type[DLJob]) -> RoleSpec:
         if field.get("replicas").is_absent:
             field.get("replicas").error("is missing")
@@ -156,6 +166,7 @@ def _warn(spec: ManifestField) -> None:
     if not spec.get("sampleSetRef").is_absent:
         spec.get("sampleSetRef").warning("has no effect, because sample sets are not supported; mount a volume in the pod templates")
     for role in ("ps", "worker", "heter"):
+        is_scaled = role == "worker" and is_elastic(spec) and spec.get("runPolicy").get("autoscale").boolean()
         for name in ("requests", "limits"):
-            if not spec.get(role).get(name).is_absent:
+            if not is_scaled and not spec.get(role).get(name).is_absent:
                 spec.get(role).get(name).warning("has no effect; the number of pods is set by replicas")

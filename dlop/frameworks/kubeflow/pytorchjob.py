@@ -6,10 +6,12 @@ The environment of a pod has the variables of `torch.distributed` (`MASTER_ADDR`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from dlop import (
     HORIZONTAL_POD_AUTOSCALERS,
     Create,
+    ElasticRange,
     JobType,
     JsonObject,
     ManifestField,
@@ -39,6 +41,18 @@ class PyTorchJobModel(KubeflowSpec):
     """Elastic training with `torchrun`."""
     nproc_per_node: str | None = None
     """Number of processes that `torchrun` starts per pod: auto, cpu, gpu or an integer. Defaults to auto."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PyTorchSchema(KubeflowSchema):
+    """The elastic policy has the range of the workers."""
+
+    def elastic_ranges(self, spec: ManifestField) -> Mapping[str, ElasticRange]:
+        policy = spec.get("elasticPolicy")
+        if not policy.get("metrics").is_absent:
+            policy.get("metrics").error("must not be set together with runPolicy.autoscale; remove one of the two")
+        minimum, maximum = elastic_bounds(policy, 0)
+        return {"Worker": ElasticRange(minimum=minimum, maximum=maximum, path=policy.get("maxReplicas").path)} if minimum < maximum else {}
 
 
 class PyTorchLifecycle(KubeflowLifecycle["PyTorchJob"]):
@@ -93,7 +107,7 @@ class PyTorchJob(KubeflowJob):
     job_type = JobType(group="kubeflow.org", version="v1", kind="PyTorchJob")
     replica_types = (ReplicaType("Master", minimum=1, maximum=1), ReplicaType("Worker"))
     container_properties = KubeflowContainer(name="pytorch", port=23456, port_name="pytorchjob-port")
-    schema = KubeflowSchema(field="pytorchReplicaSpecs", model=PyTorchJobModel, scale="Worker")
+    schema = PyTorchSchema(field="pytorchReplicaSpecs", model=PyTorchJobModel, scale="Worker")
     lifecycle = PyTorchLifecycle("Master", "Worker")
     status = KubeflowStatus(metric_label="pytorch")
     children = (Autoscaler(),)

@@ -106,7 +106,7 @@ class PaddleJob(DLJob):
         """Variables of `paddle_k8s`, the same in all pods."""
         spec, trainer = self.spec_field, self.spec_field.get("trainer")
         gpus, cpus = self._trainer_devices()
-        trainers, entrypoint = str(self.replicas("trainer")), trainer.get("entrypoint").string()
+        trainers, entrypoint = str(self.minimum_replicas("trainer")), trainer.get("entrypoint").string()
         return {
             "PADDLE_JOB_NAME": self.metadata.name,
             "TRAINERS": trainers,
@@ -133,7 +133,7 @@ class PaddleJob(DLJob):
             "PADDLE_INIT_TRAINER_ID": str(replica.index),
             "PADDLE_TRAINING_ROLE": replica.role.upper(),
             "PADDLE_PSERVERS": str(self.replicas("pserver")),
-            "PADDLE_TRAINERS": str(self.replicas("trainer")),
+            "PADDLE_TRAINERS": str(self.minimum_replicas("trainer")),
             "PADDLE_CURRENT_IP": self.host(replica.role, replica.index),
             "PADDLE_PSERVER_PORT": str(read_port(self.spec_field)),
             "PADDLE_PSERVER_IPS": self._servers,
