@@ -33,6 +33,7 @@ from dlop.replica import Replica
 
 if TYPE_CHECKING:
     from dlop.api.flags import FrameworkFlags
+    from dlop.api.record import Record
     from dlop.reconcile.plan import Plan
     from dlop.reconcile.snapshot import Snapshot
 
@@ -120,6 +121,12 @@ class DLJob(ABC):
         role_spec = self.spec.role(role)
         return 0 if role_spec is None else role_spec.minimum
 
+    @property
+    def host_port(self) -> int | None:
+        """The first assigned port of the host network; None if the job has none yet, or needs none."""
+        assigned = self._resource.record.host_ports
+        return None if assigned is None or not self.spec.host_ports else assigned[0]
+
     @cached_property
     def total_replicas(self) -> int:
         """The desired number of replicas of all roles."""
@@ -189,10 +196,10 @@ class DLJob(ABC):
         job._resource = self._resource.ignoring_problems()
         return job
 
-    def with_elastic_replicas(self, replicas: Mapping[str, int]) -> Self:
-        """The same job with these numbers of replicas of its elastic roles."""
+    def with_record(self, record: Record) -> Self:
+        """The same job with the record that is going to be stored."""
         job = type(self)(self._resource.stored, options=self.options)
-        job._resource = self._resource.with_elastic_replicas(replicas)
+        job._resource = self._resource.with_record(record)
         return job
 
     @cached_property

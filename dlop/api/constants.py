@@ -81,6 +81,7 @@ class Reason:
     SET_RESTART_POLICY = "SetPodTemplateRestartPolicy"
     SPEC_WARNING = "SpecWarning"
     DELETED_POD_GROUP = "DeletedPodGroup"
+    NO_HOST_PORTS = "NoHostPorts"
     NAME_CONFLICT = "NameConflict"
     TERMINATING = "Terminating"
     BACK_OFF = "BackOff"

@@ -7,7 +7,6 @@ cache key, so an entry is never stale.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ import msgspec
 
 from dlop.api.cached_property import cached_property
 from dlop.api.fields import ManifestField
-from dlop.api.record import parse_record
+from dlop.api.record import Record, parse_record
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RoleSpec, SpecError
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
@@ -83,13 +82,12 @@ class JobResource:
         self._kind = kind
         self._node_lost_seconds = node_lost_seconds
         self._ignores_problems = False
-        self._elastic_replicas: Mapping[str, int] | None = None
-        """Replaces the numbers of replicas in the record."""
+        self._new_record: Record | None = None
 
-    def with_elastic_replicas(self, replicas: Mapping[str, int]) -> JobResource:
-        """The same resource with these numbers of replicas of its elastic roles."""
+    def with_record(self, record: Record) -> JobResource:
+        """The same resource with the record that is going to be stored."""
         resource = JobResource(self.stored, self._kind, node_lost_seconds=self._node_lost_seconds)
-        resource._elastic_replicas = replicas
+        resource._new_record = record
         return resource
 
     def ignoring_problems(self) -> JobResource:
@@ -107,6 +105,11 @@ class JobResource:
         """The stored status; empty if it is not an object."""
         status = msgspec.json.decode(self.stored.status)
         return status if isinstance(status, dict) else {}
+
+    @cached_property
+    def record(self) -> Record:
+        """The record; empty if none is stored."""
+        return self._new_record or parse_record(self.status) or Record()
 
     @property
     def raw_spec(self) -> Any:
@@ -143,10 +146,7 @@ class JobResource:
         """The roles, with the number of replicas that the autoscaler has chosen for the elastic ones."""
         if not any(role.elastic for role in roles):
             return roles
-        chosen = self._elastic_replicas
-        if chosen is None:
-            record = parse_record(self.status)
-            chosen = {} if record is None else record.elastic_replicas
+        chosen = self.record.elastic_replicas
         return tuple(_sized(role, chosen.get(role.name)) for role in roles)
 
     @cached_property

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 
 import msgspec
 
@@ -74,14 +75,36 @@ class BackoffState(msgspec.Struct, frozen=True, array_like=True):
     """The earliest time of the next start."""
 
 
+class ScaleReason(StrEnum):
+    """Why the autoscaler changes a number of replicas."""
+
+    IDLE_CAPACITY = "IdleCapacity"
+    OVERLOAD = "Overload"
+    WAITING_PODS = "WaitingPods"
+
+
+_SCALE_REASONS = {
+    ScaleReason.IDLE_CAPACITY: "the cluster has idle capacity",
+    ScaleReason.OVERLOAD: "the requests of all pods exceed the load limit of the cluster",
+    ScaleReason.WAITING_PODS: "pods of another job wait for a node",
+}
+
+
 class ScaleRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A change of the number of replicas by the autoscaler of the operator."""
+    """A change of the number of replicas by the autoscaler."""
 
     time: str = ""
     role: str = ""
+    replicas: int = 0
+    """The number after the change."""
     change: int = 0
     """Replicas added; negative if replicas were removed."""
     reason: str = ""
+    """A `ScaleReason`."""
+
+    def __str__(self) -> str:
+        reason = _SCALE_REASONS[ScaleReason(self.reason)] if self.reason in list(ScaleReason) else self.reason
+        return f"Scaled {self.role} from {self.replicas - self.change} to {self.replicas}: {reason}"
 
 
 Counts = dict[str, str]
@@ -124,6 +147,8 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """By restart units, see `dlop/reconcile/backoff.py`. Replicas with the same state share a key, such as `Worker/0-3,7`."""
     last_failure: LastFailure | None = None
     blocked: Blocked | None = None
+    host_ports: tuple[int, int] | None = None
+    """The first assigned port of the host network, and the number of consecutive ports."""
     elastic_replicas: dict[str, int] = {}
     """By elastic role, the number of replicas that the autoscaler has chosen."""
     scale_records: list[ScaleRecord] = []

@@ -128,6 +128,8 @@ class JobSpec:
 
     roles: tuple[RoleSpec, ...]
     run_policy: RunPolicy = RunPolicy()
+    host_ports: int = 0
+    """Number of consecutive ports of the host network that the operator assigns to the job; 0 for none."""
 
     def role(self, name: str) -> RoleSpec | None:
         """The role of this name; None if the job does not have it."""

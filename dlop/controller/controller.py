@@ -19,6 +19,7 @@ from dlop.controller.adoption import adopt
 from dlop.controller.apply import Applier, ApplyResult, Requeue
 from dlop.controller.autoscaler import Autoscaler
 from dlop.controller.event_recorder import EventRecorder
+from dlop.controller.host_ports import HostPorts
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.job_freshness import JobFreshness
 from dlop.controller.job_state import JobStates
@@ -73,6 +74,7 @@ class Dependencies:
     """Called with the uid of a deleted job."""
     max_parallel_writes: int
     """Maximum number of concurrent writes of one job."""
+    host_ports: HostPorts
     autoscaler: Autoscaler | None = None
     """None if it is disabled."""
 
@@ -210,11 +212,18 @@ class Controller:
         known_deletes = set() if state is None else set(state.known_deletes)
         writer = Writer(deps.client, deps.expectations, informers, key, uid, removed=known_deletes)
         for remaining_steps in reversed(range(_MAX_STEPS)):
-            snapshot, orphans = build_snapshot(informers, kind, job_object, job_states=deps.job_states, removed=writer.removed)
+            job, now = kind.make_job(job_object), deps.clock()
+            snapshot, orphans = build_snapshot(
+                informers,
+                kind,
+                job_object,
+                job_states=deps.job_states,
+                removed=writer.removed,
+                assigned_host_port=self._assign_host_ports(key, job),
+            )
             if orphans and await adopt(writer, job_object, orphans):
                 deps.queue.add(key)
                 return Requeue.NOW.value
-            job, now = kind.make_job(job_object), deps.clock()
             plan = await self._plan(job, snapshot, now)
             changes_children = plan.creates or plan.deletes or plan.patches
             if changes_children and not await self._freshness.is_current(informers, key, job_object):
@@ -232,6 +241,14 @@ class Controller:
             deps.job_states.get_or_create(uid, key).known_deletes |= writer.cached_uids(plan.deletes)
             job_object = next_object
         return self._requeue(key, job, snapshot, plan, applier.result, now)
+
+    def _assign_host_ports(self, key: JobKey, job: DLJob) -> int | None:
+        """The first port for a job that needs ports of the host network and has none."""
+        try:
+            count = job.spec.host_ports
+        except SpecError:
+            return None
+        return self._deps.host_ports.assign(job.metadata.uid, key, count) if count else None
 
     async def _plan(self, job: DLJob, snapshot: Snapshot, now: float) -> Plan:
         """Plan a step. A large job is planned in a thread, so that it does not block the event loop.

@@ -6,7 +6,7 @@ Each set has its own read-your-writes gate. No job is reconciled before the cach
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -51,7 +51,7 @@ class InformerSet:
         rng: Random,
         timings: InformerTimings,
         child_handler: HandlerFactory,
-        job_handler: HandlerFactory,
+        job_handlers: Callable[[Resource], Sequence[Handler[Any]]],
         on_relist: Callable[[Resource], None],
         capacity: ClusterCapacity | None = None,
     ) -> None:
@@ -61,7 +61,7 @@ class InformerSet:
         self._rng = rng
         self._timings = timings
         self._child_handler = child_handler
-        self._job_handler = job_handler
+        self._job_handlers = job_handlers
         self._on_relist = on_relist
         self._informers: dict[Resource, Informer[Any]] = {}
         self._caches: dict[Resource, VersionedCache] = {}
@@ -88,7 +88,7 @@ class InformerSet:
     def add_job_informer(self, kind: ManagedKind) -> Informer[Any]:
         # Frameworks may read the annotations of their jobs, and PodGroups get them.
         return self._add_informer(
-            kind.resource, CustomObject, self._job_handler(kind.resource), keep_annotation=lambda name: name != LAST_APPLIED_ANNOTATION
+            kind.resource, CustomObject, *self._job_handlers(kind.resource), keep_annotation=lambda name: name != LAST_APPLIED_ANNOTATION
         )
 
     def remove_job_informer(self, kind: ManagedKind) -> None:

@@ -11,6 +11,7 @@ from dlop.controller.autoscaler import Autoscaler
 from dlop.controller.controller import Controller, Dependencies, max_concurrent_reconciles
 from dlop.controller.event_handlers import EventHandlers
 from dlop.controller.event_recorder import EventRecorder
+from dlop.controller.host_ports import DEFAULT_HOST_PORTS, HostPortRange, HostPorts
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.job_state import JobStates
 from dlop.controller.kinds import JobKey, ManagedKinds
@@ -38,6 +39,7 @@ class ControllerConfig:
     workers: int = 128
     """Maximum number of jobs reconciled concurrently."""
     writes_in_flight: int = 64
+    host_port_range: HostPortRange = DEFAULT_HOST_PORTS
     autoscaler_max_load: float | None = None
     """The fraction of the cluster's resources up to which elastic jobs grow; None disables the autoscaler."""
 
@@ -70,6 +72,7 @@ class ControllerManager:
             workers=max_concurrent_reconciles(config.workers), dropped_events=lambda: self._events.counts.dropped
         )
         clients.metrics.registry.register(self.metrics)
+        self._host_ports = HostPorts(config.host_port_range, on_free=self.queue.add)
         self.autoscaler = self._make_autoscaler(config)
         self.controller = self._make_controller(config, clients)
         self.informer_sets = self._make_informer_sets(config, clients)
@@ -136,6 +139,7 @@ class ControllerManager:
             clock=clients.clock,
             forget=self.forget,
             max_parallel_writes=config.writes_in_flight,
+            host_ports=self._host_ports,
             autoscaler=self.autoscaler,
         )
         return Controller(deps, workers=config.workers)
@@ -157,7 +161,7 @@ class ControllerManager:
                 rng=clients.rng,
                 timings=clients.timings,
                 child_handler=handlers.child_handler,
-                job_handler=handlers.job_handler,
+                job_handlers=lambda resource: (self._host_ports.on_job, handlers.job_handler(resource)),
                 on_relist=handlers.on_relist,
                 capacity=None if self.autoscaler is None else self.autoscaler.capacity,
             )

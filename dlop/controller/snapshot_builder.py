@@ -30,7 +30,13 @@ class Orphan:
 
 
 def build_snapshot(
-    informers: InformerSet, kind: ManagedKind, job_object: CustomObject, *, job_states: JobStates, removed: Collection[str] = ()
+    informers: InformerSet,
+    kind: ManagedKind,
+    job_object: CustomObject,
+    *,
+    job_states: JobStates,
+    removed: Collection[str] = (),
+    assigned_host_port: int | None = None,
 ) -> tuple[Snapshot, tuple[Orphan, ...]]:
     """The snapshot of a job, and the orphans to adopt before it is used. Objects with the UIDs in `removed` are gone."""
     uid = job_object.metadata.uid
@@ -54,6 +60,7 @@ def build_snapshot(
         rejected_writes=() if state is None else tuple(state.rejected_writes.values()),
         rejected_status="" if state is None else state.rejected_status,
         scale_decision=None if state is None else state.scale_decision,
+        assigned_host_port=assigned_host_port,
     )
     return snapshot, (*conflicts.orphans, *_labelled_orphans(informers, kind, job_object))
 

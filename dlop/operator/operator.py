@@ -91,6 +91,7 @@ class Operator:
             namespaces=settings.namespaces,
             workers=settings.workers,
             writes_in_flight=settings.writes_in_flight,
+            host_port_range=settings.host_ports,
             autoscaler_max_load=settings.autoscaler_max_load if options.autoscaler else None,
         )
         self._manager = ControllerManager(config, clients)

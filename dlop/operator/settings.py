@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from dlop.api.flags import FrameworkFlags, flag_name, is_file_flag
 from dlop.api.types import ForceDeletion
+from dlop.controller.host_ports import DEFAULT_HOST_PORTS, HostPortRange
 
 PREFIX = "DLOP_"
 NO_ADDRESS = "off"
@@ -123,6 +124,10 @@ class Settings(BaseModel):
     autoscaler_max_load: float = Field(
         default=0.97, gt=0, le=1, description="Fraction of the cluster's allocatable resources up to which elastic jobs grow."
     )
+    host_port_range: str = Field(
+        default=f"{DEFAULT_HOST_PORTS.first}-{DEFAULT_HOST_PORTS.last}",
+        description="Ports that the operator assigns to jobs in the host network, as FIRST-LAST.",
+    )
     drain_seconds: float = Field(default=20.0, ge=0, description="Seconds that running passes may take to finish after SIGTERM.")
     watch_age_limit_seconds: float = Field(
         default=600.0,
@@ -157,6 +162,19 @@ class Settings(BaseModel):
         if self.renew_deadline_seconds <= 1.2 * self.retry_period_seconds:
             raise ValueError("--renew-deadline-seconds must be greater than 1.2 times --retry-period-seconds")
         return self
+
+    @field_validator("host_port_range")
+    @classmethod
+    def _check_host_port_range(cls, value: str) -> str:
+        first, dash, last = value.partition("-")
+        if not dash or not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65536):
+            raise ValueError("must be two ports, like 36000-55999")
+        return value
+
+    @property
+    def host_ports(self) -> HostPortRange:
+        first, _, last = self.host_port_range.partition("-")
+        return HostPortRange(int(first), int(last))
 
     @model_validator(mode="after")
     def _check_autoscaler(self) -> Self:

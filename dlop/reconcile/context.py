@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dlop.api.cached_property import cached_property
@@ -48,7 +48,15 @@ class ReconcileContext:
     stored: PersistedState
     now: float
     scaling: ScaleRecord | None = None
-    """A decision of the autoscaler that takes effect in this pass. It must be stored before pods are created or deleted for it."""
+    """A decision of the autoscaler that takes effect in this pass."""
+    must_store_record: bool = False
+    """Whether the record has changes that must be stored before pods are created, or deleted because the spec has no such replica."""
+
+    def with_record(self, record: Record, *, scaling: ScaleRecord | None = None) -> ReconcileContext:
+        """The same context with a record that must be stored."""
+        job = self.job.with_record(record)
+        stored = replace(self.stored, record=record)
+        return replace(self, job=job, spec=job.spec, stored=stored, scaling=scaling or self.scaling, must_store_record=True)
 
     @property
     def policy(self) -> RunPolicy:

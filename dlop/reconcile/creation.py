@@ -29,6 +29,7 @@ from dlop.kube.types import JsonObject
 from dlop.reconcile.backoff import restart_unit
 from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.gang import awaits_admission, pod_group_creates
+from dlop.reconcile.host_ports import awaits_host_ports
 from dlop.reconcile.observe import Observation
 from dlop.reconcile.plan import Delete, Patch, ReplicaCreate
 
@@ -53,7 +54,11 @@ def plan_creates(context: ReconcileContext, progress: Progress, *, in_backoff: C
         return Creates()
     missing = [create for create in context.child_objects if _is_missing(context, create)]
     children = pod_group_creates(context, progress) + with_current_bodies(context, progress, missing)
-    if awaits_admission(context) or any(resource not in (PODS, SERVICES) for resource, _ in context.name_conflicts):
+    if (
+        awaits_admission(context)
+        or awaits_host_ports(context)
+        or any(resource not in (PODS, SERVICES) for resource, _ in context.name_conflicts)
+    ):
         return Creates(children=children)
     services = _services(context)
     if any(resource == SERVICES for resource, _ in context.name_conflicts):

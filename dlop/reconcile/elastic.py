@@ -6,7 +6,7 @@ A decision is stored in the record before any pod is created or deleted for it, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -17,18 +17,13 @@ from dlop.api.record import ScaleRecord
 from dlop.api.spec import RoleSpec
 from dlop.kube.objects import Pod
 from dlop.kube.timestamps import format_time
-from dlop.reconcile.autoscaler import Amounts, NodeSelector, ScaleReason, WaitingPod, to_amounts
+from dlop.reconcile.autoscaler import Amounts, NodeSelector, WaitingPod, to_amounts
 from dlop.reconcile.blocked import waiting_pods, waiting_reason
 from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.gang import awaits_admission
 from dlop.reconcile.plan import Event, EventType
 
 MAX_SCALE_RECORDS = 20
-_REASONS = {
-    ScaleReason.IDLE_CAPACITY: "the cluster has idle capacity",
-    ScaleReason.OVERLOAD: "the requests of all pods exceed the load limit of the cluster",
-    ScaleReason.WAITING_PODS: "pods of another job wait for a node",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,23 +120,20 @@ def with_scale_decision(context: ReconcileContext) -> ReconcileContext:
     if decision.previous != role.replicas or replicas == role.replicas or any(map(_has_finished, context.snapshot.pods)):
         return context
     record = context.stored.record
-    scale_record = ScaleRecord(format_time(context.now), role.name, replicas - role.replicas, decision.reason)
+    change = replicas - role.replicas
+    scale_record = ScaleRecord(time=format_time(context.now), role=role.name, replicas=replicas, change=change, reason=decision.reason)
     record = msgspec.structs.replace(
         record,
         elastic_replicas={**record.elastic_replicas, role.name: replicas},
         scale_records=[*record.scale_records, scale_record][-MAX_SCALE_RECORDS:],
     )
-    job = context.job.with_elastic_replicas(record.elastic_replicas)
-    return ReconcileContext(job, job.spec, context.snapshot, replace(context.stored, record=record), context.now, scaling=scale_record)
+    return context.with_record(record, scaling=scale_record)
 
 
 def scale_events(context: ReconcileContext) -> Iterator[Event]:
     """A decision that takes effect in this pass."""
-    scaling = context.scaling
-    role = None if scaling is None else context.spec.role(scaling.role)
-    if scaling is not None and role is not None:
-        message = f"Scaled {role.name} from {role.replicas - scaling.change} to {role.replicas}: {_REASONS[ScaleReason(scaling.reason)]}"
-        yield Event(EventType.NORMAL, Reason.SCALED, message)
+    if context.scaling is not None:
+        yield Event(EventType.NORMAL, Reason.SCALED, str(context.scaling))
 
 
 def _has_finished(pod: Pod) -> bool:

@@ -30,6 +30,7 @@ from dlop.reconcile.deletion import (
 )
 from dlop.reconcile.elastic import job_demand, scale_events, with_scale_decision
 from dlop.reconcile.gang import blocked_by_gang, is_start_pending, next_admission_report, pod_group_patches
+from dlop.reconcile.host_ports import blocked_by_host_ports, with_host_ports
 from dlop.reconcile.invalid_spec import plan_invalid, plan_oversized_status
 from dlop.reconcile.observe import Observation, observe, with_latest_attempt
 from dlop.reconcile.plan import Event, EventType, Plan
@@ -59,7 +60,7 @@ def plan(job: DLJob, snapshot: Snapshot, *, now: float) -> Plan:
         return Plan(status=with_latest_attempt(context))
     if context.policy.suspend:
         return _suspend(context)
-    context = with_scale_decision(context)
+    context = with_host_ports(with_scale_decision(context))
     oversize = exceeded_size_limit(context)
     return _run(context) if oversize is None else plan_invalid(job, snapshot, stored, oversize, now=now)
 
@@ -138,9 +139,10 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
         blocked
         or blocked_without_replicas(context)
         or blocked_by_gang(context, progress)
+        or blocked_by_host_ports(context)
         or backoff.blocked_by_backoff(context, in_backoff, backoffs)
     )
-    surplus = () if context.scaling else unclaimed_surplus_pods(context)
+    surplus = () if context.must_store_record else unclaimed_surplus_pods(context)
     pods = (*stale_and_accounted_pods(context), *surplus)
     services = (*surplus_services(context), *drifted_services(context))
     record = observation.builder.build()
@@ -148,8 +150,8 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
     # The results of overdue pods must be stored in the record before the pods are deleted.
     deletes = deletes_of(pods, services) + (overdue if record == context.stored.record else ()) + obsolete_deletes(context)
     drift_deletes = deletes_if_unchanged(drifted_pods(context, progress))
-    # Lost replicas must be stored in the record before their replacements are created, and a scale decision before its pods are.
-    is_stored = not observation.lost_replicas and context.scaling is None
+    # Lost replicas must be stored in the record before their replacements are created.
+    is_stored = not observation.lost_replicas and not context.must_store_record
     creates = plan_creates(context, progress, in_backoff=in_backoff) if is_stored else Creates()
     expected = assume_created(context, progress, creates.pods)
     actual_start = None if is_start_pending(context) else started_at

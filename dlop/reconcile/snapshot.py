@@ -71,6 +71,8 @@ class Snapshot:
     """Resources that the cluster does not serve."""
     priorities: Mapping[str, int] = field(default_factory=dict)
     """Values of priority classes by name, if gang scheduling needs them."""
+    assigned_host_port: int | None = None
+    """The first of the ports that the operator assigns to the job; None if it needs none, has them, or all are in use."""
     scale_decision: ScaleDecision | None = None
     """The last decision of the autoscaler about the job."""
     down_nodes: Mapping[str, str] = field(default_factory=dict)

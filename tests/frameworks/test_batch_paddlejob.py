@@ -168,12 +168,6 @@ async def test_a_role_that_is_restarted_alone_gets_its_addresses() -> None:
         assert "ps-attempt-1" not in data
 
 
-def test_the_ports_of_jobs_without_services_differ() -> None:
-    ports = {make(PaddleJob, manifest()["spec"], uid=f"uid-{number}").first_port for number in range(20)}
-    assert len(ports) > 15
-    assert all(36000 <= port <= 56000 - 20 and port % 20 == 0 for port in ports)
-
-
 @virtual_time
 async def test_containers_wait_until_the_config_map_has_the_addresses_of_their_attempt() -> None:
     async with OperatorKit(frameworks=[PaddleJob]) as kit:

@@ -39,7 +39,7 @@ def make_informer_set(env: OperatorEnv) -> InformerSet:
         rng=Random(0),
         timings=InformerTimings(),
         child_handler=lambda _: ignore,
-        job_handler=lambda _: ignore,
+        job_handlers=lambda _: (ignore,),
         on_relist=ignore,
     )
 

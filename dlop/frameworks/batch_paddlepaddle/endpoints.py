@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dlop import CONFIG_MAPS, ConfigMapKey, Create, FieldRef, JsonObject, PermissionSet, Progress, Replica
+from dlop.frameworks.batch_paddlepaddle.schema import PORTS
 from dlop.policies import ATTEMPT_LABEL, ChildObjects
 
 if TYPE_CHECKING:
     from dlop.frameworks.batch_paddlepaddle.paddlejob import PaddleJob
 
 FIRST_PORT = 36000
-PORTS = 20
-"""Number of ports that each pod may use, from its first one."""
 _GLOO_OFFSET = 18
 """Port of the rendezvous of Gloo on parameter server 0, relative to its first one."""
 _GLOO_HTTP = "3"

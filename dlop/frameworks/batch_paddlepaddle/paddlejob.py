@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 
 from dlop import (
@@ -23,8 +22,9 @@ from dlop import (
     RoleSpec,
     cached_property,
 )
-from dlop.frameworks.batch_paddlepaddle.endpoints import FIRST_PORT, PORTS, Endpoints, attempt_variables, shared_variables
+from dlop.frameworks.batch_paddlepaddle.endpoints import FIRST_PORT, Endpoints, attempt_variables, shared_variables
 from dlop.frameworks.batch_paddlepaddle.schema import (
+    PORTS,
     CleanPolicy,
     Intranet,
     PaddleJobModel,
@@ -37,8 +37,6 @@ from dlop.frameworks.batch_paddlepaddle.status import PaddleStatus
 from dlop.policies import JOB_NAME_LABEL, Lifecycle, Naming, label_value
 
 _TRAINING_ROLES = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
-_PORT_RANGE = 20_000
-"""The first port of a job without services is in this range above `FIRST_PORT`."""
 _ELASTIC_TIMEOUT_SECONDS = 60
 
 
@@ -114,9 +112,10 @@ class PaddleJob(DLJob):
         spec: JsonObject = {**pod["spec"], "hostname": replica.name, "subdomain": replica.name}
         if self.intranet is Intranet.HOST:
             spec |= {"hostNetwork": True, "dnsPolicy": spec.get("dnsPolicy") or "ClusterFirstWithHostNet"}
-        if self.intranet is Intranet.SERVICE:
+        if self.intranet is not Intranet.POD_IP:
+            # In the host network, the scheduler then places no two pods of the job on one node.
             first, *others = spec["containers"]
-            spec["containers"] = [{**first, "ports": [*(first.get("ports") or []), {"containerPort": FIRST_PORT}]}, *others]
+            spec["containers"] = [{**first, "ports": [*(first.get("ports") or []), {"containerPort": self.first_port}]}, *others]
         annotations = {**(pod["metadata"].get("annotations") or {}), "paddle-resource": replica.role}
         return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}, "spec": spec}
 
@@ -146,12 +145,10 @@ class PaddleJob(DLJob):
             return "PS"
         return "Collective" if self.spec_field.get("worker").get("replicas").integer(0) > 1 else "Single"
 
-    @cached_property
+    @property
     def first_port(self) -> int:
-        """The first port of each pod. Without services, it differs between jobs."""
-        if self.intranet is Intranet.SERVICE:
-            return FIRST_PORT
-        return FIRST_PORT + zlib.crc32(self.metadata.uid.encode()) % (_PORT_RANGE // PORTS) * PORTS
+        """The first port of each pod. In the host network, it differs between jobs."""
+        return self.host_port or FIRST_PORT
 
     @property
     def _elastic_workers(self) -> str:

@@ -42,6 +42,8 @@ class CleanPolicy(StrEnum):
     ON_COMPLETION = "OnCompletion"
 
 
+PORTS = 20
+"""Number of ports that each pod may use, from its first one."""
 _MISSPELT_POLICIES = {"OnFailed": CleanPolicy.ON_FAILURE}
 """Spellings in published examples, which the old operator ignored."""
 
@@ -108,6 +110,7 @@ class PaddleJobSchema(RoleFieldsSchema):
         intranet = read_intranet(spec)
         roles = tuple(replace(role, restart_policy=_restart_policy(spec, role)) for role in job_spec.roles)
         _warn(spec)
+        job_spec = replace(job_spec, host_ports=PORTS if intranet is Intranet.HOST else 0)
         # The environment of the peers has the address of a lost pod. Only the name of a service outlives it.
         if intranet is not Intranet.SERVICE and not is_elastic(spec) and spec.get("runPolicy").get("restartScope").is_absent:
             return replace(job_spec, roles=roles, run_policy=replace(job_spec.run_policy, restart_scope=RestartScope.JOB))

@@ -1,0 +1,88 @@
+"""Assigns ports of the host network to jobs, so that no two jobs use the same ports.
+
+The assignment of a job is in its status. The assignments of other jobs are known from the job caches. They end when the job has finished or
+is deleted. Ports that other programs use are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from dlop.api.phase import Phase
+from dlop.api.record import Record, parse_record
+from dlop.controller.kinds import JobKey
+from dlop.kube.cache import CacheChange
+from dlop.kube.objects import CustomObject
+
+_MARK = b'"hostPorts"'
+_FINISHED = (Phase.SUCCEEDED, Phase.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPortRange:
+    """The ports that the operator may assign."""
+
+    first: int
+    last: int
+
+
+DEFAULT_HOST_PORTS = HostPortRange(36_000, 55_999)
+
+
+class HostPorts:
+    """Assignments by job UID. An assignment is the first of several consecutive ports, and their number."""
+
+    def __init__(self, ports: HostPortRange, *, on_free: Callable[[JobKey], None]) -> None:
+        """`on_free` is called for jobs that wait for ports when others have become free."""
+        self._ports = ports
+        self._on_free = on_free
+        self._assigned: dict[str, tuple[int, int]] = {}
+        self._waiting: dict[str, JobKey] = {}
+
+    def on_job(self, change: CacheChange[CustomObject]) -> None:
+        """Take over what the status of a job says. Most jobs have no ports, and their statuses are not decoded."""
+        old, new = change.old, change.new
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._release(old.metadata.uid)
+        if new is None or _MARK not in bytes(new.status):
+            return
+        status = msgspec.json.decode(new.status)
+        record = (parse_record(status) if isinstance(status, dict) else None) or Record()
+        if record.phase in _FINISHED:
+            self._release(new.metadata.uid)
+        elif record.host_ports is not None:
+            self._assigned[new.metadata.uid] = record.host_ports
+
+    def assign(self, uid: str, key: JobKey, count: int) -> int | None:
+        """The first of `count` consecutive ports for a job; None if no such ports are free.
+
+        The ports are taken at once. The same job gets the same ports again until its status has them.
+        """
+        assigned = self._assigned.get(uid)
+        if assigned is not None and assigned[1] == count:
+            return assigned[0]
+        first = self._find(count)
+        if first is None:
+            self._waiting[uid] = key
+        else:
+            self._assigned[uid] = (first, count)
+        return first
+
+    def _release(self, uid: str) -> None:
+        self._waiting.pop(uid, None)
+        if self._assigned.pop(uid, None) is not None:
+            waiting, self._waiting = self._waiting, {}
+            for key in waiting.values():
+                self._on_free(key)
+
+    def _find(self, count: int) -> int | None:
+        """The first gap that is large enough."""
+        first = self._ports.first
+        for start, size in sorted(self._assigned.values()):
+            if first + count <= start:
+                break
+            first = max(first, start + size)
+        return first if first + count - 1 <= self._ports.last else None

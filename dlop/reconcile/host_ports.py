@@ -1,0 +1,39 @@
+"""Ports of the host network. They are stored in the record before any pod is created, and the job keeps them until it ends."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dlop.api.constants import Reason
+from dlop.api.record import Blocked
+from dlop.kube.timestamps import format_time
+from dlop.reconcile.context import ReconcileContext
+
+
+def with_host_ports(context: ReconcileContext) -> ReconcileContext:
+    """The context of a job with the ports that it is assigned in this pass. The same context if it needs none or has them."""
+    first = context.snapshot.assigned_host_port
+    if not awaits_host_ports(context) or first is None:
+        return context
+    record = msgspec.structs.replace(context.stored.record, host_ports=(first, context.spec.host_ports))
+    return context.with_record(record)
+
+
+def awaits_host_ports(context: ReconcileContext) -> bool:
+    """Whether the job needs ports of the host network and has none, or another number of them."""
+    assigned, count = context.stored.record.host_ports, context.spec.host_ports
+    return count > 0 and (assigned is None or assigned[1] != count)
+
+
+def blocked_by_host_ports(context: ReconcileContext) -> Blocked | None:
+    """Why the pods are not created, if all ports are in use."""
+    if not awaits_host_ports(context):
+        return None
+    message = (
+        f"the job needs {context.spec.host_ports} consecutive ports of the host network, and all are assigned to other jobs: "
+        "wait until one has finished, or start the operator with a larger --host-port-range"
+    )
+    previous = context.stored.record.blocked
+    if previous is not None and previous.message == message:
+        return previous
+    return Blocked(object="operator", reason=Reason.NO_HOST_PORTS, message=message, since=format_time(context.now))
