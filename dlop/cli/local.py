@@ -30,6 +30,7 @@ def parser() -> Parser:
     parser.add_argument("--cpus", type=float, metavar="N", help="CPUs of the node. Default: all CPUs of the machine.")
     parser.add_argument("--memory", metavar="SIZE", help="Memory of the node, such as 8Gi. Default: all of it.")
     parser.add_argument("--gpus", type=int, default=0, metavar="N", help="Simulated nvidia.com/gpu resources of the node.")
+    parser.add_argument("--autoscaler", action="store_true", help="Scale elastic jobs with the capacity of the node.")
     parser.add_argument("--image", action="append", default=[], metavar="NAME=PATH", help="Map an image to a directory or program.")
     parser.add_argument("--images", action="append", default=[], metavar="FILE", help="An image map, such as examples/images.yaml.")
     parser.add_argument("--network", choices=("auto", "own", "host"), default="auto", help="The network of pods. Default: auto.")
@@ -94,6 +95,7 @@ def _node_options(options: argparse.Namespace) -> NodeOptions:
         cpus=options.cpus,
         memory_bytes=_parse_memory(options.memory),
         gpus=options.gpus,
+        autoscaler=options.autoscaler,
         images=[*own_images, *mapped_images],
         namespaces=not options.no_namespaces,
         network=NetworkMode(options.network),

@@ -9,7 +9,7 @@ from dlop.console.duration import format_elapsed
 from dlop.console.tables import duration, format_table, replicas_table
 from dlop.jobs.history import JOB, HistoryEntry, HistoryGroup, group_history
 from dlop.jobs.log_lines import LogLine
-from dlop.jobs.view import JobView
+from dlop.jobs.view import JobView, RoleView
 
 HEADING = "heading"
 PLAIN = "plain"
@@ -34,7 +34,7 @@ def render_page(view: JobView, *, log_tail: Sequence[LogLine] = (), now: float) 
 
 def _facts(view: JobView, *, now: float) -> Iterator[Line]:
     yield HEADING, f"{view.kind} {view.name}"
-    roles = ", ".join(f"{role.desired} {role.name}" for role in view.roles)
+    roles = ", ".join(map(_describe_role, view.roles))
     facts = {
         "Kind": f"{view.api_version} {view.kind}",
         "Namespace": view.namespace,
@@ -51,6 +51,11 @@ def _facts(view: JobView, *, now: float) -> Iterator[Line]:
         "Disruptions": _format_counts_by_role(view.disruptions, {role.name: role.disruptions for role in view.roles}),
     }
     yield from ((PLAIN, f"  {name + ':':<13} {value}") for name, value in facts.items() if value)
+
+
+def _describe_role(role: RoleView) -> str:
+    limits = f" ({role.minimum} to {role.maximum})" if role.minimum < role.maximum else ""
+    return f"{role.desired} {role.name}{limits}"
 
 
 def _progress(view: JobView) -> str:

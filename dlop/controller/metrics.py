@@ -33,6 +33,8 @@ _JOB_COUNTERS = {
     "invalid": "Number of jobs with an invalid spec.",
     "restarted": "Number of restarts after failures.",
     "disrupted": "Number of replacements after disruptions.",
+    "scaled_up": "Number of replicas added by the autoscaler.",
+    "scaled_down": "Number of replicas removed by the autoscaler.",
 }
 _OBJECT_COUNTERS = {
     "created": "Number of child objects created.",
@@ -183,6 +185,8 @@ def count_transitions(
     else:
         for name, counter in _RECORD_COUNTERS.items():
             _count_increase(metrics, key, counter, _total(current, name) - _total(counted, name))
+    for change in _scale_changes(counted, current):
+        _count_increase(metrics, key, "scaled_up" if change > 0 else "scaled_down", abs(change))
     started = after is Phase.RUNNING and before is not after
     _observe_start(metrics, job_states, key=key, job=job, snapshot=snapshot, started=started, now=now)
 
@@ -190,6 +194,14 @@ def count_transitions(
 def _count_increase(metrics: ControllerMetrics, key: JobKey, counter: str, increase: int) -> None:
     if increase > 0:
         metrics.count_job(counter, key.resource, key.namespace, times=increase)
+
+
+def _scale_changes(before: JsonObject, after: JsonObject) -> Iterator[int]:
+    """Changes by the autoscaler between two statuses."""
+    if "scaleRecords" not in (after.get("dlop") or {}):
+        return
+    known, current = parse_record(before) or Record(), parse_record(after) or Record()
+    yield from (record.change for record in current.scale_records if record not in known.scale_records)
 
 
 def _in_place_restarts(before: JsonObject, after: JsonObject) -> int:

@@ -8,6 +8,8 @@ from datetime import datetime
 
 import msgspec
 
+from dlop.api.constants import Reason
+from dlop.api.record import ScaleRecord
 from dlop.jobs.lookup import JobHandle
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.timestamps import format_micro_time, format_time, parse_time
@@ -80,12 +82,18 @@ class HistoryGroup:
 
 def build_history(job: JobHandle, events: Iterable[KubeEvent], *, pods: frozenset[str]) -> tuple[HistoryEntry, ...]:
     """The history of a job and of the pods with these names, oldest first."""
+    from_records = [_from_scale_record(record) for record in job.record().scale_records]
+    scaled = {entry.message for entry in from_records}
     from_events = [_from_event(event) for event in _sort_events(event for event in events if _concerns(event, job, pods))]
+    # Events expire, and repeated ones are merged.
+    from_events = [entry for entry in from_events if entry.reason != Reason.SCALED or entry.message not in scaled]
     messages = {entry.message for entry in from_events}
     # A condition often repeats an event. Keep the event, because its time is more precise.
     from_conditions = [entry for entry in _from_conditions(job) if entry.message not in messages]
     # Most times have a resolution of one second. Within a second, the creation comes first and conditions come last.
-    return tuple(sorted((*_creation(job), *from_events, *from_conditions), key=lambda entry: int(parse_time(entry.at) or 0.0)))
+    return tuple(
+        sorted((*_creation(job), *from_events, *from_records, *from_conditions), key=lambda entry: int(parse_time(entry.at) or 0.0))
+    )
 
 
 def group_history(entries: Iterable[HistoryEntry]) -> tuple[HistoryGroup, ...]:
@@ -160,6 +168,10 @@ def _creation(job: JobHandle) -> Iterator[HistoryEntry]:
     created = job.metadata.creation_timestamp
     if created is not None:
         yield HistoryEntry(at=format_time(created.timestamp()), subject=JOB, reason="Submitted", message=f"{job} was created.")
+
+
+def _from_scale_record(record: ScaleRecord) -> HistoryEntry:
+    return HistoryEntry(at=record.time, subject=JOB, reason=Reason.SCALED, message=str(record))
 
 
 def _from_conditions(job: JobHandle) -> Iterator[HistoryEntry]:

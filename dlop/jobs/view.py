@@ -32,6 +32,9 @@ _REPLICA_STATES = frozenset(ReplicaState)
 class RoleView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     desired: int
+    minimum: int
+    """Equals `desired` unless the role is elastic."""
+    maximum: int
     pending: int
     running: int
     succeeded: int
@@ -166,6 +169,8 @@ def _role_view(role: RoleSpec, counts: dict[str, int], record: Record) -> RoleVi
     return RoleView(
         name=role.name,
         desired=role.replicas,
+        minimum=role.minimum,
+        maximum=role.replicas if role.elastic is None else role.elastic.maximum,
         pending=max(0, role.replicas - running - succeeded - failed - counts.get(GONE, 0)),
         running=running,
         succeeded=succeeded,

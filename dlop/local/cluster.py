@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from dlop.api.crd import build_crds
+from dlop.api.types import Options
 from dlop.embedded.apiserver.transports.http import HttpServer
 from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
 from dlop.embedded.cluster import EmbeddedCluster
@@ -138,7 +139,7 @@ class LocalCluster:
         await create_operator_account(self.client, self._registry)
         token = await request_operator_token(self.client)
         transport = InProcessTransport(self._cluster.server, token=token, renew_token=lambda: request_operator_token(self.client))
-        operator = Operator(settings, self._registry, transport=transport)
+        operator = Operator(settings, self._registry, transport=transport, options=Options(autoscaler=self._node_options.autoscaler))
         # If the operator or the kubelet fails, the cluster stops.
         group = await self._stack.enter_async_context(asyncio.TaskGroup())
         for name, work in (("operator", operator.run()), ("kubelet", kubelet.wait())):

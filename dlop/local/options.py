@@ -40,6 +40,8 @@ class NodeOptions:
     memory_bytes: int | None = None
     gpus: int = 0
     """Simulated GPUs."""
+    autoscaler: bool = False
+    """Whether elastic jobs are scaled with the capacity of the node."""
     images: Sequence[Image] = ()
     namespaces: bool = True
     network: NetworkMode = NetworkMode.AUTO

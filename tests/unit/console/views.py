@@ -13,7 +13,18 @@ def replica(index: int, state: str, **fields: object) -> ReplicaView:
 
 
 def job_view(*replicas: ReplicaView, phase: str = "Running", reasons: tuple[str, ...] = ()) -> JobView:
-    role = RoleView(name="Worker", desired=len(replicas), pending=0, running=0, succeeded=0, failed=0, restarts=0, disruptions=0)
+    role = RoleView(
+        name="Worker",
+        desired=len(replicas),
+        minimum=len(replicas),
+        maximum=len(replicas),
+        pending=0,
+        running=0,
+        succeeded=0,
+        failed=0,
+        restarts=0,
+        disruptions=0,
+    )
     return JobView(
         kind="RingJob",
         api_version="example.org/v1",

@@ -32,7 +32,17 @@ PUBLIC_NAMES = {
     "the job": {"DLJob", "Replica", "Options", "DeclarationError"},
     "what it declares": {"ConfigMapKey", "ContainerProperties", "FieldRef", "JobType", "ReplicaType", "StartAfter", "StartCondition"},
     "flags": {"FlagFile", "FrameworkFlags"},
-    "specs": {"CleanPodPolicy", "JobSpec", "ManifestField", "RestartPolicy", "RestartScope", "RoleSpec", "RunPolicy", "SpecError"},
+    "specs": {
+        "CleanPodPolicy",
+        "ElasticRange",
+        "JobSpec",
+        "ManifestField",
+        "RestartPolicy",
+        "RestartScope",
+        "RoleSpec",
+        "RunPolicy",
+        "SpecError",
+    },
     "schemas": {
         *("AGE", "Column", "LAST_FAILURE", "ListSchema", "RoleFieldsSchema", "STATE_BY_CONDITIONS", "Schema"),
         *("rule", "with_default", "with_rules"),
@@ -42,7 +52,7 @@ PUBLIC_NAMES = {
         *("ReplicaModel", "Replicas", "RestartedPodTemplate", "RunPolicyModel"),
     },
     "progress": {"Progress", "ReplicaProgress", "ReplicaState", "RoleProgress", "LastFailure"},
-    "status": {"Blocked", "JobResult", "Outcome", "Phase", "Reason"},
+    "status": {"Blocked", "JobResult", "Outcome", "Phase", "Reason", "ScaleRecord"},
     "children": {
         *("Create", "PermissionSet", "Resource"),
         *("CONFIG_MAPS", "HORIZONTAL_POD_AUTOSCALERS", "ROLES", "ROLE_BINDINGS", "SERVICE_ACCOUNTS"),
