@@ -125,7 +125,7 @@ class DLJob(ABC):
     def host_port(self) -> int | None:
         """The first assigned port of the host network; None if the job has none yet, or needs none."""
         assigned = self._resource.record.host_ports
-        return None if assigned is None or not self.spec.host_ports else assigned[0]
+        return None if assigned is None or not self.spec.host_ports else assigned.first
 
     @cached_property
     def total_replicas(self) -> int:

@@ -58,6 +58,8 @@ class Outcome:
     started_at: float | None
     """When the job was started, or last resumed."""
     finished_at: float | None
+    surplus_pods: int = 0
+    """Number of existing pods that the job no longer needs, for example because it is scaled down."""
 
     @property
     def blocked(self) -> str:

@@ -107,6 +107,13 @@ class ScaleRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
         return f"Scaled {self.role} from {self.replicas - self.change} to {self.replicas}: {reason}"
 
 
+class AssignedPorts(msgspec.Struct, frozen=True):
+    """Consecutive ports of the host network that the operator has assigned to a job."""
+
+    first: int
+    count: int
+
+
 Counts = dict[str, str]
 """Indexes as ranges, by count. A count of 0 is omitted."""
 
@@ -147,8 +154,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """By restart units, see `dlop/reconcile/backoff.py`. Replicas with the same state share a key, such as `Worker/0-3,7`."""
     last_failure: LastFailure | None = None
     blocked: Blocked | None = None
-    host_ports: tuple[int, int] | None = None
-    """The first assigned port of the host network, and the number of consecutive ports."""
+    host_ports: AssignedPorts | None = None
     elastic_replicas: dict[str, int] = {}
     """By elastic role, the number of replicas that the autoscaler has chosen."""
     scale_records: list[ScaleRecord] = []

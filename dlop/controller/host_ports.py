@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dlop.api.phase import Phase
-from dlop.api.record import Record, parse_record
+from dlop.api.record import AssignedPorts, Record, parse_record
 from dlop.controller.kinds import JobKey
 from dlop.kube.cache import CacheChange
 from dlop.kube.objects import CustomObject
@@ -33,13 +33,13 @@ DEFAULT_HOST_PORTS = HostPortRange(36_000, 55_999)
 
 
 class HostPorts:
-    """Assignments by job UID. An assignment is the first of several consecutive ports, and their number."""
+    """Assignments by job UID."""
 
     def __init__(self, ports: HostPortRange, *, on_free: Callable[[JobKey], None]) -> None:
         """`on_free` is called for jobs that wait for ports when others have become free."""
         self._ports = ports
         self._on_free = on_free
-        self._assigned: dict[str, tuple[int, int]] = {}
+        self._assigned: dict[str, AssignedPorts] = {}
         self._waiting: dict[str, JobKey] = {}
 
     def on_job(self, change: CacheChange[CustomObject]) -> None:
@@ -62,13 +62,13 @@ class HostPorts:
         The ports are taken at once. The same job gets the same ports again until its status has them.
         """
         assigned = self._assigned.get(uid)
-        if assigned is not None and assigned[1] == count:
-            return assigned[0]
+        if assigned is not None and assigned.count == count:
+            return assigned.first
         first = self._find(count)
         if first is None:
             self._waiting[uid] = key
         else:
-            self._assigned[uid] = (first, count)
+            self._assigned[uid] = AssignedPorts(first, count)
         return first
 
     def _release(self, uid: str) -> None:
@@ -81,8 +81,8 @@ class HostPorts:
     def _find(self, count: int) -> int | None:
         """The first gap that is large enough."""
         first = self._ports.first
-        for start, size in sorted(self._assigned.values()):
-            if first + count <= start:
+        for assigned in sorted(self._assigned.values(), key=lambda ports: ports.first):
+            if first + count <= assigned.first:
                 break
-            first = max(first, start + size)
+            first = max(first, assigned.first + assigned.count)
         return first if first + count - 1 <= self._ports.last else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dlop.api.constants import Reason
-from dlop.api.record import Blocked
+from dlop.api.record import AssignedPorts, Blocked
 from dlop.kube.timestamps import format_time
 from dlop.reconcile.context import ReconcileContext
 
@@ -15,14 +15,14 @@ def with_host_ports(context: ReconcileContext) -> ReconcileContext:
     first = context.snapshot.assigned_host_port
     if not awaits_host_ports(context) or first is None:
         return context
-    record = msgspec.structs.replace(context.stored.record, host_ports=(first, context.spec.host_ports))
+    record = msgspec.structs.replace(context.stored.record, host_ports=AssignedPorts(first, context.spec.host_ports))
     return context.with_record(record)
 
 
 def awaits_host_ports(context: ReconcileContext) -> bool:
     """Whether the job needs ports of the host network and has none, or another number of them."""
     assigned, count = context.stored.record.host_ports, context.spec.host_ports
-    return count > 0 and (assigned is None or assigned[1] != count)
+    return count > 0 and (assigned is None or assigned.count != count)
 
 
 def blocked_by_host_ports(context: ReconcileContext) -> Blocked | None:

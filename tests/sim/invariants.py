@@ -17,7 +17,7 @@ from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, object_decoder
 from dlop.kube.types import JsonObject
 
-_CHILDREN = ("pods", "services", *(resource.qualified_name for resource in POD_GROUPS))
+_CHILDREN = ("pods", "services", "configmaps", *(resource.qualified_name for resource in POD_GROUPS))
 _FINAL_POD_PHASES = ("Succeeded", "Failed")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -30,7 +30,7 @@ class InvariantChecker:
     """Listens to a store, counts creates and deletes of each object, and records violations."""
 
     def __init__(self, store: Store, framework: type[DLJob], *, on_commit: Callable[[StoreEvent], None] = lambda _: None) -> None:
-        """`on_commit` is called with every change of jobs, pods, services and pod groups."""
+        """`on_commit` is called with every change of jobs, pods and other children."""
         self._store = store
         self._framework = framework
         self._jobs = framework.job_type.resource.qualified_name
@@ -46,7 +46,7 @@ class InvariantChecker:
         return {name: (self.creates[name], self.deletes[name]) for name in sorted(self.creates)}
 
     def _observe(self, event: StoreEvent) -> None:
-        if event.key.storage not in (*_CHILDREN, self._jobs):
+        if event.key.storage not in (*_CHILDREN, self._jobs) or _is_foreign_config_map(event.key.storage, event.after.body):
             return
         name = f"{event.key.storage} {event.key.namespace}/{event.key.name}"
         if event.type is ChangeType.ADDED:
@@ -127,14 +127,20 @@ class InvariantChecker:
 
 
 def masked_state(store: Store, *, jobs: str) -> dict[str, JsonObject]:
-    """Jobs, pods, services and pod groups without times, uids and resource versions."""
+    """Jobs, pods and other children without times, uids and resource versions."""
     return {f"{key.storage} {key.name}": _mask(body) for key, body in _objects(store, (jobs, *_CHILDREN))}
 
 
 def _objects(store: Store, storages: tuple[str, ...]) -> Iterator[tuple[ObjectKey, JsonObject]]:
     for storage in storages:
         for key, stored in store.list(storage, namespace="default"):
-            yield key, stored.body
+            if not _is_foreign_config_map(storage, stored.body):
+                yield key, stored.body
+
+
+def _is_foreign_config_map(storage: str, body: JsonObject) -> bool:
+    """Every namespace has a config map with the CA of the API server."""
+    return storage == "configmaps" and "ownerReferences" not in body["metadata"]
 
 
 def _mask(body: JsonObject) -> JsonObject:

@@ -5,6 +5,8 @@
   user and the loss of a node.
 - MXNET: the same for the MXJob of fioravanzo.org, with restart scope Replica, in-place restarts and success by the scheduler.
 - GANG: a ring with gang scheduling, by a scheduler that admits each pod group after a delay.
+- HOST_NETWORK: a PaddleJob of batch.paddlepaddle.org, with assigned ports and a config map with the addresses of its pods.
+- ELASTIC: a PyTorchJob that the autoscaler scales when the capacity of the cluster changes.
 """
 
 from __future__ import annotations
@@ -14,15 +16,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from dlop.api.gang import VOLCANO
+from dlop.api.types import Options
 from dlop.embedded.apiserver.store import ChangeType, StoreEvent
+from dlop.frameworks.batch_paddlepaddle.paddlejob import PaddleJob as BatchPaddleJob
 from dlop.frameworks.fioravanzo.mxjob import MXJob
+from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.kube.errors import NotFoundError
-from dlop.kube.resources import PODS, VOLCANO_POD_GROUPS
+from dlop.kube.resources import NODES, PODS, VOLCANO_POD_GROUPS
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
+from dlop.testing.kubelet import NODE_NAME
 from dlop.testing.observed_job import ObservedJob
 from dlop.testing.pod_steps import ContainerExit, Evict, LoseNode
 from dlop.testing.script import Script
+from tests.frameworks.paddle_manifests import batch_job, batch_role
 from tests.frameworks.pod_groups import BY_VOLCANO, PodGroups, pod_group_crd
 from tests.sim.pair_job import PairJob, pair
 from tests.sim.ring_job import RingJob, ring
@@ -155,6 +162,61 @@ def _admit(kit: OperatorKit, event: StoreEvent) -> None:
         kit.start_soon(set_phase)
 
 
+# --- host network ----------------------------------------------------------------------------------------------------
+
+
+async def _host_network(run: ScenarioRun) -> None:
+    policy = {"restartScope": "Job", "ttlSecondsAfterFinished": TTL_SECONDS}
+    await run.submit(batch_job("wide", intranet="Host", ps=batch_role(1), worker=batch_role(2), runPolicy=policy))
+    await run.reach("running", lambda job: all_running(job, 3), phase="Running")
+    await run.kit.kubelet.perform("default/wide-ps-0", Evict())
+    await run.reach("evicted", lambda job: has_counted(job, restarts=0, disruptions=1) and all_running(job, 3), phase="Running")
+    await run.edit({"worker": {"replicas": 3}})
+    await run.reach("scaled up", lambda job: all_running(job, 4), phase="Running")
+    await run.edit({"runPolicy": {"suspend": True}})
+    await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
+    await run.edit({"runPolicy": {"suspend": False}})
+    await run.reach("resumed", lambda job: all_running(job, 4), phase="Running")
+    await _succeed(run, "wide-ps-0", "wide-worker-0", "wide-worker-1", "wide-worker-2")
+
+
+# --- elastic jobs ----------------------------------------------------------------------------------------------------
+
+
+def _elastic_manifest() -> JsonObject:
+    container = {"name": "pytorch", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    spec = {
+        "elasticPolicy": {"minReplicas": 2, "maxReplicas": 4},
+        "runPolicy": {"autoscale": True, "backoffLimit": 3, "ttlSecondsAfterFinished": TTL_SECONDS},
+        "pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {"containers": [container]}}}},
+    }
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "elastic", "namespace": "default"}, "spec": spec}
+
+
+async def _elastic(run: ScenarioRun) -> None:
+    # The API server adds a taint until the node is ready.
+    await run.kit.client.patch(NODES, NODE_NAME, {"spec": {"taints": None}})
+    await _set_cpus(run, 2)
+    await run.submit(_elastic_manifest())
+    await run.reach("running", lambda job: all_running(job, 2), phase="Running")
+    await _set_cpus(run, 8)
+    await run.reach("grown", lambda job: all_running(job, 4), phase="Running")
+    await run.kit.kubelet.perform("default/elastic-worker-3", Evict())
+    await run.reach("evicted", lambda job: has_counted(job, restarts=0, disruptions=1) and all_running(job, 4), phase="Running")
+    await _set_cpus(run, 4)
+    await run.reach("shrunk", lambda job: all_running(job, 3), phase="Running")
+    await run.edit({"runPolicy": {"suspend": True}})
+    await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
+    await run.edit({"runPolicy": {"suspend": False}})
+    await run.reach("resumed", lambda job: all_running(job, 3), phase="Running")
+    await _succeed(run, *(f"elastic-worker-{index}" for index in range(3)))
+
+
+async def _set_cpus(run: ScenarioRun, cpus: int) -> None:
+    allocatable = {"cpu": str(cpus), "memory": "64Gi", "pods": "110"}
+    await run.kit.client.patch(NODES, NODE_NAME, {"status": {"allocatable": allocatable}}, subresource="status")
+
+
 # --- shared steps and predicates -------------------------------------------------------------------------------------
 
 
@@ -182,4 +244,6 @@ RING = Scenario(name="ring", framework=RingJob, script=_ring_script, steps=_ring
 JOB_SCOPE = Scenario(name="restart scope Job", framework=PairJob, script=_pair_script, steps=_job_scope)
 ROLE_SCOPE = Scenario(name="restart scope Role", framework=PairJob, script=_pair_script, steps=_role_scope)
 GANG = Scenario(name="gang", framework=RingJob, script=_gang_script, steps=_gang, options=BY_VOLCANO, crds=(pod_group_crd(VOLCANO),))
+HOST_NETWORK = Scenario(name="host network", framework=BatchPaddleJob, script=Script, steps=_host_network)
+ELASTIC = Scenario(name="elastic", framework=PyTorchJob, script=Script, steps=_elastic, options=Options(autoscaler=True))
 MXNET = Scenario(name="mxnet", framework=MXJob, script=_mxnet_script, steps=_mxnet)

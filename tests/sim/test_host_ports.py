@@ -23,10 +23,10 @@ def host_job(name: str, **fields: Any) -> JsonObject:
 
 def first_port(view: ObservedJob) -> int:
     """The first port of a job, which its record and its pods have."""
-    assigned, count = view.status["dlop"]["hostPorts"]
+    assigned = view.status["dlop"]["hostPorts"]
     ports = [pod["spec"]["containers"][0]["ports"][-1]["containerPort"] for pod in view.pods.values()]
-    assert (count, ports) == (20, [assigned])
-    return int(assigned)
+    assert (assigned["count"], ports) == (20, [assigned["first"]])
+    return int(assigned["first"])
 
 
 def with_range(ports: str) -> Settings:
@@ -41,6 +41,7 @@ async def test_jobs_get_different_ports_and_later_jobs_those_of_finished_ones() 
         for view in views:
             await kit.until(view, phase="Running")
         assert sorted(map(first_port, views)) == [36_000, 36_020, 36_040]
+        assert len([write for write in kit.writes if write.request.path.endswith("/job-1/status")]) == 2
         freed = first_port(views[0])
         await kit.until(views[0], phase="Succeeded")
         later = await kit.submit(host_job("later"))
