@@ -14,18 +14,22 @@ from dlop.deploy.apply import apply
 from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.embedded.apiserver.server import ApiServer
 from dlop.embedded.apiserver.store import ObjectKey
+from dlop.frameworks.batch_paddlepaddle.paddlejob import PaddleJob as BatchPaddleJob
 from dlop.frameworks.fioravanzo.mxjob import MXJob as FioravanzoMXJob
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.mpba.mxjob import MXJob as MpbaMXJob
+from dlop.frameworks.paddlepaddle.paddlejob import PaddleJob
 from dlop.job import DLJob
-from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
+from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
+from dlop.testing.kubelet import NODE_NAME
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.example_manifests import example
 from tests.frameworks.kubeflow_jobs import BY_KIND, all_run, created, job, message_of, mpi_job
+from tests.frameworks.paddle_manifests import batch_job, batch_role, sample
 from tests.frameworks.pod_groups import BY_PLUGINS, BY_VOLCANO, PLUGINS, PodGroups, pod_group_crd
 
 FORBIDDEN: JsonObject = {
@@ -83,11 +87,46 @@ async def test_jobs_of_kubeflow_get_a_pod_group(kind: type[DLJob]) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "manifest", "pods"),
-    [(FioravanzoMXJob, "01-mxnet-linear", 3), (MpbaMXJob, "02-mxnet-poc", 3)],
+    [
+        (FioravanzoMXJob, example("01-mxnet-linear"), 3),
+        (MpbaMXJob, example("02-mxnet-poc"), 3),
+        (PaddleJob, sample(), 4),
+        (BatchPaddleJob, batch_job(intranet="Service"), 4),
+    ],
 )
 @virtual_time
-async def test_jobs_of_fioravanzo_and_mpba_get_a_pod_group(kind: type[DLJob], manifest: str, pods: int) -> None:
-    await check_gang(kind, example(manifest), pods=pods)
+async def test_jobs_of_early_operators_get_a_pod_group(kind: type[DLJob], manifest: JsonObject, pods: int) -> None:
+    await check_gang(kind, manifest, pods=pods)
+
+
+@virtual_time
+async def test_the_scheduling_policy_of_a_paddle_job_is_in_its_pod_group() -> None:
+    async with gang_kit(BatchPaddleJob) as (kit, groups):
+        requests = {"containers": [{"name": "paddle", "image": "train", "resources": {"requests": {"cpu": "500m"}}}]}
+        policy = {"queue": "research", "priorityClass": "high", "minAvailable": 3}
+        view = await kit.submit(batch_job("wide", worker=batch_role(4, **requests), ps=batch_role(2), schedulingPolicy=policy))
+        await until_group_exists(kit, groups, "wide")
+        spec = await groups.spec("wide")
+        assert (spec["minMember"], spec["queue"], spec["priorityClassName"]) == (3, "research", "high")
+        assert view.pods == {}
+        await admit(kit, groups, "wide")
+        await kit.until(view, phase="Running")
+        annotations = view.pods["wide-ps-0"]["metadata"]["annotations"]
+        assert (annotations["scheduling.k8s.io/group-name"], annotations["volcano.sh/task-spec"]) == ("wide", "ps")
+
+
+@virtual_time
+async def test_the_pod_group_of_an_elastic_job_has_its_minimum_as_members() -> None:
+    options = Options(autoscaler=True, gang_scheduler_name=PLUGINS)
+    async with gang_kit(PyTorchJob, options=options) as (kit, groups):
+        await kit.client.patch(NODES, NODE_NAME, {"spec": {"taints": None}})
+        allocatable = {"cpu": "10", "memory": "64Gi", "pods": "110"}
+        await kit.client.patch(NODES, NODE_NAME, {"status": {"allocatable": allocatable}}, subresource="status")
+        elastic = {"elasticPolicy": {"minReplicas": 2, "maxReplicas": 4}, "runPolicy": {"autoscale": True}}
+        view = await kit.submit(job(PyTorchJob, {"Worker": 2}, **elastic))
+        await kit.until(view, reached=lambda view: len(view.pods) == 4 and all_run(view), within_seconds=60)
+        assert (await groups.spec())["minMember"] == 2
+        assert await kit.writes_when_idle() == []
 
 
 @virtual_time
