@@ -37,7 +37,8 @@ _SHARED_UNITS = {
     "tests/cluster/test_mpi_permissions.py": _CLUSTER_ROLES,
     "tests/cluster/test_operator_permissions.py": _CLUSTER_ROLES,
     "tests/cluster/test_permissions.py": _CLUSTER_ROLES,
-    # A node runs the pods of all namespaces.
+    # A node runs the pods of all namespaces, and the autoscaler considers all nodes.
+    "tests/cluster/test_autoscaler.py": _NODES,
     "tests/embedded/test_kubectl_with_node.py": _NODES,
     "tests/local/test_official_client.py": _NODES,
     "tests/embedded/test_pod_on_real_server.py": _NODES,
