@@ -359,6 +359,26 @@ def test_the_options_of_gang_scheduling_are_in_the_spec_or_in_the_run_policy() -
     assert job(runPolicy={"schedulingPolicy": {"minAvailable": 2}}).spec.run_policy.scheduling.min_available == 2
 
 
+def test_an_elastic_job_without_workers_is_rejected() -> None:
+    with pytest.raises(SpecError, match=r"spec\.worker: is missing; a job with elastic needs workers"):
+        make(PaddleJob, {"ps": role(1), "elastic": 1}).spec  # noqa: B018
+
+
+def test_elastic_workers_are_scaled_between_their_requests_and_limits() -> None:
+    scaled = job(elastic=1, worker={**role(1), "requests": 2, "limits": 6}, runPolicy={"autoscale": True})
+    worker = scaled.spec.role("worker")
+    assert worker is not None
+    assert (worker.replicas, worker.minimum, scaled.total_replicas) == (2, 2, 4)
+    assert env(scaled.replica(worker, 0).pod())["PADDLE_ELASTIC_NP"] == "2:6"
+    assert {warning.path for warning in spec_warnings(scaled)} == {"spec.worker.limits"}
+
+
+@pytest.mark.parametrize("fields", [{"elastic": 1}, {"elastic": 1, "worker": {**role(2), "requests": 3, "limits": 3}}, {}])
+def test_autoscale_without_a_range_is_reported(fields: dict[str, Any]) -> None:
+    warnings = {warning.path: warning.message for warning in spec_warnings(job(runPolicy={"autoscale": True}, **fields))}
+    assert warnings["spec.runPolicy.autoscale"] == "has no effect, because no role has a minimum and a higher maximum"
+
+
 def test_a_restart_policy_that_does_not_exist_is_rejected() -> None:
     (problem,) = problems(worker=role(restartPolicy="Sometimes"))
     assert problem.startswith("spec.worker.template.spec.restartPolicy: must be one of")

@@ -110,6 +110,8 @@ class PaddleJobSchema(RoleFieldsSchema):
         intranet = read_intranet(spec)
         roles = tuple(replace(role, restart_policy=_restart_policy(spec, role)) for role in job_spec.roles)
         _warn(spec)
+        if is_elastic(spec) and spec.get("worker").is_absent:
+            spec.get("worker").error("is missing; a job with elastic needs workers")
         job_spec = replace(job_spec, host_ports=PORTS if intranet is Intranet.HOST else 0)
         # The environment of the peers has the address of a lost pod. Only the name of a service outlives it.
         if intranet is not Intranet.SERVICE and not is_elastic(spec) and spec.get("runPolicy").get("restartScope").is_absent:
