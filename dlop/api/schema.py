@@ -93,6 +93,8 @@ class Schema:
     """Values of `runPolicy.managedBy` that mean this operator."""
     suspend_path: FieldPath | None = ("runPolicy", "suspend")
     """The path of the suspend field in the spec; None if jobs cannot be suspended."""
+    uses_host_ports: bool = False
+    """Whether jobs may need ports of the host network that the operator assigns; see `JobSpec.host_ports`."""
     scheduling_path: FieldPath = _SCHEDULING_PATH
     """The path of the options of gang scheduling in the spec. If it is absent, those of `runPolicy` apply."""
 

@@ -51,7 +51,7 @@ class InformerSet:
         rng: Random,
         timings: InformerTimings,
         child_handler: HandlerFactory,
-        job_handlers: Callable[[Resource], Sequence[Handler[Any]]],
+        job_handlers: Callable[[ManagedKind], Sequence[Handler[Any]]],
         on_relist: Callable[[Resource], None],
         capacity: ClusterCapacity | None = None,
     ) -> None:
@@ -88,7 +88,7 @@ class InformerSet:
     def add_job_informer(self, kind: ManagedKind) -> Informer[Any]:
         # Frameworks may read the annotations of their jobs, and PodGroups get them.
         return self._add_informer(
-            kind.resource, CustomObject, *self._job_handlers(kind.resource), keep_annotation=lambda name: name != LAST_APPLIED_ANNOTATION
+            kind.resource, CustomObject, *self._job_handlers(kind), keep_annotation=lambda name: name != LAST_APPLIED_ANNOTATION
         )
 
     def remove_job_informer(self, kind: ManagedKind) -> None:

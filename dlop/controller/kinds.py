@@ -39,6 +39,8 @@ class ManagedKind:
     legacy_resources: tuple[Resource, ...] = ()
     """Resources of children left over from an earlier configuration of the operator. They are only deleted, and only
     where the operator can read them."""
+    uses_host_ports: bool = False
+    """Whether the operator assigns ports of the host network to jobs of this kind."""
     metric_label: str = ""
     """Value of the `framework` label of the Kubeflow-compatible counters; empty leaves the kind out of them."""
 

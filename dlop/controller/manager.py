@@ -14,13 +14,14 @@ from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.host_ports import DEFAULT_HOST_PORTS, HostPortRange, HostPorts
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.job_state import JobStates
-from dlop.controller.kinds import JobKey, ManagedKinds
+from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds
 from dlop.controller.metrics import ControllerMetrics
 from dlop.kube.client import Client
 from dlop.kube.errors import NotFoundError
 from dlop.kube.expectations import Child, Expectations, ResolvedExpectation
-from dlop.kube.informer import Informer, InformerTimings
+from dlop.kube.informer import Handler, Informer, InformerTimings
 from dlop.kube.metrics import Metrics
+from dlop.kube.objects import CustomObject
 from dlop.kube.workqueue import WorkQueue
 
 QUEUE_NAME = "dlop"
@@ -161,12 +162,16 @@ class ControllerManager:
                 rng=clients.rng,
                 timings=clients.timings,
                 child_handler=handlers.child_handler,
-                job_handlers=lambda resource: (self._host_ports.on_job, handlers.job_handler(resource)),
+                job_handlers=lambda kind: self._job_handlers(kind, handlers),
                 on_relist=handlers.on_relist,
                 capacity=None if self.autoscaler is None else self.autoscaler.capacity,
             )
             for namespace in namespaces
         ]
+
+    def _job_handlers(self, kind: ManagedKind, handlers: EventHandlers) -> list[Handler[CustomObject]]:
+        own = [self._host_ports.on_job] if kind.uses_host_ports else []
+        return [*own, handlers.job_handler(kind.resource)]
 
     async def _retry_after_outages(self) -> None:
         """Whenever the API server is back, retry the jobs whose passes failed. Their back-off has grown during the outage."""

@@ -265,6 +265,7 @@ def _make_kind(job_class: type[DLJob], options: Options) -> ManagedKind:
         ephemeral_resources=tuple(resource for child in children if child.is_ephemeral for resource in child.resources),
         legacy_resources=tuple(resource for resource in POD_GROUPS if resource not in pod_groups),
         read_only_resources=tuple(_read_only_resources(options)),
+        uses_host_ports=job_class.schema.uses_host_ports,
         metric_label=job_class.status.metric_label,
     )
 

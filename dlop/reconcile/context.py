@@ -59,6 +59,12 @@ class ReconcileContext:
         return replace(self, job=job, spec=job.spec, stored=stored, scaling=scaling or self.scaling, must_store_record=True)
 
     @property
+    def awaits_host_ports(self) -> bool:
+        """Whether the job needs ports of the host network and has none, or another number of them."""
+        assigned, count = self.stored.record.host_ports, self.spec.host_ports
+        return count > 0 and (assigned is None or assigned.count != count)
+
+    @property
     def policy(self) -> RunPolicy:
         return self.spec.run_policy
 

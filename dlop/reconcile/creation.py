@@ -29,7 +29,6 @@ from dlop.kube.types import JsonObject
 from dlop.reconcile.backoff import restart_unit
 from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.gang import awaits_admission, pod_group_creates
-from dlop.reconcile.host_ports import awaits_host_ports
 from dlop.reconcile.observe import Observation
 from dlop.reconcile.plan import Delete, Patch, ReplicaCreate
 
@@ -56,7 +55,7 @@ def plan_creates(context: ReconcileContext, progress: Progress, *, in_backoff: C
     children = pod_group_creates(context, progress) + with_current_bodies(context, progress, missing)
     if (
         awaits_admission(context)
-        or awaits_host_ports(context)
+        or context.awaits_host_ports
         or any(resource not in (PODS, SERVICES) for resource, _ in context.name_conflicts)
     ):
         return Creates(children=children)

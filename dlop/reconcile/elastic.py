@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dlop.api.constants import Reason
 from dlop.api.pod_resources import pod_requests
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.record import ScaleRecord
@@ -21,7 +20,6 @@ from dlop.reconcile.autoscaler import Amounts, NodeSelector, WaitingPod, to_amou
 from dlop.reconcile.blocked import waiting_pods, waiting_reason
 from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.gang import awaits_admission
-from dlop.reconcile.plan import Event, EventType
 
 MAX_SCALE_RECORDS = 20
 
@@ -54,9 +52,7 @@ class JobDemand:
 
 
 def job_demand(context: ReconcileContext, progress: Progress) -> JobDemand | None:
-    """What the autoscaler has to know about a job; None if it need not know it, or if it is disabled."""
-    if not context.job.options.autoscaler:
-        return None
+    """What the autoscaler has to know about a job; None if it need not know it."""
     elastic, waiting = _elastic_role(context, progress), tuple(_waiting_pods(progress))
     if elastic is None and not waiting and not awaits_admission(context):
         return None
@@ -128,12 +124,6 @@ def with_scale_decision(context: ReconcileContext) -> ReconcileContext:
         scale_records=[*record.scale_records, scale_record][-MAX_SCALE_RECORDS:],
     )
     return context.with_record(record, scaling=scale_record)
-
-
-def scale_events(context: ReconcileContext) -> Iterator[Event]:
-    """A decision that takes effect in this pass."""
-    if context.scaling is not None:
-        yield Event(EventType.NORMAL, Reason.SCALED, str(context.scaling))
 
 
 def _has_finished(pod: Pod) -> bool:

@@ -48,6 +48,12 @@ def blocked_events(context: ReconcileContext, outcome: Outcome) -> Iterator[Even
         yield Event(EventType.WARNING, blocked.reason, blocked.message)
 
 
+def scale_events(context: ReconcileContext) -> Iterator[Event]:
+    """A decision of the autoscaler that takes effect in this pass."""
+    if context.scaling is not None:
+        yield Event(EventType.NORMAL, Reason.SCALED, str(context.scaling))
+
+
 def create_events(creates: Creates) -> Iterator[Event]:
     """One event for all creates. The controller publishes it after they succeed, because creates may be rejected or delayed."""
     counts = [_count(objects, noun) for objects, noun in ((creates.pods, "pod"), (creates.services, "service")) if objects]

@@ -13,22 +13,14 @@ from dlop.reconcile.context import ReconcileContext
 def with_host_ports(context: ReconcileContext) -> ReconcileContext:
     """The context of a job with the ports that it is assigned in this pass. The same context if it needs none or has them."""
     first = context.snapshot.assigned_host_port
-    if not awaits_host_ports(context) or first is None:
+    if not context.awaits_host_ports or first is None:
         return context
     record = msgspec.structs.replace(context.stored.record, host_ports=AssignedPorts(first, context.spec.host_ports))
     return context.with_record(record)
 
 
-def awaits_host_ports(context: ReconcileContext) -> bool:
-    """Whether the job needs ports of the host network and has none, or another number of them."""
-    assigned, count = context.stored.record.host_ports, context.spec.host_ports
-    return count > 0 and (assigned is None or assigned.count != count)
-
-
-def blocked_by_host_ports(context: ReconcileContext) -> Blocked | None:
-    """Why the pods are not created, if all ports are in use."""
-    if not awaits_host_ports(context):
-        return None
+def blocked_by_host_ports(context: ReconcileContext) -> Blocked:
+    """Why the pods of a job that waits for ports are not created. The message does not change while it waits."""
     message = (
         f"the job needs {context.spec.host_ports} consecutive ports of the host network, and all are assigned to other jobs: "
         "wait until one has finished, or start the operator with a larger --host-port-range"

@@ -28,7 +28,7 @@ from dlop.reconcile.deletion import (
     surplus_services,
     unclaimed_surplus_pods,
 )
-from dlop.reconcile.elastic import job_demand, scale_events, with_scale_decision
+from dlop.reconcile.elastic import job_demand, with_scale_decision
 from dlop.reconcile.gang import blocked_by_gang, is_start_pending, next_admission_report, pod_group_patches
 from dlop.reconcile.host_ports import blocked_by_host_ports, with_host_ports
 from dlop.reconcile.invalid_spec import plan_invalid, plan_oversized_status
@@ -60,7 +60,10 @@ def plan(job: DLJob, snapshot: Snapshot, *, now: float) -> Plan:
         return Plan(status=with_latest_attempt(context))
     if context.policy.suspend:
         return _suspend(context)
-    context = with_host_ports(with_scale_decision(context))
+    if snapshot.scale_decision is not None:
+        context = with_scale_decision(context)
+    if snapshot.assigned_host_port is not None:
+        context = with_host_ports(context)
     oversize = exceeded_size_limit(context)
     return _run(context) if oversize is None else plan_invalid(job, snapshot, stored, oversize, now=now)
 
@@ -139,7 +142,7 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
         blocked
         or blocked_without_replicas(context)
         or blocked_by_gang(context, progress)
-        or blocked_by_host_ports(context)
+        or (blocked_by_host_ports(context) if context.awaits_host_ports else None)
         or backoff.blocked_by_backoff(context, in_backoff, backoffs)
     )
     surplus = () if context.must_store_record else unclaimed_surplus_pods(context)
@@ -172,7 +175,7 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
         status=changed_status(context.job, outcome, context.snapshot),
         events=(
             *events.phase_events(context.stored.phase, outcome),
-            *scale_events(context),
+            *events.scale_events(context),
             *events.lost_replica_events(observation),
             *events.blocked_events(context, outcome),
             *events.delete_events(deletes),
@@ -188,6 +191,6 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
             next_admission_report(context, progress),
             next_terminating_report(context),
         ),
-        demand=job_demand(context, expected),
+        demand=job_demand(context, expected) if context.job.options.autoscaler else None,
         settles=is_settled(context, observation, expected, deletes + overdue + drift_deletes),
     )

@@ -122,8 +122,8 @@ async def test_the_pod_group_of_an_elastic_job_has_its_minimum_as_members() -> N
         await kit.client.patch(NODES, NODE_NAME, {"spec": {"taints": None}})
         allocatable = {"cpu": "10", "memory": "64Gi", "pods": "110"}
         await kit.client.patch(NODES, NODE_NAME, {"status": {"allocatable": allocatable}}, subresource="status")
-        elastic = {"elasticPolicy": {"minReplicas": 2, "maxReplicas": 4}, "runPolicy": {"autoscale": True}}
-        view = await kit.submit(job(PyTorchJob, {"Worker": 2}, **elastic))
+        bounds = {"minReplicas": 2, "maxReplicas": 4}
+        view = await kit.submit(job(PyTorchJob, {"Worker": 2}, elasticPolicy=bounds, runPolicy={"autoscale": True}))
         await kit.until(view, reached=lambda view: len(view.pods) == 4 and all_run(view), within_seconds=60)
         assert (await groups.spec())["minMember"] == 2
         assert await kit.writes_when_idle() == []

@@ -105,6 +105,8 @@ class PaddleJobModel(ApiModel):
 class PaddleJobSchema(RoleFieldsSchema):
     """The restart policy of a role is the one in its pod template."""
 
+    uses_host_ports: bool = True
+
     def read(self, spec: ManifestField, kind: type[DLJob]) -> JobSpec:
         job_spec = super().read(spec, kind)
         intranet = read_intranet(spec)
