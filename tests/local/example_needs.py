@@ -14,7 +14,7 @@ import pytest
 from dlop.embedded.kubelet.runtime.detect import detect_runtime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 
-HUGE = ("09-tensorflow", "10-pytorch")
+HUGE = ("09-tensorflow", "10-pytorch", "12-paddle-collective", "13-paddle-parameter-servers")
 """Examples with very large packages. They are run by `hack/test --frameworks`."""
 HUGE_SECONDS = 1800
 _DEFAULT_SECONDS = 400

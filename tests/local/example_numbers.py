@@ -42,4 +42,6 @@ EXPECTED_RESULTS = {
     ),
     "10-pytorch/job-elastic.yaml": ExpectedResult(r"learned w = \((\S+), (\S+), (\S+)\), sum of all ranks: (\d+)", (1, 2, 3, 14), times=3),
     "11-mpi/job.yaml": ExpectedResult(r"4 processes on (\d) hosts: pi = (\S+)", (2, math.pi), times=1),
+    "12-paddle-collective/job.yaml": _learned(workers=2),
+    "13-paddle-parameter-servers/job.yaml": _learned(workers=2),
 }
