@@ -135,6 +135,10 @@ class Schema:
         key = next((name for name, _ in spec.get(self.field).entries() if name.lower() == role.lower()), None)
         return None if key is None else (self.field, key, "replicas")
 
+    def further_replicas_paths(self, spec: ManifestField, role: str) -> tuple[FieldPath, ...]:
+        """Fields that `dlop scale` sets to the number of replicas as well, for example a maximum that equals the minimum."""
+        return ()
+
     # Internal: used by the planner, CRD generation and the commands.
 
     def __post_init__(self) -> None:

@@ -29,12 +29,14 @@ class ClusterCapacity:
         """Nodes that accept pods, without what is used."""
         self._used: dict[str, Amounts] = {}
         """Requests by node. Pods without a node have the key ""."""
+        self._leaving: dict[str, Amounts] = {}
+        """Those of pods that are being deleted."""
         self._by_job: dict[str, Amounts] = {}
         """Requests of the pods of each job, by its UID."""
 
     def on_pod(self, change: CacheChange[SizedPod]) -> None:
         old, new = (None if pod is None or pod.status.phase in _FINISHED else pod for pod in (change.old, change.new))
-        if old is not None and new is not None and old.spec is new.spec:
+        if old is not None and new is not None and old.spec is new.spec and _is_leaving(old) == _is_leaving(new):
             return
         for pod, sign in ((old, -1), (new, 1)):
             if pod is not None:
@@ -56,7 +58,7 @@ class ClusterCapacity:
     def nodes(self) -> Iterator[NodeCapacity]:
         """The nodes that accept pods."""
         for node in self._nodes.values():
-            yield replace(node, used=self._used.get(node.name, _NONE))
+            yield replace(node, used=self._used.get(node.name, _NONE), leaving=self._leaving.get(node.name, _NONE))
 
     def unscheduled(self) -> Amounts:
         """Requests of the pods without a node."""
@@ -69,9 +71,15 @@ class ClusterCapacity:
     def _count(self, pod: SizedPod, sign: int) -> None:
         amounts = _pod_amounts(pod.spec)
         _add(self._used, pod.spec.node_name, amounts, sign)
+        if _is_leaving(pod):
+            _add(self._leaving, pod.spec.node_name, amounts, sign)
         uid = pod.metadata.labels.get(JOB_UID_LABEL)
         if uid is not None:
             _add(self._by_job, uid, amounts, sign)
+
+
+def _is_leaving(pod: SizedPod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
 
 
 def _add(sums: dict[str, Amounts], key: str, amounts: Amounts, sign: int) -> None:

@@ -34,6 +34,7 @@ BUILT_IN = (
     "dlop.frameworks.kubeflow.tfjob:TFJob",
     "dlop.frameworks.kubeflow.xgboostjob:XGBoostJob",
     "dlop.frameworks.paddlepaddle.paddlejob:PaddleJob",
+    "dlop.frameworks.paddlepaddle.trainingjob:TrainingJob",
     "dlop.frameworks.batch_paddlepaddle.paddlejob:PaddleJob",
 )
 

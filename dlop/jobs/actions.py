@@ -111,9 +111,12 @@ def _with_suspend(job: JobHandle, *, suspend: bool) -> Any:
 
 def _with_replicas(job: JobHandle, replicas: Mapping[str, int]) -> Any:
     _require_unfinished(job, "scaled")
-    spec = job.dl_job().raw_spec
+    dl_job = job.dl_job()
+    spec = dl_job.raw_spec
     for role, count in replicas.items():
-        spec = with_value_at(spec, _replicas_path(job, role), count)
+        further = job.kind.schema.further_replicas_paths(dl_job.spec_field, role.lower())
+        for path in (_replicas_path(job, role), *further):
+            spec = with_value_at(spec, path, count)
     scaled = JobHandle(job.kind, msgspec.structs.replace(job.custom_object, spec=msgspec.Raw(msgspec.json.encode(spec))))
     try:
         scaled.dl_job().spec  # noqa: B018 - parsed only to validate it

@@ -62,7 +62,7 @@ def job_demand(context: ReconcileContext, progress: Progress) -> JobDemand | Non
 def _elastic_role(context: ReconcileContext, progress: Progress) -> ElasticRole | None:
     """The role that the autoscaler may scale. A job that has started to finish is not scaled."""
     role = next((role for role in progress.roles if role.spec.elastic is not None), None)
-    if role is None or role.spec.elastic is None or role.count(ReplicaState.SUCCEEDED, ReplicaState.FAILED):
+    if role is None or role.spec.elastic is None or role.count(ReplicaState.SUCCEEDED):
         return None
     naming, spec, limits = context.job.naming, role.spec, role.spec.elastic
     return ElasticRole(
@@ -113,7 +113,7 @@ def with_scale_decision(context: ReconcileContext) -> ReconcileContext:
     if decision is None or role is None or role.elastic is None:
         return context
     replicas = role.elastic.clamp(decision.replicas)
-    if decision.previous != role.replicas or replicas == role.replicas or any(map(_has_finished, context.snapshot.pods)):
+    if decision.previous != role.replicas or replicas == role.replicas or any(map(_has_succeeded, context.snapshot.pods)):
         return context
     record = context.stored.record
     change = replicas - role.replicas
@@ -126,5 +126,5 @@ def with_scale_decision(context: ReconcileContext) -> ReconcileContext:
     return context.with_record(record, scaling=scale_record)
 
 
-def _has_finished(pod: Pod) -> bool:
-    return pod.status.phase in ("Succeeded", "Failed")
+def _has_succeeded(pod: Pod) -> bool:
+    return pod.status.phase == "Succeeded"

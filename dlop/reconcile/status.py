@@ -52,7 +52,8 @@ def active_outcome(
     """The outcome for a job that has not finished."""
     record = _update(record, context.job, phase=phase, started_at=started_at, blocked=blocked)
     message = describe_failure(record.last_failure) if phase is Phase.RESTARTING and record.last_failure else ""
-    return _outcome(record, phase=phase, reason=phase.value, message=message, progress=progress, now=context.now)
+    surplus = len(context.surplus_pods)
+    return _outcome(record, phase=phase, reason=phase.value, message=message, progress=progress, now=context.now, surplus_pods=surplus)
 
 
 def finished_outcome(
@@ -113,7 +114,7 @@ def _update(
     )
 
 
-def _outcome(record: Record, *, phase: Phase, reason: str, message: str, progress: Progress, now: float) -> Outcome:
+def _outcome(record: Record, *, phase: Phase, reason: str, message: str, progress: Progress, now: float, surplus_pods: int = 0) -> Outcome:
     return Outcome(
         phase=phase,
         reason=reason,
@@ -123,4 +124,5 @@ def _outcome(record: Record, *, phase: Phase, reason: str, message: str, progres
         now=now,
         started_at=parse_time(record.started_at),
         finished_at=parse_time(record.finished_at),
+        surplus_pods=surplus_pods,
     )

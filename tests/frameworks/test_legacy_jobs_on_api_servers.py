@@ -17,6 +17,7 @@ from dlop.frameworks.batch_paddlepaddle.paddlejob import PaddleJob as BatchPaddl
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.mpba.mxjob import MXJob as ListedMXJob
 from dlop.frameworks.paddlepaddle.paddlejob import PaddleJob
+from dlop.frameworks.paddlepaddle.trainingjob import TrainingJob
 from dlop.job import DLJob
 from dlop.kube.client import Client
 from dlop.kube.http.transport import connect
@@ -28,9 +29,9 @@ from dlop.testing.kubelet import ScriptedKubelet
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.script import Script
 from tests.frameworks.example_manifests import example
-from tests.frameworks.paddle_manifests import batch_job, sample
+from tests.frameworks.paddle_manifests import batch_job, sample, stored_training_job, training_example, training_job
 
-FRAMEWORKS: tuple[type[DLJob], ...] = (MXJob, ListedMXJob, PaddleJob, BatchPaddleJob)
+FRAMEWORKS: tuple[type[DLJob], ...] = (MXJob, ListedMXJob, PaddleJob, TrainingJob, BatchPaddleJob)
 
 
 def make_script() -> Script:
@@ -44,6 +45,10 @@ def make_script() -> Script:
     script.when("worker-*").run().after(5).succeed()
     script.when("paddle-bad-trainer-1").run().fail(exit_code=134)
     script.when("paddle-*-trainer-*").run().after(5).succeed()
+    script.when("training-bad-trainer-1").run().fail(exit_code=134)
+    script.when("training-tolerant-trainer-1").run().fail(exit_code=134)
+    script.when("training-*-trainer-*").run().after(5).succeed()
+    script.when("training-*").run()
     script.when("batch-bad-ps-0").run().fail(exit_code=1)
     script.when("batch-*").run().after(5).succeed()
     return script
@@ -58,6 +63,12 @@ def jobs() -> dict[str, tuple[type[DLJob], JsonObject]]:
     manifests["poc-bad"][1]["spec"][2]["template"]["spec"]["restartPolicy"] = "Never"
     for name in ("paddle-good", "paddle-bad"):
         manifests[name] = (PaddleJob, sample(name))
+    for name in ("training-good", "training-bad"):
+        manifests[name] = (TrainingJob, training_job(name))
+    manifests["training-stored"] = (TrainingJob, stored_training_job("training-stored"))
+    for name, version in (("training-tolerant", "v1"), ("training-alpha", "v1alpha1")):
+        manifest = {**training_example(), "apiVersion": f"paddlepaddle.org/{version}", "metadata": {"name": name}}
+        manifests[name] = (TrainingJob, manifest)
     for name, intranet in (("batch-good", "PodIP"), ("batch-named", "Service"), ("batch-host", "Host"), ("batch-bad", "PodIP")):
         manifests[name] = (BatchPaddleJob, batch_job(name, intranet=intranet))
     return manifests
@@ -76,6 +87,11 @@ EXPECTED = {
     "poc-bad": ("Failed", "True", {}),
     "paddle-good": ("Succeeded", "True", {}),
     "paddle-bad": ("Failed", "True", {}),
+    "training-good": ("Succeeded", "True", {}),
+    "training-bad": ("Failed", "True", {}),
+    "training-stored": ("Succeeded", "True", {}),
+    "training-tolerant": ("Succeeded", "True", {}),
+    "training-alpha": ("Succeeded", "True", {}),
     "batch-good": ("Succeeded", "True", {}),
     "batch-named": ("Succeeded", "True", {}),
     "batch-host": ("Succeeded", "True", {}),
@@ -95,7 +111,7 @@ async def run_jobs(transport: Transport) -> dict[str, Any]:
         async with ScriptedKubelet(client, make_script(), namespace=namespace, time_scale=0.05):
             operator.start()
             for kind, manifest in jobs().values():
-                await client.create(kind.job_type.resource, manifest, namespace=namespace)
+                await client.create(kind.job_type.resource_in(manifest["apiVersion"]), manifest, namespace=namespace)
             async with asyncio.timeout(60):
                 return {name: await wait_finished(client, kind, name, namespace, operator) for name, (kind, _) in jobs().items()}
     finally:

@@ -20,6 +20,7 @@ from dlop.reconcile.snapshot import Snapshot
 from tests.frameworks.example_manifests import example
 from tests.frameworks.kubeflow_jobs import job, mpi_job
 from tests.frameworks.kubeflow_manifests import KINDS
+from tests.frameworks.paddle_manifests import sample, training_example
 from tests.frameworks.ring_example import RingJob
 
 REGISTRY = Registry([*load_registry(), RingJob])
@@ -114,10 +115,49 @@ FURTHER_FIELDS: dict[type[DLJob], dict[str, Any]] = {
 }
 """Fields of individual kinds."""
 
+
+def complete_training_job() -> dict[str, Any]:
+    """A fault-tolerant TrainingJob with all fields that dlop reads."""
+    role = {
+        "min-instance": 1,
+        "max-instance": 1,
+        "entrypoint": "run 'it'",
+        "resources": {"limits": {"alpha.kubernetes.io/nvidia-gpu": 1}, "requests": {"cpu": 1}},
+        "imagePullSecrets": [{"name": "s"}],
+        "envs": {"A": "1"},
+        "grace_period_seconds": 1,
+        "pre_stop_cmd": ["save"],
+        "tolerations": [{"key": "k"}],
+        "node_selector": {"disk": "ssd"},
+        "liveness_probe": {"exec": {"command": ["live"]}},
+        "readiness_probe": {"exec": {"command": ["ready"]}},
+    }
+    manifest = training_example()
+    manifest["spec"] |= {
+        "host_network": True,
+        "trainer_port": 7000,
+        "trainer_ports_num": 1,
+        "passes": 1,
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "VolumeMounts": [{"name": "v", "mountPath": "/v"}],
+        "mountpath": "/v",
+        "annotations": {"priority": "p", "scheduler": "s", "walltime": 1},
+        "frame_work": {"name": "tensorflow", "type": "multi"},
+        "schedulerName": "s",
+        "podGroupName": "g",
+        "runPolicy": {"suspend": False, "cleanPodPolicy": "None", "backoffLimit": 1},
+        "master": role,
+        "pserver": role,
+        "trainer": role | {"max-instance": 2, "workspace": "/w", "passes": 1},
+    }
+    return manifest
+
+
 KUBEFLOW_KINDS: tuple[type[DLJob], ...] = (*KINDS, MPIJob)
 MANIFESTS = {"mxjob": complete_mxjob(), "poc": complete_example("02-mxnet-poc"), "ring": complete_example("04-custom-framework")} | {
     kind.job_type.kind: complete_kubeflow_job(kind) for kind in KUBEFLOW_KINDS
 }
+MANIFESTS |= {"trainingjob": complete_training_job(), "paddlepaddle": sample()}
 
 
 def render_error(manifest: dict[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlop import Phase, SpecError
+from dlop import ElasticRange, Options, Phase, SpecError
 from dlop.frameworks.paddlepaddle.paddlejob import PaddleJob
 from dlop.frameworks.registry import Registry
 from dlop.jobs.render import render
@@ -20,6 +20,8 @@ from tests.frameworks.paddle_manifests import sample
 from tests.unit.job.jobs import make
 
 REGISTRY = Registry([PaddleJob])
+MOUNT_PATH = {"spec.mountPath": "has no effect, because the job does not have exactly one volume, or sets VolumeMounts"}
+"""The warning about the sample."""
 
 
 def job(*, trainer: dict[str, Any] | None = None, **fields: Any) -> PaddleJob:
@@ -107,19 +109,66 @@ def test_the_environment_of_the_sample() -> None:
 
 
 def test_fields_of_the_sample_without_effect_are_reported() -> None:
-    assert warnings(make(PaddleJob, sample()["spec"])) == {
-        "spec.trainer.max-instance": "is 6, and the number of pods is fixed at 2, which is min-instance",
-        "spec.mountPath": "has no effect, because the job does not have exactly one volume, or sets VolumeMounts",
+    assert warnings(make(PaddleJob, sample()["spec"], options=Options(autoscaler=True))) == MOUNT_PATH
+    without_autoscaler = warnings(make(PaddleJob, sample()["spec"]))
+    assert without_autoscaler.keys() == {"spec.trainer.max-instance", *MOUNT_PATH}
+    assert "has no effect while the autoscaler is off" in without_autoscaler["spec.trainer.max-instance"]
+
+
+# --- elastic trainers -------------------------------------------------------------------------------------------------
+
+
+def test_trainers_with_a_higher_maximum_are_elastic() -> None:
+    elastic = make(PaddleJob, sample()["spec"])
+    trainer, server = elastic.spec.role("trainer"), elastic.spec.role("pserver")
+    assert trainer is not None
+    assert server is not None
+    assert (trainer.replicas, trainer.elastic) == (2, ElasticRange(minimum=2, maximum=6, path="spec.trainer.max-instance"))
+    assert server.elastic is None
+    assert elastic.size == "pserver=2"
+
+
+def test_the_environment_of_elastic_trainers_has_their_minimum_whatever_their_number_is() -> None:
+    elastic = make(PaddleJob, sample()["spec"])
+    scaled = make(PaddleJob, sample()["spec"], status={"dlop": {"elasticReplicas": {"trainer": 5}}})
+    assert scaled.replicas("trainer") == 5
+    assert env(pod(scaled, "trainer", 1)) == env(pod(elastic, "trainer", 1))
+    assert env(pod(scaled, "trainer", 4))["PADDLE_TRAINERS"] == "2"
+
+
+def test_a_minimum_above_the_maximum_is_the_number_of_pods() -> None:
+    published = job(trainer={"min-instance": 3, "max-instance": 2}, pserver={"min-instance": 3, "max-instance": 2})
+    assert (published.replicas("trainer"), published.replicas("pserver"), published.size) == (3, 3, "pserver=3,trainer=3")
+    assert warnings(published) == {
+        "spec.trainer.max-instance": "is 2, and the number of trainers is fixed at 3, which is min-instance",
+        "spec.pserver.max-instance": "is 2, and the number of parameter servers is fixed at 3, which is min-instance",
+        **MOUNT_PATH,
     }
+
+
+def test_parameter_servers_are_not_scaled() -> None:
+    servers = job(pserver={"min-instance": 2, "max-instance": 4})
+    assert servers.replicas("pserver") == 2
+    assert warnings(servers)["spec.pserver.max-instance"] == (
+        "is 4, and the number of parameter servers is fixed at 2, which is min-instance"
+    )
 
 
 # --- spellings and values ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["host_network", "hostNetwork"])
-def test_both_spellings_of_the_host_network(name: str) -> None:
+def test_pods_in_the_network_of_their_nodes_resolve_the_names_of_services(name: str) -> None:
     fields: dict[str, Any] = {name: True}
-    assert pod(job(**fields), "pserver")["spec"]["hostNetwork"] is True
+    pod_spec = pod(job(**fields), "pserver")["spec"]
+    assert (pod_spec["hostNetwork"], pod_spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+
+
+@pytest.mark.parametrize("name", ["port", "ports_num", "ports_num_for_sparse", "passes"])
+def test_a_zero_counts_as_unset(name: str) -> None:
+    assert render({**sample(), "spec": {**sample()["spec"], name: 0}}, REGISTRY) == render(
+        {**sample(), "spec": {key: value for key, value in sample()["spec"].items() if key != name}}, REGISTRY
+    )
 
 
 @pytest.mark.parametrize(("mounts", "selector"), [("VolumeMounts", "NodeSelector"), ("volumeMounts", "nodeSelector")])
@@ -158,21 +207,17 @@ def test_the_cpus_of_a_trainer_are_rounded_up() -> None:
     assert env(pod(job(trainer={"resources": {"requests": {"cpu": "1500m"}}}), "trainer"))["PADDLE_INIT_TRAINER_COUNT"] == "2"
 
 
-def test_pull_secrets_of_a_role_take_precedence() -> None:
-    secrets = job(imagePullSecrets=[{"name": "all"}], trainer={"imagePullSecrets": [{"name": "own"}]})
-    assert pod(secrets, "pserver")["spec"]["imagePullSecrets"] == [{"name": "all"}]
-    assert pod(secrets, "trainer")["spec"]["imagePullSecrets"] == [{"name": "own"}]
+def test_pull_secrets_and_node_selectors_of_a_role_take_precedence() -> None:
+    own = {"imagePullSecrets": [{"name": "own"}], "node_selector": {"disk": "ssd"}}
+    fields = job(imagePullSecrets=[{"name": "all"}], NodeSelector={"disk": "hdd"}, trainer=own)
+    server, trainer = pod(fields, "pserver")["spec"], pod(fields, "trainer")["spec"]
+    assert (server["imagePullSecrets"], server["nodeSelector"]) == ([{"name": "all"}], {"disk": "hdd"})
+    assert (trainer["imagePullSecrets"], trainer["nodeSelector"]) == ([{"name": "own"}], {"disk": "ssd"})
 
 
 def test_unknown_fields_are_listed_in_one_warning() -> None:
-    unknown = job(fault_tolerant=True, replicaSpec={}, trainer={"etcd-endpoint": "x"})
-    assert warnings(unknown)["spec"] == "has fields without effect: fault_tolerant, replicaSpec, trainer.etcd-endpoint; remove them"
-
-
-def test_a_minimum_above_the_maximum_is_the_number_of_pods() -> None:
-    published = job(trainer={"min-instance": 3, "max-instance": 2})
-    assert published.replicas("trainer") == 3
-    assert warnings(published)["spec.trainer.max-instance"] == "is 2, and the number of pods is fixed at 3, which is min-instance"
+    unknown = job(fault_tolerant=True, Port=7000, matrix=False, replicaSpec={"spec": {}}, trainer={"etcd-endpoint": "x"})
+    assert warnings(unknown)["spec"] == "has fields without effect: Port, fault_tolerant, trainer.etcd-endpoint; remove them"
 
 
 def test_wrong_values_are_reported_at_their_fields() -> None:
@@ -205,8 +250,8 @@ async def test_a_job_is_created_runs_and_succeeds_with_its_trainers() -> None:
         await kit.until(view, reached=lambda view: view.status.get("phase") == "running")
         assert view.status["replica_statuses"][0] == {
             "training_resource_type": "PSERVER",
-            "state": "Running",
-            "resource_states": {"Running": 2},
+            "state": "running",
+            "resource_states": {"running": 2},
         }
         await kit.until(view, phase="Succeeded")
         assert (view.status["phase"], view.status["reason"]) == ("succeeded", "all trainer have succeeded!")
@@ -221,7 +266,7 @@ async def test_one_failed_trainer_fails_the_job() -> None:
         view = await kit.submit(sample())
         await kit.until(view, phase="Failed")
         assert (view.status["phase"], view.status["reason"]) == ("failed", "at least one trainer failed!")
-        assert view.status["replica_statuses"][1]["state"] == "Failed"
+        assert view.status["replica_statuses"][1]["state"] == "failed"
         condition = view.condition("Failed")
         assert condition is not None
         assert "trainer 1 (pod paddlejob-trainer-1" in condition["message"]

@@ -27,6 +27,11 @@ HASHES = {
         "demo-pserver-0": "4986b5e6e4e992e1",
         "demo-trainer-0": "512adda1f3a9cc9c",
     },
+    "trainingjobs.paddlepaddle.org": {
+        "demo-master-0": "a768fdf9559b1f5e",
+        "demo-pserver-0": "20d50eb748301558",
+        "demo-trainer-0": "9dd612dc079e3353",
+    },
     "paddlejobs.batch.paddlepaddle.org": {
         "demo-ps-0": "2da4034ab08efad6",
         "demo-worker-0": "161a8d4772e2b0aa",
@@ -89,7 +94,7 @@ def manifest(kind: type[DLJob]) -> dict[str, Any]:
         "jobMode": "MXTrain",
     }
     if isinstance(schema, RoleFieldsSchema):
-        spec = {name: {"replicas": replicas, "template": template} for name, replicas in roles.items()}
+        spec = {name: {"replicas": replicas, "template": template} for name, replicas in roles.items()} | {"fault_tolerant": True}
     if isinstance(schema, ListSchema):
         entries = [{schema.type_field: name, "replicas": replicas, "template": template} for name, replicas in roles.items()]
         spec = {schema.field: entries, "RuntimeId": "r1d0"} if schema.field else entries

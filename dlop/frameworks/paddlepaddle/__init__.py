@@ -1,1 +1,1 @@
-"""The PaddleJob of paddlepaddle.org/v1, compatible with the early paddle-k8s-operator."""
+"""The PaddleJob and TrainingJob of paddlepaddle.org/v1, compatible with two early operators."""

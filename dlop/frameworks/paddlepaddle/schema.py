@@ -1,24 +1,24 @@
-"""The spec of a PaddleJob: parameter servers and trainers without pod templates.
-
-Templates are made from the fields of the spec. Spellings of published manifests are accepted. A warning lists fields without effect.
-"""
+"""The parts of a spec that both kinds have: models, roles, and warnings about fields without effect."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, get_args
 
 from pydantic import ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from dlop import (
-    CleanPodPolicy,
+    AGE,
+    Column,
     DLJob,
+    ElasticRange,
     JobSpec,
     JsonObject,
     ManifestField,
     OpenModel,
-    Port,
     Replicas,
     ReplicaType,
     RestartPolicy,
@@ -26,219 +26,180 @@ from dlop import (
     RoleSpec,
     RunPolicyModel,
 )
-from dlop.policies import with_current_resource_names
+from dlop.frameworks.paddlepaddle.fields import MAX_PORTS, find_any, fold, is_set, read_limits, read_port
+from dlop.frameworks.paddlepaddle.pods import read_mounts
 
-DEFAULT_PORT = 7164
-_DEFAULT_IMAGE = "paddlepaddle/paddlecloud-job"
-_COMMANDS = {"pserver": ["paddle_k8s", "start_pserver"], "trainer": ["paddle_k8s", "start_trainer", "fluid"]}
-"""Programs of the image, which start the program of the user."""
-_MAX_PORTS = 1_000
-PortCount = Annotated[int, Field(ge=0, le=_MAX_PORTS)]
+NO_EFFECT: Final = "no effect"
+"""Marks a field of a model that the operator ignores."""
+PortOrZero = Annotated[int, Field(ge=0, le=65_535)]
+PortCount = Annotated[int, Field(ge=0, le=MAX_PORTS)]
+Passes = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class PaddleModel(OpenModel):
-    """A part of the spec. Fields are named as the early operator named them."""
+    """A part of the spec. Fields are named as the old operators named them."""
 
     model_config = ConfigDict(alias_generator=None)
 
 
-class RoleModel(PaddleModel):
-    """One role of a PaddleJob."""
+class PodModel(PaddleModel):
+    """Fields of the pods of a role."""
+
+    resources: JsonObject | None = None
+    """Resources of the container."""
+    image_pull_secrets: Annotated[list[JsonObject] | None, Field(alias="imagePullSecrets")] = None
+    """Secrets with which the image is pulled. Defaults to those of the spec."""
+    node_selector: dict[str, str] | None = None
+    """Labels of the nodes on which the pods run. Defaults to those of the spec."""
+
+
+class PserverModel(PodModel):
+    """Parameter servers."""
 
     min_instance: Annotated[Replicas | None, Field(alias="min-instance")] = None
     """Number of pods. Defaults to 1."""
     max_instance: Annotated[Replicas | None, Field(alias="max-instance")] = None
-    """Maximum number of pods. The number of pods is fixed at min-instance."""
-    resources: JsonObject | None = None
-    """Resources of the container."""
-    image_pull_secrets: Annotated[list[JsonObject] | None, Field(alias="imagePullSecrets")] = None
-    """Secrets with which the image is pulled."""
+    """Has no effect, because parameter servers are not scaled."""
 
 
-class TrainerModel(RoleModel):
-    """Trainers of a PaddleJob."""
+class TrainerModel(PodModel):
+    """Trainers."""
 
+    min_instance: Annotated[Replicas | None, Field(alias="min-instance")] = None
+    """Number of pods, or the minimum for elastic trainers. Defaults to 1."""
+    max_instance: Annotated[Replicas | None, Field(alias="max-instance")] = None
+    """Maximum number of pods. If it is above the minimum, the autoscaler of the operator scales the trainers."""
     entrypoint: str | None = None
-    """Command of the training program, which the image runs."""
+    """Command of the training program."""
     workspace: str | None = None
-    """Directory of the training program."""
-    passes: int | None = None
+    """Directory of the training program, in the variable TRAINER_PACKAGE."""
+    passes: Passes | None = None
     """Number of passes over the data, if passes of the spec is not set."""
 
 
-class PaddleJobModel(PaddleModel):
-    """Specification of a PaddleJob."""
+class JobModel(PaddleModel):
+    """Fields of the spec."""
 
     image: str | None = None
     """Image of all pods."""
-    port: Port | None = None
-    """First port of each pod. Defaults to 7164."""
+    host_network: bool | None = None
+    """Whether the pods use the network of their nodes."""
+    port: PortOrZero | None = None
+    """First port. Defaults to 7164."""
     ports_num: PortCount | None = None
     """Number of ports for dense parameters. Defaults to 1."""
     ports_num_for_sparse: PortCount | None = None
     """Number of ports for sparse parameters. Defaults to 1."""
-    passes: int | None = None
+    passes: Passes | None = None
     """Number of passes over the data. Defaults to 1."""
-    host_network: bool | None = None
-    """Whether the pods use the network of their nodes."""
     volumes: list[JsonObject] | None = None
     """Volumes of all pods."""
     volume_mounts: Annotated[list[JsonObject] | None, Field(alias="VolumeMounts")] = None
-    """Mounts of the volumes in the trainers."""
+    """Mounts of the volumes in all pods except those of parameter servers."""
     mount_path: Annotated[str | None, Field(alias="mountPath")] = None
-    """Path at which the trainers mount the only volume, if VolumeMounts is not set."""
+    """Path at which these pods mount the only volume, if VolumeMounts is not set."""
     node_selector: Annotated[dict[str, str] | None, Field(alias="NodeSelector")] = None
     """Labels of the nodes on which the pods run."""
     image_pull_secrets: Annotated[list[JsonObject] | None, Field(alias="imagePullSecrets")] = None
     """Secrets with which the image is pulled."""
-    pserver: RoleModel | None = None
-    """Parameter servers."""
-    trainer: TrainerModel
-    """Trainers."""
     run_policy: Annotated[RunPolicyModel | None, Field(alias="runPolicy")] = None
     """Run policy of the job."""
 
 
-_MODELS = {"pserver": RoleModel, "trainer": TrainerModel}
-
-
 @dataclass(frozen=True, kw_only=True)
-class PaddleSchema(RoleFieldsSchema):
-    """The number of pods of a role is its `min-instance`."""
+class ParameterServerSchema(RoleFieldsSchema, ABC):
+    """The number of pods of a role is its `min-instance`. Trainers with a higher `max-instance` are elastic."""
 
-    clean_pod_policy: CleanPodPolicy = CleanPodPolicy.ALL
+    columns: tuple[Column, ...] = (Column("Phase", ".status.phase"), Column("Reason", ".status.reason"), AGE)
+
+    @abstractmethod
+    def read_ports(self, spec: ManifestField, role: str) -> range:
+        """The ports that the pods of a role declare. Peers use the first one, even if the range is empty; 0 means the port of the spec."""
+
+    @abstractmethod
+    def read_pod_template(self, spec: ManifestField, role: str) -> JsonObject:
+        """The pod template of a role."""
+
+    def has_role(self, spec: ManifestField, role: str) -> bool:
+        return not spec.get(role).is_absent
+
+    def read_replicas(self, spec: ManifestField, role: str) -> int:
+        return read_limits(spec.get(role))[0]
+
+    def elastic_ranges(self, spec: ManifestField) -> Mapping[str, ElasticRange]:
+        """The range of the trainers, whether `runPolicy.autoscale` is set or not."""
+        trainer = spec.get("trainer")
+        minimum, maximum = read_limits(trainer)
+        limits = ElasticRange(minimum=minimum, maximum=maximum, path=trainer.get("max-instance").path)
+        return {"trainer": limits} if minimum < maximum else {}
 
     def read(self, spec: ManifestField, kind: type[DLJob]) -> JobSpec:
         job_spec = super().read(spec, kind)
-        for role in job_spec.roles:
-            _warn_about_maximum(spec.get(role.name))
-        if mount := find_any(spec, "mountPath").string():
-            _warn_about_mount_path(spec, mount)
-        if ignored := sorted(_ignored_fields(spec)):
+        self._warn_about_maximums(spec)
+        _warn_about_mount_path(spec)
+        if ignored := sorted(set(self.fields_without_effect(spec))):
             spec.warning(f"has fields without effect: {', '.join(ignored)}; remove them")
         return job_spec
 
     def read_roles(self, spec: ManifestField, kind: type[DLJob]) -> tuple[RoleSpec, ...]:
-        _check_common_fields(spec)
         if spec.get("trainer").is_absent:
             spec.get("trainer").error("is missing; add it with min-instance and entrypoint")
-        return tuple(_read_role(spec, role) for role in kind.replica_types if not spec.get(role.name).is_absent)
+        return tuple(self._read_role(spec, role) for role in kind.replica_types if self.has_role(spec, role.name))
 
     def replicas_path(self, spec: ManifestField, role: str) -> tuple[str | int, ...] | None:
         return None if spec.get(role.lower()).is_absent else (role.lower(), "min-instance")
 
+    def further_replicas_paths(self, spec: ManifestField, role: str) -> tuple[tuple[str | int, ...], ...]:
+        minimum, maximum = read_limits(spec.get(role))
+        has_maximum = not spec.get(role).get("max-instance").is_absent
+        return ((role, "max-instance"),) if has_maximum and minimum == maximum else ()
 
-def find_any(spec: ManifestField, name: str) -> ManifestField:
-    """A field in any spelling: case and underscores do not matter."""
-    key = next((key for key, value in spec.entries() if _folded(key) == _folded(name) and not value.is_absent), name)
-    return spec.get(key)
+    def fields_without_effect(self, spec: ManifestField) -> Iterator[str]:
+        """Fields that are set and have no effect, such as unknown ones."""
+        yield from () if self.model is None else _ignored_fields(spec, self.model)
+        if spec.get("passes").integer(0) and spec.get("trainer").get("passes").integer(0):
+            yield "trainer.passes"
 
+    def _read_role(self, spec: ManifestField, role: ReplicaType) -> RoleSpec:
+        spec.get(role.name).object()
+        is_restarted = role.name == "trainer" and not spec.get("runPolicy").get("backoffLimit").is_absent
+        return RoleSpec(
+            name=role.name,
+            replicas=self.read_replicas(spec, role.name),
+            elastic=self.elastic_ranges(spec).get(role.name),
+            template=self.read_pod_template(spec, role.name),
+            # Without a limit, failed trainers are not restarted.
+            restart_policy=RestartPolicy.ON_FAILURE if is_restarted else role.restart_policy,
+            container=role.name,
+            port=self.read_ports(spec, role.name).start or read_port(spec),
+        )
 
-def read_port(spec: ManifestField) -> int:
-    """The first port of each pod."""
-    return spec.get("port").integer(DEFAULT_PORT, minimum=1, maximum=65535)
-
-
-def read_ports(spec: ManifestField) -> range:
-    """All ports of each pod."""
-    first = read_port(spec)
-    return range(first, first + sum(spec.get(name).integer(1, maximum=_MAX_PORTS) for name in ("ports_num", "ports_num_for_sparse")))
-
-
-def read_passes(spec: ManifestField) -> int:
-    """The published examples have it in the trainer."""
-    trainer = spec.get("trainer").get("passes").integer(1)
-    return spec.get("passes").integer(trainer)
-
-
-def _folded(name: str) -> str:
-    return name.replace("_", "").lower()
-
-
-def _check_common_fields(spec: ManifestField) -> None:
-    spec.get("image").string()
-    find_any(spec, "hostNetwork").boolean()
-    find_any(spec, "nodeSelector").object()
-    for name in ("volumes", "volumeMounts", "imagePullSecrets"):
-        for item in find_any(spec, name).items():
-            item.object()
-    last = read_ports(spec).stop - 1
-    if last > 65535:
-        spec.get("port").error(f"must leave room for all ports; the last one would be {last}, above 65535")
+    def _warn_about_maximums(self, spec: ManifestField) -> None:
+        for role, noun in (("pserver", "parameter servers"), ("trainer", "trainers")):
+            if not self.has_role(spec, role):
+                continue
+            minimum, (_, maximum) = self.read_replicas(spec, role), read_limits(spec.get(role))
+            if maximum < minimum or (role == "pserver" and maximum > minimum):
+                message = f"is {maximum}, and the number of {noun} is fixed at {minimum}, which is min-instance"
+                spec.get(role).get("max-instance").warning(message)
 
 
-def _read_role(spec: ManifestField, role: ReplicaType) -> RoleSpec:
-    field = spec.get(role.name)
-    field.object()
-    for part in ("limits", "requests"):
-        field.get("resources").get(part).object()
-    field.get("entrypoint").string()
-    field.get("workspace").string()
-    is_restarted = role.name == "trainer" and not spec.get("runPolicy").get("backoffLimit").is_absent
-    return RoleSpec(
-        name=role.name,
-        replicas=field.get("min-instance").integer(1, maximum=10_000),
-        template={"spec": _drop_empty(_pod_spec(spec, role.name))},
-        # Without a limit, the first failed trainer fails the job.
-        restart_policy=RestartPolicy.ON_FAILURE if is_restarted else role.restart_policy,
-        container=role.name,
-        port=read_port(spec),
-    )
+def _warn_about_mount_path(spec: ManifestField) -> None:
+    field = find_any(spec, "mountPath")
+    if field.string() and all(mount.get("mountPath") != field.value for mount in read_mounts(spec)):
+        field.warning("has no effect, because the job does not have exactly one volume, or sets VolumeMounts")
 
 
-def _pod_spec(spec: ManifestField, role: str) -> JsonObject:
-    container = {
-        "name": role,
-        "image": spec.get("image").string() or _DEFAULT_IMAGE,
-        "imagePullPolicy": "Always",
-        "command": _COMMANDS[role],
-        "ports": [{"name": f"jobport-{port}", "containerPort": port} for port in read_ports(spec)],
-        "resources": spec.get(role).get("resources").object(),
-        "volumeMounts": _mounts(spec) if role == "trainer" else [],
-    }
-    secrets = (spec.get(role), spec)
-    return {
-        "containers": [with_current_resource_names(_drop_empty(container))],
-        "volumes": _values(find_any(spec, "volumes")),
-        "nodeSelector": find_any(spec, "nodeSelector").object(),
-        "hostNetwork": find_any(spec, "hostNetwork").boolean(),
-        "imagePullSecrets": next((values for field in secrets if (values := _values(find_any(field, "imagePullSecrets")))), []),
-    }
+def _ignored_fields(field: ManifestField, model: type[Any], *, prefix: str = "") -> Iterator[str]:
+    known = {fold(info.alias or name): info for name, info in model.model_fields.items()}
+    for name, value in field.entries():
+        info = known.get(fold(name))
+        if info is None or NO_EFFECT in info.metadata:
+            yield from (f"{prefix}{name}",) if is_set(value.value) else ()
+        elif (nested := _nested_model(info)) is not None:
+            yield from _ignored_fields(value, nested, prefix=f"{prefix}{name}.")
 
 
-def _mounts(spec: ManifestField) -> list[Any]:
-    mounts, volumes = _values(find_any(spec, "volumeMounts")), _values(find_any(spec, "volumes"))
-    path = find_any(spec, "mountPath").string()
-    if mounts or not path or len(volumes) != 1:
-        return mounts
-    return [{"name": volumes[0].get("name"), "mountPath": path}]
-
-
-def _values(field: ManifestField) -> list[Any]:
-    return [item.value for item in field.items() if isinstance(item.value, dict)]
-
-
-def _drop_empty(fields: JsonObject) -> JsonObject:
-    return {name: value for name, value in fields.items() if value}
-
-
-def _warn_about_maximum(role: ManifestField) -> None:
-    minimum, maximum = role.get("min-instance").integer(1), role.get("max-instance").optional_integer()
-    if maximum is not None and maximum != minimum:
-        role.get("max-instance").warning(f"is {maximum}, and the number of pods is fixed at {minimum}, which is min-instance")
-
-
-def _warn_about_mount_path(spec: ManifestField, path: str) -> None:
-    if all(mount.get("mountPath") != path for mount in _mounts(spec)):
-        find_any(spec, "mountPath").warning("has no effect, because the job does not have exactly one volume, or sets VolumeMounts")
-
-
-def _ignored_fields(spec: ManifestField) -> Iterator[str]:
-    yield from _unknown_fields(spec, PaddleJobModel, prefix="")
-    for role, model in _MODELS.items():
-        yield from _unknown_fields(spec.get(role), model, prefix=f"{role}.")
-
-
-def _unknown_fields(field: ManifestField, model: type[PaddleModel], *, prefix: str) -> Iterator[str]:
-    known = {_folded(info.alias or name) for name, info in model.model_fields.items()}
-    yield from (f"{prefix}{name}" for name, value in field.entries() if _folded(name) not in known and not value.is_absent)
+def _nested_model(info: FieldInfo) -> type[PaddleModel] | None:
+    types = (info.annotation, *get_args(info.annotation))
+    return next((each for each in types if isinstance(each, type) and issubclass(each, PaddleModel)), None)
