@@ -24,7 +24,7 @@ from chaos_faults import LEASE_NAMESPACE, ClusterFaults, Operators
 from chaos_judge import Violation, judge
 from chaos_pods import NODE_NAME, PersistentClient, PodRunner
 from chaos_report import format_summary, format_violation
-from chaos_scripts import End, JobScript, draw_scripts, scripted_kinds
+from chaos_scripts import End, JobScript, draw_scripts
 from chaos_watch import STORAGE_FLAGS, EtcdWatch, Histories
 from kubernetes_build import AssetsError, ensure_assets
 from real_cluster import ClusterError, RealCluster
@@ -37,7 +37,7 @@ from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, NODES
 
 NAMESPACE = "chaos"
-KINDS = scripted_kinds(map(load, BUILT_IN))
+KINDS = tuple(map(load, BUILT_IN))
 
 _UNFINISHED_JOBS = 24
 """New jobs are created while fewer jobs than this have not ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
@@ -22,8 +22,10 @@ from dlop.kube.types import JsonObject
 RETRYABLE_EXIT_CODE = 137
 PERMANENT_EXIT_CODE = 1
 
-_FIXED_RESTART_POLICIES = ("paddlejobs.paddlepaddle.org",)
-"""Kinds whose specs do not set the restart policies of roles. Scripts cannot describe them."""
+_TEMPLATE_FREE_GROUP = "paddlepaddle.org"
+"""The group of kinds without pod templates. The kind determines the restart policies of roles."""
+_FAULT_TOLERANT_ROLES = ("master",)
+"""Roles of fault-tolerant jobs, which a failed trainer does not fail."""
 _ALTERNATIVE_ROLES = ("Master", "TunerTracker", "TunerServer", "Tuner")
 """Optional roles that replace other ones, in kinds with more than three roles."""
 _REQUIRED_FIELDS = {"mxReplicaSpecs": {"jobMode": "MXTrain"}}
@@ -120,11 +122,6 @@ class JobScript:
         return {"apiVersion": job_type.api_version, "kind": job_type.kind, "metadata": metadata, "spec": spec_of(self.kind, self.draft)}
 
 
-def scripted_kinds(kinds: Iterable[type[DLJob]]) -> tuple[type[DLJob], ...]:
-    """The kinds for which scripts can be drawn."""
-    return tuple(kind for kind in kinds if kind.job_type.resource.qualified_name not in _FIXED_RESTART_POLICIES)
-
-
 def draw_scripts(kinds: Sequence[type[DLJob]], *, seed: int) -> Iterator[JobScript]:
     """An endless sequence of scripts. Every kind occurs once in each round."""
     rng = Random(f"{seed}/kinds")
@@ -142,7 +139,9 @@ def draw_script(kind: type[DLJob], *, name: str, rng: Random) -> JobScript:
     draft = SpecDraft(_draw_roles(kind, rng), _draw_run_policy(kind, end, scope, rng))
     decisive = find_decisive(kind, draft)
     culprit, culprit_fault = _draw_culprit(kind, end, draft, decisive, rng)
-    if culprit is not None:
+    if is_template_free(kind):
+        draft = _with_own_policies(kind, draft)
+    elif culprit is not None:
         draft = _with_culprit_policy(draft, culprit, culprit_fault, rng)
     scaled_role = next((role.name for role in reversed(draft.roles) if _is_scalable(kind, role)), "")
     return JobScript(
@@ -164,6 +163,10 @@ def has_run_policy(kind: type[DLJob]) -> bool:
     return bool(kind.schema.field) or isinstance(kind.schema, RoleFieldsSchema)
 
 
+def is_template_free(kind: type[DLJob]) -> bool:
+    return kind.job_type.group == _TEMPLATE_FREE_GROUP
+
+
 def _parse(kind: type[DLJob], draft: SpecDraft) -> DLJob:
     return kind(_decode_job(msgspec.json.encode({"metadata": {"name": "job"}, "spec": spec_of(kind, draft)})))
 
@@ -183,6 +186,9 @@ def finishing_roles(kind: type[DLJob], draft: SpecDraft) -> frozenset[str]:
 def spec_of(kind: type[DLJob], draft: SpecDraft) -> Any:
     """The spec in the format of the kind."""
     schema = kind.schema
+    if is_template_free(kind):
+        sizes = {role.name: {"min-instance": role.replicas} for role in draft.roles}
+        return {"image": draft.image, **sizes, "runPolicy": dict(draft.run_policy)}
     if isinstance(schema, RoleFieldsSchema):
         return {**{role.name: _role_with_policy(kind, role, draft.image) for role in draft.roles}, "runPolicy": dict(draft.run_policy)}
     if not isinstance(schema, ListSchema):
@@ -214,6 +220,7 @@ def _draw_end(kind: type[DLJob], rng: Random) -> End:
 
 def _draw_roles(kind: type[DLJob], rng: Random) -> tuple[RoleDraft, ...]:
     types = [role for role in kind.replica_types if len(kind.replica_types) <= 3 or role.name not in _ALTERNATIVE_ROLES]
+    types = [role for role in types if role.name not in _FAULT_TOLERANT_ROLES]
     chosen = [role for role in types if role.required or role.name.lower() == "worker" or rng.random() < 0.5]
     policies = (RestartPolicy.ON_FAILURE, RestartPolicy.EXIT_CODE, RestartPolicy.EXIT_CODE, RestartPolicy.NEVER)
     return tuple(RoleDraft(role.name, 1 if role.maximum == 1 else rng.randint(1, 3), rng.choice(policies)) for role in chosen)
@@ -241,8 +248,15 @@ def _draw_culprit(
     if end not in faults:
         return None, None
     # Index 0 is never removed by scaling.
-    culprit = decisive if issubclass(kind, ChiefJob) else (rng.choice(draft.roles).name, 0)
+    is_decisive = issubclass(kind, ChiefJob) or is_template_free(kind)
+    culprit = decisive if is_decisive else (rng.choice(draft.roles).name, 0)
     return culprit, faults[end]
+
+
+def _with_own_policies(kind: type[DLJob], draft: SpecDraft) -> SpecDraft:
+    """The draft with the restart policies that the kind determines."""
+    policies = {role.name: role.restart_policy for role in _parse(kind, draft).spec.roles}
+    return replace(draft, roles=tuple(replace(role, restart_policy=policies[role.name]) for role in draft.roles))
 
 
 def _with_culprit_policy(draft: SpecDraft, culprit: ReplicaKey, fault: PodFault | None, rng: Random) -> SpecDraft:

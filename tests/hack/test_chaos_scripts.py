@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from chaos_faults import ClusterFault, draw_faults
 from chaos_history import pod_names
-from chaos_scripts import End, JobScript, PodFault, draw_scripts, finishing_roles, scripted_kinds
+from chaos_scripts import End, JobScript, PodFault, draw_scripts, finishing_roles
 from chaos_watch import Histories, parse_event
 
 from dlop.api.spec import RestartPolicy
@@ -20,7 +20,7 @@ from dlop.kube.types import JsonObject
 
 pytestmark = pytest.mark.selftest
 
-KINDS = scripted_kinds(map(load, BUILT_IN))
+KINDS = tuple(map(load, BUILT_IN))
 _decode_job = object_decoder(CustomObject)
 
 
