@@ -50,7 +50,7 @@ class ReconcileContext:
     scaling: ScaleRecord | None = None
     """A decision of the autoscaler that takes effect in this pass."""
     must_store_record: bool = False
-    """Whether the record has changes that must be stored before pods are created, or deleted because the spec has no such replica."""
+    """Whether the record has changes that must be stored before anything is created for a replica, or deleted because it is surplus."""
 
     def with_record(self, record: Record, *, scaling: ScaleRecord | None = None) -> ReconcileContext:
         """The same context with a record that must be stored."""

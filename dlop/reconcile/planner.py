@@ -145,9 +145,10 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
         or (blocked_by_host_ports(context) if context.awaits_host_ports else None)
         or backoff.blocked_by_backoff(context, in_backoff, backoffs)
     )
-    surplus = () if context.must_store_record else unclaimed_surplus_pods(context)
-    pods = (*stale_and_accounted_pods(context), *surplus)
-    services = (*surplus_services(context), *drifted_services(context))
+    pods, services = [*stale_and_accounted_pods(context)], [*drifted_services(context)]
+    if not context.must_store_record:
+        pods += unclaimed_surplus_pods(context)
+        services += surplus_services(context)
     record = observation.builder.build()
     overdue = retried_deletes(context) + force_deletes(context, context.snapshot.pods)
     # The results of overdue pods must be stored in the record before the pods are deleted.

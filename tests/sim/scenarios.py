@@ -7,6 +7,7 @@
 - GANG: a ring with gang scheduling, by a scheduler that admits each pod group after a delay.
 - HOST_NETWORK: a PaddleJob of batch.paddlepaddle.org, with assigned ports and a config map with the addresses of its pods.
 - ELASTIC: a PyTorchJob that the autoscaler scales when the capacity of the cluster changes.
+- FAULT_TOLERANT: a TrainingJob with a master that is scaled, loses a parameter server, and continues when a trainer has failed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dlop.embedded.apiserver.store import ChangeType, StoreEvent
 from dlop.frameworks.batch_paddlepaddle.paddlejob import PaddleJob as BatchPaddleJob
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
+from dlop.frameworks.paddlepaddle.trainingjob import TrainingJob
 from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import NODES, PODS, VOLCANO_POD_GROUPS
 from dlop.kube.types import JsonObject
@@ -212,6 +214,31 @@ async def _elastic(run: ScenarioRun) -> None:
     await _succeed(run, *(f"elastic-worker-{index}" for index in range(3)))
 
 
+def _fault_tolerant_manifest() -> JsonObject:
+    roles = {
+        "pserver": {"min-instance": 1},
+        "trainer": {"min-instance": 2, "max-instance": 4, "resources": {"requests": {"cpu": "1"}}},
+    }
+    spec = {"image": "i", "fault_tolerant": True, **roles, "runPolicy": {"ttlSecondsAfterFinished": TTL_SECONDS}}
+    return {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "metadata": {"name": "ft", "namespace": "default"}, "spec": spec}
+
+
+async def _fault_tolerant(run: ScenarioRun) -> None:
+    await run.kit.client.patch(NODES, NODE_NAME, {"spec": {"taints": None}})
+    await _set_cpus(run, 4)  # the master requests one
+    await run.submit(_fault_tolerant_manifest())
+    await run.reach("running", lambda job: all_running(job, 4), phase="Running")
+    await _set_cpus(run, 8)
+    await run.reach("grown", lambda job: all_running(job, 6), phase="Running")
+    await run.kit.kubelet.perform("default/ft-pserver-0", Evict())
+    await run.reach("evicted", lambda job: has_counted(job, restarts=0, disruptions=1) and all_running(job, 6), phase="Running")
+    await run.kit.kubelet.perform("default/ft-trainer-3", ContainerExit(1))
+    await run.reach("failed", lambda job: job.status["dlop"].get("failedIndexes") == {"trainer": "3"}, phase="Running")
+    await _set_cpus(run, 4)
+    await run.reach("shrunk", lambda job: all_running(job, 4), phase="Running")
+    await _succeed(run, "ft-trainer-0", "ft-trainer-1")
+
+
 async def _set_cpus(run: ScenarioRun, cpus: int) -> None:
     allocatable = {"cpu": str(cpus), "memory": "64Gi", "pods": "110"}
     await run.kit.client.patch(NODES, NODE_NAME, {"status": {"allocatable": allocatable}}, subresource="status")
@@ -246,4 +273,7 @@ ROLE_SCOPE = Scenario(name="restart scope Role", framework=PairJob, script=_pair
 GANG = Scenario(name="gang", framework=RingJob, script=_gang_script, steps=_gang, options=BY_VOLCANO, crds=(pod_group_crd(VOLCANO),))
 HOST_NETWORK = Scenario(name="host network", framework=BatchPaddleJob, script=Script, steps=_host_network)
 ELASTIC = Scenario(name="elastic", framework=PyTorchJob, script=Script, steps=_elastic, options=Options(autoscaler=True))
+FAULT_TOLERANT = Scenario(
+    name="fault-tolerant", framework=TrainingJob, script=Script, steps=_fault_tolerant, options=Options(autoscaler=True)
+)
 MXNET = Scenario(name="mxnet", framework=MXJob, script=_mxnet_script, steps=_mxnet)
