@@ -29,7 +29,7 @@ from dlop.testing.kubelet import ScriptedKubelet
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.script import Script
 from tests.frameworks.example_manifests import example
-from tests.frameworks.paddle_manifests import batch_job, sample, stored_training_job, training_example, training_job
+from tests.frameworks.paddle_manifests import batch_job, batch_role, sample, stored_training_job, training_example, training_job
 
 FRAMEWORKS: tuple[type[DLJob], ...] = (MXJob, ListedMXJob, PaddleJob, TrainingJob, BatchPaddleJob)
 
@@ -47,6 +47,7 @@ def make_script() -> Script:
     script.when("paddle-*-trainer-*").run().after(5).succeed()
     script.when("training-bad-trainer-1").run().fail(exit_code=134)
     script.when("training-tolerant-trainer-1").run().fail(exit_code=134)
+    script.when("training-walltime-trainer-*").run()
     script.when("training-*-trainer-*").run().after(5).succeed()
     script.when("training-*").run()
     script.when("batch-bad-ps-0").run().fail(exit_code=1)
@@ -69,9 +70,30 @@ def jobs() -> dict[str, tuple[type[DLJob], JsonObject]]:
     for name, version in (("training-tolerant", "v1"), ("training-alpha", "v1alpha1")):
         manifest = {**training_example(), "apiVersion": f"paddlepaddle.org/{version}", "metadata": {"name": name}}
         manifests[name] = (TrainingJob, manifest)
-    for name, intranet in (("batch-good", "PodIP"), ("batch-named", "Service"), ("batch-host", "Host"), ("batch-bad", "PodIP")):
-        manifests[name] = (BatchPaddleJob, batch_job(name, intranet=intranet))
+    manifests |= {name: (TrainingJob, training_job(name, **fields)) for name, fields in _TRAINING_MODES.items()}
+    manifests |= {name: (BatchPaddleJob, batch_job(name, **fields)) for name, fields in _BATCH_MODES.items()}
     return manifests
+
+
+_NCCL_PORTS = {"trainer_port": 8000, "trainer_ports_num": 1}
+_TRAINING_MODES: dict[str, dict[str, Any]] = {
+    "training-local": {"local_job": True},
+    "training-nccl": {"is_nccl": True},
+    "training-framework-local": {"frame_work": {"name": "paddle", "type": "local"}},
+    "training-nccl2": {"frame_work": {"name": "paddle", "type": "nccl2"}, **_NCCL_PORTS},
+    "training-multi": {"frame_work": {"name": "tensorflow", "type": "multi"}, **_NCCL_PORTS},
+    "training-host": {"host_network": True},
+    "training-walltime": {"annotations": {"walltime": 1}, "trainer": {"min-instance": 1, "entrypoint": "walltime"}},
+}
+_BATCH_MODES: dict[str, dict[str, Any]] = {
+    "batch-good": {},
+    "batch-named": {"intranet": "Service"},
+    "batch-host": {"intranet": "Host"},
+    "batch-gloo": {"withGloo": 1, "intranet": "Service"},
+    "batch-heter": {"heter": batch_role(1)},
+    "batch-elastic": {"elastic": 1},
+    "batch-bad": {},
+}
 
 
 def named(manifest: str, name: str) -> JsonObject:
@@ -85,17 +107,14 @@ EXPECTED = {
     "memory": ("Done", "Failed", {}),
     "poc-good": ("Succeeded", "True", {}),
     "poc-bad": ("Failed", "True", {}),
-    "paddle-good": ("Succeeded", "True", {}),
-    "paddle-bad": ("Failed", "True", {}),
-    "training-good": ("Succeeded", "True", {}),
-    "training-bad": ("Failed", "True", {}),
-    "training-stored": ("Succeeded", "True", {}),
-    "training-tolerant": ("Succeeded", "True", {}),
-    "training-alpha": ("Succeeded", "True", {}),
-    "batch-good": ("Succeeded", "True", {}),
-    "batch-named": ("Succeeded", "True", {}),
-    "batch-host": ("Succeeded", "True", {}),
-    "batch-bad": ("Failed", "True", {}),
+    "paddle-good": ("succeeded", "Succeeded", {}),
+    "paddle-bad": ("failed", "Failed", {}),
+    **dict.fromkeys(("training-good", "training-stored", "training-tolerant", "training-alpha"), ("Succeed", "Succeeded", {})),
+    **dict.fromkeys(_TRAINING_MODES, ("Succeed", "Succeeded", {})),
+    "training-bad": ("Failed", "Failed", {}),
+    "training-walltime": ("Timeout", "Failed", {}),
+    **dict.fromkeys(_BATCH_MODES, ("Completed", "Succeeded", {})),
+    "batch-bad": ("Failed", "Failed", {}),
 }
 
 
@@ -130,7 +149,9 @@ async def wait_finished(client: Client, kind: type[DLJob], name: str, namespace:
 
 
 def state_of(status: JsonObject) -> tuple[str, str]:
-    """The state in the status format of the kind."""
+    """The state in the status format of the kind, and the last condition if it has both."""
+    if "conditions" in status and "phase" in status:
+        return status["phase"], status["conditions"][-1]["type"]
     if "conditions" in status:
         return status["conditions"][-1]["type"], status["conditions"][-1]["status"]
     return status["phase"], status["state"]

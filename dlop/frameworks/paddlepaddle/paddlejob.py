@@ -48,7 +48,7 @@ class PaddleJobStatus(ParameterServerStatus["PaddleJob"]):
 class PaddleJob(ParameterServerJob):
     """A PaddlePaddle job with parameter servers and trainers. It succeeds when all trainers succeed; parameter servers never finish."""
 
-    job_type = JobType(group="paddlepaddle.org", version="v1", kind="PaddleJob")
+    job_type = JobType(group="paddlepaddle.org", version="v1", kind="PaddleJob", short_names=("pj",))
     replica_types = (
         ReplicaType("pserver", restart_policy=RestartPolicy.ALWAYS, required_for_success=False),
         ReplicaType("trainer", restart_policy=RestartPolicy.NEVER, required=True),
