@@ -77,6 +77,18 @@ def test_the_local_benchmark_prints_a_table_and_writes_all_results_with_their_go
     assert all(row["name"] in process.stdout for row in rows)
 
 
+def test_the_autoscaler_benchmark_prints_a_table_and_writes_all_results_with_their_goals(tmp_path: Path) -> None:
+    process = run("hack/bench", "autoscaler", "--quick", "--json", tmp_path / "results.json")
+    assert process.returncode == 0, process.stderr
+    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+
+    assert process.stdout.splitlines()[0].split() == ["measured", "goal", "upstream", "ratio"]
+    assert {row["at_most"] for row in rows} == {None, 0, 1.5}
+    assert [row["value"] for row in rows if row["at_most"] == 0] == [0]
+    assert all(row["value"] > 0 for row in rows if row["unit"] not in ("changes", "replicas"))
+    assert all(row["name"] in process.stdout for row in rows)
+
+
 def test_an_unknown_scenario_of_the_operator_benchmark_is_rejected_with_the_valid_ones() -> None:
     process = run("hack/bench", "operator", "--only", "everything")
     assert process.returncode == 2
@@ -85,4 +97,4 @@ def test_an_unknown_scenario_of_the_operator_benchmark_is_rejected_with_the_vali
 
 def test_an_unknown_benchmark_is_rejected_with_exit_code_2() -> None:
     process = run("hack/bench", "everything")
-    assert (process.returncode, process.stderr) == (2, "usage: hack/bench kube|operator|scale|local [--json FILE] [--quick]\n")
+    assert (process.returncode, process.stderr) == (2, "usage: hack/bench kube|operator|scale|local|autoscaler [--json FILE] [--quick]\n")
