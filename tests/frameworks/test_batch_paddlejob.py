@@ -353,6 +353,23 @@ def test_values_without_effect_are_reported_with_their_effect() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("spec", "has_effect"),
+    [
+        ({"ps": role(), "withGloo": 1}, True),
+        ({"worker": role(), "withGloo": 0}, True),
+        ({"worker": role(), "withGloo": 1}, False),
+        ({"ps": role(), "worker": role(), "elastic": 1, "withGloo": 2}, False),
+    ],
+)
+def test_gloo_without_an_endpoint_is_reported(spec: dict[str, Any], has_effect: bool) -> None:
+    paddle_job = make(PaddleJob, spec)
+    message = "has no effect, because the job has no parameter servers, or is elastic; remove it"
+    warnings = {warning.path: warning.message for warning in spec_warnings(paddle_job)}
+    assert warnings == ({} if has_effect else {"spec.withGloo": message})
+    assert has_effect or "PADDLE_WITH_GLOO" not in env(paddle_job.replica(paddle_job.spec.roles[0], 0).pod())
+
+
 def test_the_options_of_gang_scheduling_are_in_the_spec_or_in_the_run_policy() -> None:
     in_spec = job(schedulingPolicy={"minAvailable": 3, "queue": "q", "priorityClass": "high"}).spec.run_policy.scheduling
     assert (in_spec.min_available, in_spec.queue, in_spec.priority_class) == (3, "q", "high")

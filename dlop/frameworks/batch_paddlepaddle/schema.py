@@ -172,6 +172,8 @@ def _warn(spec: ManifestField) -> None:
         misspelt.warning(f"is read as cleanPodPolicy, with the result {read_clean_policy(spec)}; rename the field")
     if not spec.get("sampleSetRef").is_absent:
         spec.get("sampleSetRef").warning("has no effect, because sample sets are not supported; mount a volume in the pod templates")
+    if spec.get("withGloo").integer(0) and (is_elastic(spec) or spec.get("ps").is_absent):
+        spec.get("withGloo").warning("has no effect, because the job has no parameter servers, or is elastic; remove it")
     for role in ("ps", "worker", "heter"):
         is_scaled = role == "worker" and is_elastic(spec) and spec.get("runPolicy").get("autoscale").boolean()
         for name in ("requests", "limits"):
