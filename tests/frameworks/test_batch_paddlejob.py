@@ -27,7 +27,13 @@ from tests.frameworks.paddle_manifests import batch_role as role
 from tests.unit.job.jobs import make
 
 REGISTRY = Registry([PaddleJob])
-ADDRESS_LISTS = {"PADDLE_TRAINER_ENDPOINTS", "PADDLE_PSERVERS_IP_PORT_LIST"}
+POD_IP = {"fieldRef": {"fieldPath": "status.podIP"}}
+
+
+ENDPOINT_VARIABLES = (
+    *("TRAINER_PORTS_NUM", "PADDLE_PORT", "PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS"),
+    *("PADDLE_TRAINERS_NUM", "PADDLE_HETER_ENDPOINTS", "PADDLE_WITH_GLOO", "PADDLE_GLOO_RENDEZVOUS", "PADDLE_GLOO_HTTP_ENDPOINT"),
+)
 
 
 def job(**fields: Any) -> PaddleJob:
@@ -93,23 +99,32 @@ def test_with_services_all_addresses_are_in_the_environment() -> None:
 @pytest.mark.parametrize("intranet", [None, "PodIP", "Host"])
 def test_without_services_the_addresses_come_from_a_config_map(intranet: str | None) -> None:
     fields = {} if intranet is None else {"intranet": intranet}
-    objects = render(manifest(**fields), REGISTRY)
-    pod = by_name(objects, "Pod")["wide-worker-0"]
-    variables = env(pod)
-    assert variables["POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
-    assert variables["DLOP_ENDPOINTS"] == config_map_key("worker-attempt-0")
-    for name in ("PADDLE_PORT", "PADDLE_TRAINERS", "PADDLE_TRAINERS_NUM", *ADDRESS_LISTS):
-        assert variables[name] == config_map_key(name)
+    objects = render(manifest(withGloo=1, heter=role(1), **fields), REGISTRY)
+    pod = by_name(objects, "Pod")["wide-worker-1"]
+    assert env(pod) == {
+        "POD_IP": POD_IP,
+        "PADDLE_TRAINER_ID": "1",
+        "TRAINING_ROLE": "TRAINER",
+        "PADDLE_TRAINING_ROLE": "TRAINER",
+        "DLOP_ENDPOINTS": config_map_key("worker-attempt-0"),
+        **{name: config_map_key(name) for name in ENDPOINT_VARIABLES},
+    }
     assert by_name(objects, "ConfigMap")["wide"]["data"] == {}
     assert pod["spec"].get("hostNetwork", False) is (intranet == "Host")
 
 
-def test_elastic_workers_get_their_number_and_no_addresses() -> None:
-    objects = render(manifest(elastic=0), REGISTRY)
-    variables = env(by_name(objects, "Pod")["wide-worker-0"])
-    elastic = {"PADDLE_ELASTIC_JOB_ID": "default-wide", "PADDLE_ELASTIC_NP": "2", "PADDLE_ELASTIC_TIMEOUT": "60"}
-    assert elastic.items() <= variables.items()
-    assert not variables.keys() & ADDRESS_LISTS
+@pytest.mark.parametrize(("intranet", "address"), [("PodIP", POD_IP), ("Host", POD_IP), ("Service", "wide-worker-1")])
+def test_elastic_workers_get_their_number_and_no_addresses(intranet: str, address: Any) -> None:
+    objects = render(manifest(elastic=0, intranet=intranet), REGISTRY)
+    assert env(by_name(objects, "Pod")["wide-worker-1"]) == {
+        "POD_IP": address,
+        "PADDLE_TRAINER_ID": "1",
+        "TRAINING_ROLE": "TRAINER",
+        "PADDLE_TRAINING_ROLE": "TRAINER",
+        "PADDLE_ELASTIC_JOB_ID": "default-wide",
+        "PADDLE_ELASTIC_NP": "2",
+        "PADDLE_ELASTIC_TIMEOUT": "60",
+    }
     assert by_name(objects, "ConfigMap") == {}
 
 
@@ -130,14 +145,26 @@ def progress(job: PaddleJob, addresses: Mapping[str, list[str]], *, attempts: Ma
 
 
 def test_the_config_map_has_the_addresses_once_all_pods_have_one() -> None:
-    (create,) = Endpoints().update(job(), progress(job(), {"ps": ["10.0.0.1", "10.0.0.2"], "worker": ["10.0.0.3", "fd00::4"]}))
-    data, port = create.body["data"], job().first_port
-    assert create.resource == CONFIG_MAPS
-    assert data["PADDLE_PSERVERS_IP_PORT_LIST"] == f"10.0.0.1:{port},10.0.0.2:{port}"
-    assert data["PADDLE_TRAINER_ENDPOINTS"] == f"10.0.0.3:{port},[fd00::4]:{port}"
-    assert data["PADDLE_TRAINERS"] == "10.0.0.3,fd00::4"
-    assert data["PADDLE_PORT"] == str(port)
-    assert {"ps-attempt-0", "worker-attempt-0"} <= data.keys()
+    complete = job(withGloo=2, heter=role(1))
+    addresses = {"ps": ["10.0.0.1", "10.0.0.2"], "worker": ["10.0.0.3", "fd00::4"], "heter": ["10.0.0.5"]}
+    (create,) = Endpoints().update(complete, progress(complete, addresses))
+    assert (create.resource, create.body["metadata"]["name"]) == (CONFIG_MAPS, "wide")
+    assert create.body["metadata"]["labels"]["paddle-res-name"] == "wide"
+    assert create.body["data"] == {
+        "TRAINER_PORTS_NUM": "20",
+        "PADDLE_PORT": "36000",
+        "PADDLE_PSERVERS_IP_PORT_LIST": "10.0.0.1:36000,10.0.0.2:36000",
+        "PADDLE_TRAINER_ENDPOINTS": "10.0.0.3:36000,[fd00::4]:36000",
+        "PADDLE_TRAINERS": "10.0.0.3,fd00::4",
+        "PADDLE_TRAINERS_NUM": "2",
+        "PADDLE_HETER_ENDPOINTS": "10.0.0.5:36000",
+        "PADDLE_WITH_GLOO": "2",
+        "PADDLE_GLOO_RENDEZVOUS": "3",
+        "PADDLE_GLOO_HTTP_ENDPOINT": "10.0.0.1:36018",
+        "ps-attempt-0": "complete",
+        "worker-attempt-0": "complete",
+        "heter-attempt-0": "complete",
+    }
 
 
 def test_the_config_map_is_not_updated_while_an_address_is_missing_or_pods_of_an_earlier_attempt_exist() -> None:
@@ -227,6 +254,20 @@ async def test_scaling_restarts_the_job_with_the_new_addresses() -> None:
         assert {env(pod)["PADDLE_TRAINERS_NUM"] for pod in view.pods.values()} == {"4"}
         assert (len(view.status["ps"]["refs"]), len(view.status["worker"]["refs"])) == (1, 4)
         assert view.status["mode"] == "PS"
+
+
+@virtual_time
+async def test_scaling_without_services_restarts_the_job_with_the_new_addresses() -> None:
+    async with OperatorKit(frameworks=[PaddleJob]) as kit:
+        view = await kit.submit(manifest())
+        before = await _addresses(kit, view)
+        await kit.until(view, phase="Running")
+        await kit.edit(view, {"spec": {"ps": {"replicas": 1}, "worker": {"replicas": 4}}})
+        after = await _addresses(kit, view, key="worker-attempt-1")
+        await kit.until(view, phase="Running", reached=lambda view: len(view.pods) == 5)
+        assert [len(data["PADDLE_TRAINER_ENDPOINTS"].split(",")) for data in (before, after)] == [2, 4]
+        assert [len(data["PADDLE_PSERVERS_IP_PORT_LIST"].split(",")) for data in (before, after)] == [2, 1]
+        assert (before["PADDLE_TRAINERS_NUM"], after["PADDLE_TRAINERS_NUM"]) == ("2", "4")
 
 
 @virtual_time
