@@ -20,7 +20,7 @@ from dlop.reconcile.snapshot import Snapshot
 from tests.frameworks.example_manifests import example
 from tests.frameworks.kubeflow_jobs import job, mpi_job
 from tests.frameworks.kubeflow_manifests import KINDS
-from tests.frameworks.paddle_manifests import sample, training_example
+from tests.frameworks.paddle_manifests import batch_job, batch_role, sample, training_example
 from tests.frameworks.ring_example import RingJob
 
 REGISTRY = Registry([*load_registry(), RingJob])
@@ -153,11 +153,31 @@ def complete_training_job() -> dict[str, Any]:
     return manifest
 
 
+def complete_batch_paddle_job() -> dict[str, Any]:
+    """A PaddleJob of batch.paddlepaddle.org with all fields of its spec."""
+    fields: dict[str, Any] = {
+        "intranet": "Host",
+        "cleanPodPolicy": "Never",
+        "cleanPolicy": "Always",
+        "withGloo": 1,
+        "elastic": 1,
+        "schedulingPolicy": {"minAvailable": 1, "queue": "q", "priorityClass": "p", "minResources": {"cpu": "1"}},
+        "sampleSetRef": {"name": "s"},
+        "runPolicy": {"suspend": False, "backoffLimit": 1, "restartScope": "Role", "autoscale": True},
+        "heter": batch_role(1),
+    }
+    manifest = batch_job(ps=batch_role(1), worker=batch_role(1, restartPolicy="ExitCode"), **fields)
+    for role in ("ps", "worker", "heter"):
+        add_all_fields(manifest["spec"][role])
+    manifest["spec"]["worker"] |= {"requests": 1, "limits": 2}
+    return manifest
+
+
 KUBEFLOW_KINDS: tuple[type[DLJob], ...] = (*KINDS, MPIJob)
 MANIFESTS = {"mxjob": complete_mxjob(), "poc": complete_example("02-mxnet-poc"), "ring": complete_example("04-custom-framework")} | {
     kind.job_type.kind: complete_kubeflow_job(kind) for kind in KUBEFLOW_KINDS
 }
-MANIFESTS |= {"trainingjob": complete_training_job(), "paddlepaddle": sample()}
+MANIFESTS |= {"trainingjob": complete_training_job(), "paddlepaddle": sample(), "batch_paddlepaddle": complete_batch_paddle_job()}
 
 
 def render_error(manifest: dict[str, Any]) -> str | None:
