@@ -6,9 +6,10 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import yaml
 from kubernetes_build import require_assets
 
 from dlop.kube.client import Client
@@ -16,6 +17,7 @@ from dlop.kube.http.transport import connect
 from dlop.kube.types import JsonObject
 from tests.conformance.kubectl import Kubectl
 from tests.conformance.support import Api, ApiServer
+from tests.frameworks.paddle_manifests import sample
 from tests.local.local_jobs import job, write_manifests
 from tests.local.local_process import TIMEOUT_SECONDS, leftover_files, start_local
 
@@ -101,6 +103,29 @@ async def test_kubectl_manages_a_job_from_apply_to_delete(tmp_path: Path) -> Non
         assert 'mxjob.fioravanzo.org "driven" deleted' in (await kubectl("delete", "-f", file)).out
         await kubectl("wait", "--for=delete", *names, "--timeout=30s")
         assert (await kubectl("get", "pods")).out == ""
+
+
+async def test_the_commands_in_the_documentation_of_the_early_paddle_operator_show_a_job(tmp_path: Path) -> None:
+    (tmp_path / "paddle_k8s").write_text("#!/bin/sh\nexec sleep 1000\n")
+    (tmp_path / "paddle_k8s").chmod(0o755)
+    images = tmp_path / "images.yaml"
+    images.write_text("images: [{name: 'example.org/fluid_job_train_test:*', files: {/usr/local/bin/paddle_k8s: paddle_k8s}}]")
+    manifest = sample()
+    manifest["metadata"]["namespace"] = "testspace"
+    file = write_manifests(tmp_path, manifest)
+    words = ("--kinds", "paddlejobs.paddlepaddle.org", "--images", str(images), "--cpus", "4")
+    async with local_cluster(tmp_path, *words) as env:
+        await env.kubectl("create", "namespace", "testspace")
+        kubectl = replace(env.kubectl, api=Api(env.kubectl.api.server, "testspace"))
+        assert (await kubectl("create", "-f", file)).out == "paddlejob.paddlepaddle.org/paddlejob created\n"
+        await kubectl("wait", "--for=jsonpath={.status.phase}=running", "pj/paddlejob", f"--timeout={TIMEOUT_SECONDS:.0f}s")
+        _, *pods = (await kubectl("get", "pods", "-l", "paddle-job-name=paddlejob")).table
+        names = ("pserver-0", "pserver-1", "trainer-0", "trainer-1")
+        assert [(row[0], row[2]) for row in pods] == [(f"paddlejob-{name}", "Running") for name in names]
+        job = yaml.safe_load((await kubectl("get", "-o", "yaml", "PaddleJob", "paddlejob")).out)
+        assert job["spec"] == manifest["spec"]
+        assert job["status"]["phase"] == "running"
+        assert (await kubectl("get", "pj")).table == [["NAME", "PHASE", "REASON", "AGE"], ["paddlejob", "running", "AGE"]]
 
 
 async def test_a_pod_deleted_by_kubectl_is_created_again(tmp_path: Path) -> None:
