@@ -215,11 +215,55 @@ def test_a_local_job_has_one_trainer_and_no_servers(fields: dict[str, Any]) -> N
     assert warnings(local)["spec"] == "has fields without effect: pserver, trainer.max-instance, trainer.min-instance; remove them"
 
 
-def test_collective_trainers_know_each_other() -> None:
-    pods = first_pods(frame_work={"type": "nccl2"}, trainer_port=6174, trainer_ports_num=1)
-    own = {"PADDLE_TRAINER_IPS": "train-trainer-0,train-trainer-1", "PADDLE_PSERVER_PORT": "6174", "PADDLE_PSERVER_IPS": ""}
-    assert own.items() <= env(pods["trainer"]).items()
-    assert "PADDLE_TRAINER_IPS" not in env(first_pods()["trainer"])
+COLLECTIVE = {"PSERVERS": "0", "PADDLE_PSERVERS": "0", "PADDLE_INIT_PSERVERS": "", "PADDLE_PSERVER_IPS": ""}
+PEERS = {"PADDLE_TRAINER_IPS": "train-trainer-0,train-trainer-1"}
+ALONE = dict.fromkeys(("TRAINERS", "PADDLE_TRAINERS", "PADDLE_INIT_NUM_GRADIENT_SERVERS"), "1")
+SERVERS = "train-pserver-0,train-pserver-1"
+VARIABLES: dict[str, dict[str, str]] = {
+    "servers": {},
+    "local": COLLECTIVE | ALONE,
+    "nccl": COLLECTIVE | PEERS,
+    "frame_work local": COLLECTIVE | ALONE,
+    "frame_work nccl2": COLLECTIVE | PEERS | {"PADDLE_PSERVER_PORT": "6174"},
+    "frame_work multi": {},
+    "tensorflow": {},
+}
+"""By mode, how the environment of a trainer differs from that of a job with parameter servers."""
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_the_environment_of_a_trainer_by_mode(name: str) -> None:
+    fields, _ = MODES[name]
+    pods = first_pods(**fields, trainer_port=6174, trainer_ports_num=2)
+    assert env(pods["trainer"]) == {
+        "PADDLE_JOB_NAME": "train",
+        "TRAINERS": "2",
+        "PSERVERS": "2",
+        "ENTRY": "",
+        "TOPOLOGY": "",
+        "TRAINER_PACKAGE": "",
+        "PADDLE_INIT_PORT": "7164",
+        "PADDLE_INIT_TRAINER_COUNT": "0",
+        "PADDLE_INIT_PORTS_NUM": "1",
+        "PADDLE_INIT_PORTS_NUM_FOR_SPARSE": "1",
+        "PADDLE_INIT_NUM_GRADIENT_SERVERS": "2",
+        "PADDLE_INIT_NUM_PASSES": "1",
+        "PADDLE_INIT_USE_GPU": "0",
+        "LD_LIBRARY_PATH": "/usr/local/cuda/lib64",
+        "NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+        "POD_IP": {"fieldRef": {"fieldPath": "status.podIP"}},
+        "POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
+        "PADDLE_INIT_PSERVERS": SERVERS,
+        "PADDLE_INIT_TRAINER_ID": "0",
+        "PADDLE_TRAINING_ROLE": "TRAINER",
+        "PADDLE_PSERVERS": "2",
+        "PADDLE_TRAINERS": "2",
+        "PADDLE_CURRENT_IP": "train-trainer-0",
+        "PADDLE_PSERVER_PORT": "7164",
+        "PADDLE_PSERVER_IPS": SERVERS,
+        "PADDLE_TRAINER_ID": "0",
+        **VARIABLES[name],
+    }
 
 
 def test_a_job_without_pserver_has_no_parameter_servers() -> None:
