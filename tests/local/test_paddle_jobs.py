@@ -27,7 +27,7 @@ async def test_the_sample_of_the_early_operator_runs_with_a_program_that_reads_i
     program.write_text(_PADDLE_K8S)
     program.chmod(0o755)
     job = sample()
-    job["spec"]["runPolicy"] = {"cleanPodPolicy": "Running"}  # keeps the logs of the trainers
+    job["metadata"]["namespace"] = "testspace"
     file = write_manifests(tmp_path, job)
     result = await run_local(file, "--logs", "--images", str(tmp_path / "images.yaml"), folder=tmp_path)
     assert result.code == 0, result.out + result.err
