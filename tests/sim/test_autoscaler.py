@@ -12,6 +12,9 @@ from dlop import Phase
 from dlop.api.types import Options
 from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
+from dlop.frameworks.registry import Registry
+from dlop.jobs.lookup import find_job, parse_job_reference
+from dlop.jobs.queries import get_job_view
 from dlop.kube.resources import NODES
 from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings, SettingsError
@@ -108,6 +111,27 @@ async def test_a_job_shrinks_for_the_waiting_pods_of_another_job_and_its_last_po
             kit.kubelet.release(f"default/{name}")
         await kit.until(rigid, phase="Succeeded")
         await until_running(kit, view, workers=6)
+
+
+@virtual_time
+async def test_replicas_that_the_autoscaler_adds_and_removes_are_counted_and_each_change_is_in_the_history_once() -> None:
+    async with cluster(cpus=10) as kit:
+        operator = await kit.start_operator()
+        view = await kit.submit(ELASTIC)
+        await until_running(kit, view, workers=6)
+        await set_cpus(kit, 4)
+        await until_running(kit, view, workers=3)
+        await kit.writes_when_idle()
+        labels = {"kind": "pytorchjobs.kubeflow.org", "namespace": "default"}
+        registry = operator.operator.metrics.registry
+        counts = [registry.get_sample_value(f"dlop_jobs_scaled_{direction}_total", labels) for direction in ("up", "down")]
+        assert counts == [4, 3]
+        reference = parse_job_reference("pytorchjob/elastic", Registry([PyTorchJob]))
+        described = await get_job_view(kit.client, await find_job(kit.client, reference, namespace="default"))
+        assert [entry.message for entry in described.history if entry.reason == "Scaled"] == [
+            "Scaled Worker from 2 to 6: the cluster has idle capacity",
+            "Scaled Worker from 6 to 3: the requests of all pods exceed the load limit of the cluster",
+        ]
 
 
 @virtual_time
