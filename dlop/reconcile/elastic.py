@@ -72,7 +72,8 @@ def _elastic_role(context: ReconcileContext, progress: Progress) -> ElasticRole 
         amounts=_amounts(spec),
         selector=_selector(spec),
         optional_pods=tuple(naming.pod_name(context.job, spec, index) for index in range(limits.minimum, spec.replicas)),
-        may_grow=all(each.all(ReplicaState.RUNNING) for each in progress.roles),
+        # A failed replica that has not failed its job, such as a trainer of a fault-tolerant one, is not started again.
+        may_grow=all(each.count(ReplicaState.RUNNING, ReplicaState.FAILED) == len(each.replicas) for each in progress.roles),
     )
 
 

@@ -12,6 +12,7 @@ from dlop import Phase
 from dlop.api.types import Options
 from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
+from dlop.frameworks.paddlepaddle.trainingjob import TrainingJob
 from dlop.frameworks.registry import Registry
 from dlop.jobs.lookup import find_job, parse_job_reference
 from dlop.jobs.queries import get_job_view
@@ -23,6 +24,7 @@ from dlop.testing.kit import OperatorKit
 from dlop.testing.kubelet import NODE_NAME
 from dlop.testing.observed_job import ObservedJob
 from dlop.testing.virtual_time import virtual_time
+from tests.frameworks.paddle_manifests import training_job
 
 FORBIDDEN: JsonObject = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "forbidden"}
 
@@ -51,7 +53,7 @@ async def set_cpus(kit: OperatorKit, cpus: int) -> None:
 @asynccontextmanager
 async def cluster(*, cpus: int, enabled: bool = True) -> AsyncIterator[OperatorKit]:
     """One node. The autoscaler uses 97% of it."""
-    async with OperatorKit(frameworks=[PyTorchJob], options=Options(autoscaler=enabled), operator=False) as kit:
+    async with OperatorKit(frameworks=[PyTorchJob, TrainingJob], options=Options(autoscaler=enabled), operator=False) as kit:
         # The API server adds a taint until the node is ready.
         await kit.client.patch(NODES, NODE_NAME, {"spec": {"taints": None}})
         await set_cpus(kit, cpus)
@@ -170,6 +172,21 @@ async def test_an_optional_pod_that_cannot_be_scheduled_neither_blocks_nor_fails
         assert await kit.writes_when_idle() == []
         assert (view.phase, view.condition("Blocked")) == (Phase.RUNNING, None)
         assert len(view.pods) == 6
+
+
+@virtual_time
+async def test_a_fault_tolerant_job_grows_although_a_trainer_has_failed() -> None:
+    async with cluster(cpus=5) as kit:
+        kit.script.when("train-trainer-1").run().after(30).fail()
+        await kit.start_operator()
+        roles = {name: {"min-instance": 2, "max-instance": 2, "resources": {"requests": {"cpu": "1"}}} for name in ("pserver", "trainer")}
+        roles["trainer"]["max-instance"] = 4
+        view = await kit.submit(training_job("train", fault_tolerant=True, **roles))
+        await kit.until(view, reached=lambda view: view.pod_phases.get("train-trainer-1") == "Failed")
+        await set_cpus(kit, 20)
+        await kit.until(view, reached=lambda view: view.pod_phases.get("train-trainer-3") == "Running", within_seconds=60)
+        assert view.pod_phases["train-trainer-1"] == "Failed"
+        assert await kit.writes_when_idle() == []
 
 
 @virtual_time
