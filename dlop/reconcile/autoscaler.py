@@ -120,11 +120,6 @@ class ElasticJob:
     may_grow: bool = True
     """False while replicas of the job are not running yet."""
 
-    @property
-    def fulfilment(self) -> float:
-        """From 0 at the minimum to 1 at the maximum."""
-        return _fulfilment(self.replicas, self.minimum, self.maximum)
-
 
 @dataclass(frozen=True, slots=True)
 class ScaleDecision:
@@ -139,10 +134,6 @@ class ScaleDecision:
 def decide(cluster: Cluster, jobs: Iterable[ElasticJob], *, max_load: float) -> dict[str, ScaleDecision]:
     """The decisions for jobs whose number of replicas changes, by UID."""
     return _Decision(cluster, jobs, max_load=max_load).decide()
-
-
-def _fulfilment(replicas: int, minimum: int, maximum: int) -> float:
-    return (replicas - minimum) / (maximum - minimum)
 
 
 _Shape = tuple[Amounts, NodeSelector]
@@ -168,7 +159,8 @@ class _Job:
 
     @property
     def fulfilment(self) -> float:
-        return _fulfilment(self.replicas, self.job.minimum, self.job.maximum)
+        """From 0 at the minimum to 1 at the maximum."""
+        return (self.replicas - self.job.minimum) / (self.job.maximum - self.job.minimum)
 
 
 class _Nodes:
