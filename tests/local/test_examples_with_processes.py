@@ -30,6 +30,7 @@ _OCCASIONAL = re.compile(r"Killed|plm:rsh: Warning: setpgid")
 """Messages that not every run prints: that of a killed program depends on the shell, and mpirun sets the process group of a child that
 may have called exec already."""
 _TRACED = re.compile(r"\| ([ +]|POD_NAME=|[\w-]+-worker-\d+|shift|/opt/kube/kubectl|exec|--|/bin/sh|-c|orted .*)+$")
+_LOSS = re.compile(r"^([a-z]+-\d+) +\| .*\bloss ([\d.]+)", re.MULTILINE)
 _RUN = re.compile(r"^```\n\$ dlop (local .*)\n((?:.*\n)*?)```$", re.MULTILINE)
 
 
@@ -110,8 +111,17 @@ def test_an_example_prints_the_output_of_its_readme(name: str) -> None:
     process = run(case)
     assert comparable_lines(process.stdout) == comparable_lines(case.output), process.stdout + process.stderr
     assert process.returncode == (0 if expects_success(case) else 1)
+    assert_losses_fall(process.stdout)
     if expects_success(case):
         assert_result_is_right(name, process.stdout)
+
+
+def assert_losses_fall(output: str) -> None:
+    """The last loss of each replica that prints any is less than a tenth of its first one."""
+    losses: dict[str, list[float]] = {}
+    for replica, loss in _LOSS.findall(output):
+        losses.setdefault(replica, []).append(float(loss))
+    assert {replica: values for replica, values in losses.items() if values[-1] > values[0] / 10} == {}
 
 
 def assert_result_is_right(name: str, output: str) -> None:
@@ -126,6 +136,12 @@ def test_every_example_that_succeeds_has_an_expected_result() -> None:
 def test_every_example_is_run_in_its_readme() -> None:
     manifests = {f"{path.parent.name}/{path.name}" for path in EXAMPLES.glob("*/*.yaml")}
     assert set(RUNS) == manifests
+
+
+@pytest.mark.parametrize("name", ["12-paddle-collective/job.yaml", "13-paddle-parameter-servers/job.yaml"])
+def test_the_documented_losses_of_all_trainers_fall(name: str) -> None:
+    assert len({replica for replica, _ in _LOSS.findall(RUNS[name].output)}) == 2
+    assert_losses_fall(RUNS[name].output)
 
 
 WITHOUT_NAMESPACES = ("01-mxnet-linear/job.yaml", "04-custom-framework/job.yaml", "07-jax/job.yaml", "08-xgboost/job.yaml")
