@@ -51,6 +51,8 @@ class PodModel(PaddleModel):
     """Secrets with which the image is pulled. Defaults to those of the spec."""
     node_selector: dict[str, str] | None = None
     """Labels of the nodes on which the pods run. Defaults to those of the spec."""
+    other_node_selector: Annotated[dict[str, str] | None, Field(alias="nodeSelector")] = None
+    """Another spelling of node_selector."""
 
 
 class PserverModel(PodModel):
@@ -84,6 +86,8 @@ class JobModel(PaddleModel):
     """Image of all pods."""
     host_network: bool | None = None
     """Whether the pods use the network of their nodes."""
+    other_host_network: Annotated[bool | None, Field(alias="hostNetwork")] = None
+    """Another spelling of host_network."""
     port: PortOrZero | None = None
     """First port. Defaults to 7164."""
     ports_num: PortCount | None = None
@@ -96,10 +100,16 @@ class JobModel(PaddleModel):
     """Volumes of all pods."""
     volume_mounts: Annotated[list[JsonObject] | None, Field(alias="VolumeMounts")] = None
     """Mounts of the volumes in all pods except those of parameter servers."""
+    other_volume_mounts: Annotated[list[JsonObject] | None, Field(alias="volumeMounts")] = None
+    """Another spelling of VolumeMounts."""
     mount_path: Annotated[str | None, Field(alias="mountPath")] = None
     """Path at which these pods mount the only volume, if VolumeMounts is not set."""
+    other_mount_path: Annotated[str | None, Field(alias="mountpath")] = None
+    """Another spelling of mountPath."""
     node_selector: Annotated[dict[str, str] | None, Field(alias="NodeSelector")] = None
     """Labels of the nodes on which the pods run."""
+    other_node_selector: Annotated[dict[str, str] | None, Field(alias="nodeSelector")] = None
+    """Another spelling of NodeSelector."""
     image_pull_secrets: Annotated[list[JsonObject] | None, Field(alias="imagePullSecrets")] = None
     """Secrets with which the image is pulled."""
     run_policy: Annotated[RunPolicyModel | None, Field(alias="runPolicy")] = None

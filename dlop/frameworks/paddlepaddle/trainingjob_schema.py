@@ -111,8 +111,6 @@ class TrainingJobModel(JobModel):
     """Whether the trainers reach each other, so that the job has no parameter servers."""
     frame_work: FrameworkModel | None = None
     """Framework, and how the pods work together. Replaces local_job and is_nccl."""
-    mount_path: Annotated[str | None, Field(alias="mountpath")] = None
-    """Path at which the master and the trainers mount the only volume, if VolumeMounts is not set."""
     nfsmount: Annotated[str | None, NO_EFFECT] = None
     """Has no effect."""
     annotations: AnnotationsModel | None = None
