@@ -87,9 +87,9 @@ async def _validate_object(document: Document, client: Client, resource: Resourc
 
 
 def _schema(kind: type[DLJob]) -> JsonObject:
-    """The schema of the spec."""
+    """The schema of the spec. It is the same in all versions."""
     (crd,) = build_crds([kind])
-    (version,) = crd["spec"]["versions"]
+    version, *_ = crd["spec"]["versions"]
     spec_schema: JsonObject = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return spec_schema
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,6 +18,14 @@ from dlop.jobs.manifest_files import ManifestError, parse_documents
 from dlop.kube.resources import Resource
 from dlop.local.apply_order import sort_for_creation
 from dlop.local.validation import validate_documents
+from tests.frameworks.paddle_manifests import (
+    batch_job,
+    sample,
+    stored_training_job,
+    training_example,
+    training_example_with_pod_group,
+    training_job,
+)
 from tests.local.invalid_manifests import INVALID_MANIFESTS, INVALID_YAML, VALID, InvalidManifest
 from tests.local.local_jobs import job, write_manifests
 from tests.local.local_process import leftover_files, run_local
@@ -62,6 +71,27 @@ def test_there_are_at_least_a_hundred_different_invalid_manifests() -> None:
 
 async def test_valid_manifests_have_no_errors() -> None:
     assert await validate_all([yaml.safe_dump(manifest(), sort_keys=False) for manifest in VALID]) == [[]] * len(VALID)
+
+
+async def test_the_published_spellings_of_early_paddle_operators_are_valid() -> None:
+    volume, mount, selector = {"name": "data", "emptyDir": {}}, {"name": "data", "mountPath": "/data"}, {"disk": "ssd"}
+    other: dict[str, Any] = {
+        "hostNetwork": True,
+        "volumes": [volume],
+        "volumeMounts": [mount],
+        "nodeSelector": selector,
+        "mountpath": "/data",
+    }
+    manifests = [
+        sample(),
+        {**sample(), "spec": {**sample()["spec"], **other}},
+        training_example_with_pod_group(),
+        training_job(**other, trainer={"min-instance": 1, "nodeSelector": selector}),
+        *({**training_example(), "apiVersion": f"paddlepaddle.org/{version}"} for version in ("v1", "v1alpha1")),
+        stored_training_job("stored"),
+        batch_job(cleanPolicy="Always", cleanPodPolicy="OnFailed"),
+    ]
+    assert await validate_all([yaml.safe_dump(manifest, sort_keys=False) for manifest in manifests]) == [[]] * len(manifests)
 
 
 @pytest.mark.parametrize("invalid", INVALID_MANIFESTS, ids=lambda invalid: invalid.title)
