@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.frameworks.paddle_manifests import batch_job, batch_role, sample
+import pytest
+
+from tests.frameworks.paddle_manifests import batch_job, batch_role, sample, training_example
 from tests.local.local_jobs import write_manifests
 from tests.local.local_process import run_local
 
@@ -18,6 +20,20 @@ _IMAGES = """
 images:
   - name: "example.org/fluid_job_train_test:*"
     files: {/usr/local/bin/paddle_k8s: paddle_k8s}
+"""
+# Stands for the programs of the image, and for etcd.
+_SERVER = "#!/bin/sh\ntrap exit TERM; sleep 1000 & wait\n"
+_TRAINING_PROGRAM = """
+import os, socket
+socket.getaddrinfo(os.environ["ETCD_IP"], None)
+print(os.environ["PADDLE_TRAINER_ID"], "of", os.environ["TRAINERS"], "with", os.environ["MASTER_IP"])
+"""
+_FAULT_TOLERANT_IMAGES = """
+images:
+  - name: "m3ngyang/etcd:*"
+    files: {/usr/local/bin/etcd: server}
+  - name: "example.org/paddlejob-mock:*"
+    files: {/usr/local/bin/paddle_k8s: server, /workspace/vgg16.py: vgg16.py}
 """
 
 
@@ -34,6 +50,21 @@ async def test_the_sample_of_the_early_operator_runs_with_a_program_that_reads_i
     servers, entrypoint = "paddlejob-pserver-0,paddlejob-pserver-1", "python /home/job-1/train.py"
     for index in range(2):
         assert f"trainer-{index} | start_trainer fluid: {index} of 2 with {servers}: {entrypoint}\n" in result.out
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha1"])
+async def test_the_fault_tolerant_example_of_the_old_operator_runs_with_a_master_and_etcd(tmp_path: Path, version: str) -> None:
+    (tmp_path / "images.yaml").write_text(_FAULT_TOLERANT_IMAGES)
+    for name, script in (("server", _SERVER), ("vgg16.py", _TRAINING_PROGRAM)):
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
+    file = write_manifests(tmp_path, {**training_example(), "apiVersion": f"paddlepaddle.org/{version}"})
+    words = ("--logs", "--cpus", "4", "--images", str(tmp_path / "images.yaml"))
+    result = await run_local(file, *words, folder=tmp_path)
+    assert result.code == 0, result.out + result.err
+    assert "TrainingJob examplejob Succeeded" in result.out
+    for index in range(2):
+        assert re.search(rf"trainer-{index} +\| {index} of 2 with examplejob-master-0\n", result.out), result.out
 
 
 async def test_without_services_containers_wait_for_the_addresses_of_all_pods(tmp_path: Path) -> None:
