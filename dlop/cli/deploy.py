@@ -37,7 +37,9 @@ def main(arguments: Sequence[str]) -> int:
     from dlop.deploy.installation import operator_objects
 
     permission_sets = chosen_permission_sets(options, kinds)
-    flags = operator_flags(options.flags, load_frameworks(options.frameworks), permission_sets=permission_sets)
+    flags = operator_flags(
+        options.flags, load_frameworks(options.frameworks), permission_sets=permission_sets, namespaces=options.watch_namespace
+    )
     chosen = replace(
         chosen_deployment(options),
         replicas=options.replicas,
@@ -104,10 +106,14 @@ _ALTERNATIVES = {
 _GANG = "gang_scheduler_name"
 _WITH_GANG = f"it needs permissions for PodGroups: use --with {GANG_PERMISSIONS} before --"
 _WITH_NODES = f"node-down needs read access to nodes: use --with {NODE_PERMISSIONS} before --"
+_AUTOSCALER_WITH_NODES = f"it needs read access to nodes: use --with {NODE_PERMISSIONS} before --"
+_ALL_NAMESPACES = "it needs the pods of all namespaces to know what is free: remove it or --watch-namespace"
 
 
-def operator_flags(words: Sequence[str], frameworks: Registry, *, permission_sets: Collection[str] = ()) -> tuple[str, ...]:
-    """Validate the flags of the operator. Some of them are declared by frameworks.
+def operator_flags(
+    words: Sequence[str], frameworks: Registry, *, permission_sets: Collection[str] = (), namespaces: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Validate the flags of the operator. Some of them are declared by frameworks. `namespaces` are those it watches; empty means all.
 
     Raises:
         UsageError: a flag is invalid, or does not match the rest of the Deployment.
@@ -126,9 +132,11 @@ def operator_flags(words: Sequence[str], frameworks: Registry, *, permission_set
     files = {name: _FILE for declared in frameworks.flags for name, field in declared.model_fields.items() if is_file_flag(field)}
     names = {word.partition(":")[0] for word in permission_sets}
     gang = {} if GANG_PERMISSIONS in names else {_GANG: _WITH_GANG}
-    needs_nodes = settings.force_deletion is ForceDeletion.NODE_DOWN and NODE_PERMISSIONS not in names
-    nodes = {"force_deletion": _WITH_NODES} if needs_nodes else {}
-    for name, alternative in {**_ALTERNATIVES, **files, **gang, **nodes}.items():
+    nodes = {} if NODE_PERMISSIONS in names else {"autoscaler": _AUTOSCALER_WITH_NODES}
+    if NODE_PERMISSIONS not in names and settings.force_deletion is ForceDeletion.NODE_DOWN:
+        nodes["force_deletion"] = _WITH_NODES
+    all_namespaces = {"autoscaler": _ALL_NAMESPACES} if namespaces else {}
+    for name, alternative in {**_ALTERNATIVES, **files, **gang, **nodes, **all_namespaces}.items():
         if getattr(settings, name) != model.model_fields[name].default:
             flag = next(word for word in (word.partition("=")[0] for word in flags) if word in flag_names(name, model))
             raise UsageError(f"{flag} is not supported after --: {alternative}")

@@ -39,12 +39,19 @@ def test_flag_names_of_the_kubeflow_operator_are_accepted() -> None:
         ("--pytorch-init-container-template-file=/etc/a.yaml", "mount it in the output of `dlop manifests`"),
         ("--gang-scheduler-name=volcano", "use --with gang before --"),
         ("--force-deletion=node-down", "use --with nodes before --"),
+        ("--autoscaler", "--autoscaler is not supported after --: it needs read access to nodes: use --with nodes before --"),
     ],
 )
 def test_invalid_and_unsupported_flags_are_rejected(flag: str, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         operator_flags([flag], load_registry())
     assert message in str(raised.value)
+
+
+def test_the_autoscaler_is_rejected_for_an_operator_that_does_not_watch_all_namespaces() -> None:
+    assert operator_flags(["--autoscaler"], load_registry(), permission_sets=("nodes",)) == ("--autoscaler",)
+    with pytest.raises(UsageError, match="--autoscaler is not supported after --: it needs the pods of all namespaces"):
+        operator_flags(["--autoscaler"], load_registry(), permission_sets=("nodes",), namespaces=("team",))
 
 
 FRAMEWORK = "tests.unit.operator.ring_flags:FlaggedJob"
