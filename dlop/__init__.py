@@ -18,6 +18,7 @@ from dlop.api.spec import (
     CleanPodPolicy,
     ElasticRange,
     JobSpec,
+    Problem,
     RestartPolicy,
     RestartScope,
     RoleSpec,
@@ -38,9 +39,10 @@ from dlop.api.types import (
     StartCondition,
 )
 from dlop.job import DLJob
+from dlop.kube.objects import CustomObject
 from dlop.kube.resources import CONFIG_MAPS, HORIZONTAL_POD_AUTOSCALERS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, Resource
 from dlop.kube.types import JsonObject
-from dlop.replica import Replica
+from dlop.replica import MemberReplica, Replica
 
 if TYPE_CHECKING:
     from dlop.api.flags import FlagFile, FrameworkFlags
@@ -97,6 +99,7 @@ __all__ = [
     "ContainerProperties",
     "Count",
     "Create",
+    "CustomObject",
     "DLJob",
     "DeclarationError",
     "ElasticRange",
@@ -110,6 +113,7 @@ __all__ = [
     "LastFailure",
     "ListSchema",
     "ManifestField",
+    "MemberReplica",
     "OpenModel",
     "Options",
     "Outcome",
@@ -118,6 +122,7 @@ __all__ = [
     "PodSpecModel",
     "PodTemplate",
     "Port",
+    "Problem",
     "Progress",
     "Reason",
     "Replica",

@@ -19,6 +19,7 @@ from dlop.api.gang import Gang
 from dlop.api.job_resource import JobResource
 from dlop.api.names import label_value
 from dlop.api.progress import Progress
+from dlop.api.scale_plan import Member, MembersRecord
 from dlop.api.schema import Schema
 from dlop.api.spec import JobSpec, Problem, RoleSpec
 from dlop.api.types import ConfigMapKey, ContainerProperties, FieldRef, JobType, Options, ReplicaType
@@ -27,9 +28,10 @@ from dlop.kube.types import JsonObject
 from dlop.policies.children import ChildObjects
 from dlop.policies.declaration import check_declaration
 from dlop.policies.lifecycle import Lifecycle
+from dlop.policies.members import Members
 from dlop.policies.naming import Naming
 from dlop.policies.status import Status
-from dlop.replica import Replica
+from dlop.replica import MemberReplica, Replica
 
 if TYPE_CHECKING:
     from dlop.api.flags import FrameworkFlags
@@ -73,6 +75,8 @@ class DLJob(ABC):
     """The status format of the kind."""
     children: ClassVar[tuple[ChildObjects[Any], ...]] = ()
     """Objects that a job needs in addition to pods and services."""
+    members: ClassVar[Members[Any] | None] = None
+    """Pods that the job's own master manages, in addition to the replicas; None for most kinds."""
     flags: ClassVar[type[FrameworkFlags] | None] = None
     """Flags of `dlop run` for this framework."""
 
@@ -120,6 +124,15 @@ class DLJob(ABC):
         """The number of replicas of a role that the autoscaler keeps; the desired number if the role is not elastic."""
         role_spec = self.spec.role(role)
         return 0 if role_spec is None else role_spec.minimum
+
+    def attempt(self, role: str) -> int:
+        """How often a role was restarted as a whole."""
+        return self._resource.record.attempt_of(role)
+
+    @property
+    def member_record(self) -> MembersRecord:
+        """What is stored about the members and the last scale plan."""
+        return self._resource.record.members or MembersRecord()
 
     @property
     def host_port(self) -> int | None:
@@ -217,6 +230,11 @@ class DLJob(ABC):
     def replica(self, role: RoleSpec, index: int, *, attempt: int = 0, replacement: int = 0) -> Replica:
         """One desired replica."""
         return Replica(self, role, index, attempt=attempt, replacement=replacement)
+
+    def member(self, member: Member) -> Replica | None:
+        """A member that a scale plan asks for; None if the job has no template for its role."""
+        role = self.spec.role(member.role)
+        return None if role is None or self.members is None else MemberReplica(self, self.members, role, member)
 
     def child_objects(self) -> tuple[Create, ...]:
         """All desired child objects of the kind, in the order of creation."""

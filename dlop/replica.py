@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, REPLACEMENT_ANNOTATION, SIZE_ANNOTATION
+from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, REPLACEMENT_ANNOTATION, REQUESTS_ANNOTATION, SIZE_ANNOTATION
 from dlop.api.gang import with_pod_group
 from dlop.api.parsing import service_port, training_container
+from dlop.api.pod_resources import pod_requests
 from dlop.api.progress import ReplicaProgress, ReplicaState
+from dlop.api.scale_plan import Member
 from dlop.api.spec import RoleSpec
 from dlop.api.template_hash import with_annotation, with_template_hash
 from dlop.api.types import ConfigMapKey, FieldRef
@@ -23,6 +25,7 @@ from dlop.kube.types import JsonObject
 
 if TYPE_CHECKING:
     from dlop.job import DLJob
+    from dlop.policies.members import Members
 
 
 class Replica:
@@ -113,13 +116,20 @@ class Replica:
         name = self.service_name
         if name is None:
             return None
-        spec: JsonObject = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": self.labels}
+        spec: JsonObject = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": self._selector}
         if ports := self._service_ports():
             spec["ports"] = ports
-        labels = self._job.naming.service_labels(self._job, self._role, self.index)
-        metadata = {**self._job.child_metadata(name), "labels": {JOB_UID_LABEL: self._job.metadata.uid, **labels}}
+        metadata = {**self._job.child_metadata(name), "labels": {JOB_UID_LABEL: self._job.metadata.uid, **self._service_labels}}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
         return self._job.customize_service(self, service)
+
+    @property
+    def _selector(self) -> dict[str, str]:
+        return self.labels
+
+    @property
+    def _service_labels(self) -> Mapping[str, str]:
+        return self._job.naming.service_labels(self._job, self._role, self.index)
 
     def _service_ports(self) -> list[JsonObject]:
         """All named ports of the training container, or only the port of the framework if the container does not have it."""
@@ -186,6 +196,41 @@ class Replica:
                     f"{kind}.get_environment_variables must return strings, FieldRefs or ConfigMapKeys, got {value!r:.60} for {name!r}"
                 )
         return environment
+
+
+class MemberReplica(Replica):
+    """A member of a job, which a scale plan asks for. Its index is its ID."""
+
+    def __init__(self, job: DLJob, members: Members[Any], role: RoleSpec, member: Member) -> None:
+        super().__init__(job, role, member.id)
+        self._members = members
+        self.member = member
+
+    @property
+    def name(self) -> str:
+        return self._members.pod_name(self._job, self.member.role, self.member.id)
+
+    @property
+    def service_name(self) -> str | None:
+        return self._members.service_name(self._job, self.member)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(self._members.labels(self._job, self.member))
+
+    @property
+    def _selector(self) -> dict[str, str]:
+        return dict(self._members.selector(self._job, self.member))
+
+    @property
+    def _service_labels(self) -> Mapping[str, str]:
+        return self._selector
+
+    def pod(self) -> JsonObject:
+        """The rendered pod, with the requests that the operator must know to enforce limits."""
+        pod = super().pod()
+        requests = pod_requests(pod["spec"])
+        return with_annotation(pod, REQUESTS_ANNOTATION, ",".join(f"{name}={amount}" for name, amount in requests.items()))
 
 
 def _object(parent: JsonObject, name: str) -> dict[str, Any]:

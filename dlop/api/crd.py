@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dlop.api.ratcheting import with_ratcheting
-from dlop.api.schema import Column, ScalePaths
+from dlop.api.schema import AGE, Column, ScalePaths
 from dlop.api.structural_schema import OPEN_OBJECT, SchemaError, structural_schema
 from dlop.api.types import JobType
 from dlop.kube.types import JsonObject
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from dlop.job import DLJob
 
 SIZE_LIMIT_BYTES = 100_000
@@ -29,15 +31,41 @@ def build_crds(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
         SchemaError: a spec model cannot be expressed as a structural schema.
     """
     versions: dict[tuple[str, str], list[type[DLJob]]] = {}
+    kinds = tuple(kinds)
     for kind in kinds:
         versions.setdefault((kind.job_type.group, kind.job_type.plural), []).append(kind)
-    return [build_crd(*group) for group in versions.values()]
+    plans = {kind.members.plan_type: kind.members.plan_model for kind in kinds if kind.members is not None}
+    return [*(build_crd(*group) for group in versions.values()), *(_plan_crd(*plan) for plan in plans.items())]
 
 
 def build_crd(stored: type[DLJob], *others: type[DLJob]) -> JsonObject:
     """One CRD. `stored` is the storage version; all versions are served."""
     names = stored.job_type
     versions = [_version(kind, version, stored=version == names.version) for kind in (stored, *others) for version in _versions(kind)]
+    return _crd(names, versions)
+
+
+def _plan_crd(plan_type: JobType, model: type[BaseModel]) -> JsonObject:
+    """The CRD of scale plans."""
+    columns = (Column("Job", ".spec.ownerJob"), Column("Phase", ".status.phase"), AGE)
+    version = {
+        "name": plan_type.version,
+        "served": True,
+        "storage": True,
+        "schema": {
+            "openAPIV3Schema": _object_schema(
+                f"A request to scale the pods of a job. {plan_type.kind}s are executed in order.",
+                metadata={"type": "object"},
+                spec=structural_schema(model),
+            )
+        },
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [_column(column) for column in columns],
+    }
+    return _crd(plan_type, [version])
+
+
+def _crd(names: JobType, versions: list[JsonObject]) -> JsonObject:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -87,19 +115,22 @@ def _version(kind: type[DLJob], version: str, *, stored: bool) -> JsonObject:
 
 
 def _schema(kind: type[DLJob]) -> JsonObject:
-    schema: JsonObject = {
+    return with_ratcheting(_object_schema(_first_paragraph(kind), metadata=_metadata(kind), spec=_spec(kind)))
+
+
+def _object_schema(description: str, *, metadata: JsonObject, spec: JsonObject) -> JsonObject:
+    return {
         "type": "object",
-        "description": _first_paragraph(kind),
+        "description": description,
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": _metadata(kind),
-            "spec": _spec(kind),
+            "metadata": metadata,
+            "spec": spec,
             "status": {**OPEN_OBJECT, "description": "Written by the operator."},
         },
     }
-    return with_ratcheting(schema)
 
 
 def _metadata(kind: type[DLJob]) -> JsonObject:

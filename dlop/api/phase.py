@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from dlop.api.progress import Progress, ReplicaProgress
 from dlop.api.record import Record
+from dlop.api.scale_plan import Member
+from dlop.kube.objects import Pod
 
 
 class Phase(StrEnum):
@@ -44,6 +47,18 @@ class JobResult:
     """Describes the exceeded limit or deadline."""
 
 
+class MemberPod(NamedTuple):
+    """An existing member of a job."""
+
+    member: Member
+    pod: Pod
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the pod counts as one of the members that a scale plan asks for. One that is being deleted does not."""
+        return self.pod.status.phase != "Failed" and self.pod.metadata.deletion_timestamp is None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """Everything that a status is written from."""
@@ -60,6 +75,10 @@ class Outcome:
     finished_at: float | None
     surplus_pods: int = 0
     """Number of existing pods that the job no longer needs, for example because it is scaled down."""
+    members: tuple[MemberPod, ...] = ()
+    """Existing pods that the master of the job manages."""
+    is_scaling: bool = False
+    """Whether a scale plan is being executed."""
 
     @property
     def blocked(self) -> str:

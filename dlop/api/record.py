@@ -25,6 +25,7 @@ from enum import StrEnum
 
 import msgspec
 
+from dlop.api.scale_plan import MembersRecord
 from dlop.api.spec import JobSpec
 from dlop.kube.timestamps import format_time, parse_time
 from dlop.kube.types import JsonObject
@@ -76,22 +77,28 @@ class BackoffState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ScaleReason(StrEnum):
-    """Why the autoscaler changes a number of replicas."""
+    """Why the operator changes a number of replicas or members. The first three are decisions of the autoscaler."""
 
     IDLE_CAPACITY = "IdleCapacity"
     OVERLOAD = "Overload"
     WAITING_PODS = "WaitingPods"
+    SCALE_PLAN = "ScalePlan"
+    """A scale plan of the master of the job."""
+    MANUAL_SCALE_PLAN = "ManualScalePlan"
+    """A scale plan of a user."""
 
 
 _SCALE_REASONS = {
     ScaleReason.IDLE_CAPACITY: "the cluster has idle capacity",
     ScaleReason.OVERLOAD: "the requests of all pods exceed the load limit of the cluster",
     ScaleReason.WAITING_PODS: "pods of another job wait for a node",
+    ScaleReason.SCALE_PLAN: "the master of the job asked for it",
+    ScaleReason.MANUAL_SCALE_PLAN: "a user asked for it",
 }
 
 
 class ScaleRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A change of the number of replicas by the autoscaler."""
+    """A change of the number of replicas by the autoscaler, or of the number of members by a scale plan."""
 
     time: str = ""
     role: str = ""
@@ -101,10 +108,13 @@ class ScaleRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     """Replicas added; negative if replicas were removed."""
     reason: str = ""
     """A `ScaleReason`."""
+    plan: str = ""
+    """The name of the scale plan, if there is one."""
 
     def __str__(self) -> str:
         reason = _SCALE_REASONS[ScaleReason(self.reason)] if self.reason in list(ScaleReason) else self.reason
-        return f"Scaled {self.role} from {self.replicas - self.change} to {self.replicas}: {reason}"
+        plan = f" with scale plan {self.plan}" if self.plan else ""
+        return f"Scaled {self.role} from {self.replicas - self.change} to {self.replicas}{plan}: {reason}"
 
 
 class AssignedPorts(msgspec.Struct, frozen=True):
@@ -158,7 +168,8 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     elastic_replicas: dict[str, int] = {}
     """By elastic role, the number of replicas that the autoscaler has chosen."""
     scale_records: list[ScaleRecord] = []
-    """The last changes by the autoscaler, oldest first."""
+    """The last changes by the autoscaler or by scale plans, oldest first."""
+    members: MembersRecord | None = None
 
     def attempt_of(self, role: str) -> int:
         """The current attempt of a role."""

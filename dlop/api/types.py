@@ -23,7 +23,7 @@ _CONTAINER_NAME = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)?")
 _RESOURCE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
-_ROLE = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_ROLE = re.compile(r"[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*")
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 Flags = TypeVar("Flags", bound="FrameworkFlags")
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -144,7 +144,7 @@ class ReplicaType:
         return self.start_after if isinstance(self.start_after, tuple) else (self.start_after,)
 
     def __post_init__(self) -> None:
-        require(_matches(_ROLE, self.name), f"ReplicaType name {self.name!r}", "made of letters and digits, like 'Worker'")
+        require(_matches(_ROLE, self.name), f"ReplicaType name {self.name!r}", "made of letters, digits and dashes, like 'Worker'")
         is_valid_order = all(isinstance(entry, str | StartAfter) for entry in self._start_entries)
         require(is_valid_order, f"ReplicaType start_after={self.start_after!r}", "a role, a StartAfter or a tuple of them")
         object.__setattr__(self, "restart_policy", to_choice(RestartPolicy, self.restart_policy, "ReplicaType restart_policy"))

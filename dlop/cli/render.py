@@ -71,7 +71,7 @@ def _validate(manifest: JsonObject, registry: Registry) -> tuple[list[str], list
     """Validate a job with the schema of its CRD. Returns the paths of unknown fields, and pairs of path and error message."""
     from dlop.embedded.apiserver.apiextensions.custom_resource_strategy import CustomResourceStrategy
 
-    (crd,) = build_crds([registry.get(manifest["apiVersion"], manifest["kind"])])
+    crd = build_crds([registry.get(manifest["apiVersion"], manifest["kind"])])[0]
     strategy = CustomResourceStrategy(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
     unknown_fields: list[str] = []
     pruned = strategy.prune(manifest, unknown_fields)

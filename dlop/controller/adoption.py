@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import structlog
 
+from dlop.api.constants import JOB_UID_LABEL
 from dlop.controller.snapshot_builder import Orphan
 from dlop.controller.writer import Writer
 from dlop.kube.client import PatchType
@@ -50,7 +51,7 @@ async def _adopt_one(writer: Writer, owner: CustomObject, orphan: Orphan) -> boo
     namespace, name = writer.key.namespace, orphan.child.metadata.name
     try:
         live = await writer.client.get(orphan.resource, name, namespace=namespace)
-        owners = list(live["metadata"].get("ownerReferences") or [])
+        owners = [each for each in live["metadata"].get("ownerReferences") or [] if each.get("uid") != writer.uid or each.get("controller")]
         if live["metadata"]["uid"] != orphan.child.metadata.uid or any(reference.get("controller") for reference in owners):
             return False
         # The uid and the resource version make the patch fail if the object was replaced or changed since the read.
@@ -59,6 +60,7 @@ async def _adopt_one(writer: Writer, owner: CustomObject, orphan: Orphan) -> boo
                 "uid": live["metadata"]["uid"],
                 "resourceVersion": live["metadata"]["resourceVersion"],
                 "ownerReferences": [*owners, make_owner_reference(owner)],
+                "labels": {JOB_UID_LABEL: writer.uid},
             }
         }
         adopted = await writer.client.patch(orphan.resource, name, body, patch_type=PatchType.MERGE, namespace=namespace)

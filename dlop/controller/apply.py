@@ -38,7 +38,7 @@ from dlop.kube.errors import (
 )
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.resources import Resource
-from dlop.reconcile.plan import Delete, Patch, Plan, ReplicaCreate
+from dlop.reconcile.plan import Delete, Patch, Plan, ReplicaCreate, Report
 from dlop.reconcile.snapshot import RejectedWrite
 
 log = structlog.get_logger(__name__)
@@ -125,6 +125,8 @@ class Applier:
             await self._create_all(plan)
         if self.result.render_error is not None:
             raise self.result.render_error
+        if plan.reports and not self._has_failed:
+            await self._run_batch(plan.reports, self._report)
 
     async def publish(self, plan: Plan) -> None:
         """Write the status and record the events, if `execute` succeeded.
@@ -147,7 +149,7 @@ class Applier:
 
         A plan that settles has no next step. Created pods change too soon to rely on the responses.
         """
-        if plan.settles or plan.delete_job or plan.patches or plan.creates or self.result.requeue is not Requeue.NONE:
+        if plan.settles or plan.delete_job or plan.patches or plan.creates or plan.reports or self.result.requeue is not Requeue.NONE:
             return False
         return bool(plan.status or plan.deletes) and all(delete.uid in self.writer.removed for delete in plan.deletes)
 
@@ -237,6 +239,21 @@ class Applier:
         if not state.rejected_writes:
             state.clear_rejections()
         return True
+
+    async def _report(self, report: Report) -> bool:
+        """A plan that is gone needs no report."""
+        outcome = await self.writer.report(report)
+        if outcome.result is WriteResult.UNKNOWN:
+            self.result.escalate(Requeue.BACKOFF, outcome.error)
+            return False
+        self.result.writes += 1
+        return True
+
+    @property
+    def _has_failed(self) -> bool:
+        """Whether a write of this pass failed, was rejected or was skipped."""
+        result = self.result
+        return result.requeue is not Requeue.NONE or result.retry_after_seconds is not None or result.skipped_creates > 0
 
     # --- creates -----------------------------------------------------------------------------------------------------
 

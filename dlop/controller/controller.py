@@ -25,6 +25,7 @@ from dlop.controller.job_freshness import JobFreshness
 from dlop.controller.job_state import JobStates
 from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds
 from dlop.controller.metrics import ControllerMetrics, count_deletion, count_transitions
+from dlop.controller.plans_without_job import finish_plans_without_job
 from dlop.controller.snapshot_builder import build_snapshot
 from dlop.controller.writer import Writer
 from dlop.job import DLJob
@@ -182,6 +183,8 @@ class Controller:
         """Check that the caches are fresh enough, then run a pass. Returns the `result` label of the metrics."""
         informers, kind, job_object = self._find(key)
         if informers is None or kind is None or job_object is None:
+            if informers is not None and kind is not None:
+                await finish_plans_without_job(self._deps.client, informers, kind, key, now=self._deps.clock())
             self._deps.queue.forget(key)
             return "success"
         deps, uid = self._deps, job_object.metadata.uid

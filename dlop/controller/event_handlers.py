@@ -113,6 +113,7 @@ class EventHandlers:
         if old is not None and old.metadata.controller != owner:
             self._enqueue_owner(old, after_seconds=_URGENT_DEBOUNCE_SECONDS)
         if owner is None:
+            self._enqueue_adopter(metadata)
             return
         state = self._job_states.get(owner.uid)
         if state is not None and metadata.uid in state.known_deletes:
@@ -159,6 +160,13 @@ class EventHandlers:
         if kind is not None:
             delay = after_seconds if state is None else _debounce_seconds(state, after_seconds)
             self._queue.add_after(JobKey(kind.resource, child.metadata.namespace, owner.name), delay)
+
+    def _enqueue_adopter(self, metadata: ObjectMeta) -> None:
+        """Enqueue the job that can adopt an object: its master has created it, with an owner reference to the job."""
+        for owner in metadata.owner_references:
+            kind = self._kinds.by_owner(api_version=owner.api_version, kind=owner.kind)
+            if kind is not None and kind.members is not None and kind.members.name_label in metadata.labels:
+                self._queue.add_after(JobKey(kind.resource, metadata.namespace, owner.name), _URGENT_DEBOUNCE_SECONDS)
 
     def _observe_transition(self, old: KubeObject | None, new: KubeObject) -> float:
         """Count the phase transition of a pod. Returns the debounce delay of the change in seconds."""

@@ -15,6 +15,7 @@ from dlop.api.constants import (
     JOB_UID_LABEL,
     LAST_APPLIED_ANNOTATION,
     REPLACEMENT_ANNOTATION,
+    REQUESTS_ANNOTATION,
     SIZE_ANNOTATION,
     TEMPLATE_HASH_ANNOTATION,
 )
@@ -23,6 +24,7 @@ from dlop.controller.cluster_capacity import ClusterCapacity
 from dlop.controller.kinds import ManagedKind
 from dlop.controller.nodes import node_problem
 from dlop.controller.record_gate import RecordGate
+from dlop.controller.scale_plan_queue import Owner, ScalePlanQueue
 from dlop.kube.cache import Cache, CacheChange
 from dlop.kube.client import Client
 from dlop.kube.informer import Handler, Informer, InformerTimings
@@ -36,7 +38,7 @@ _FULL_TYPES: dict[Resource, type[Any]] = {**dict.fromkeys(POD_GROUPS, PodGroup),
 """Resources watched without a label selector and with more than their metadata. Another operator may own a PodGroup."""
 
 
-_CHILD_ANNOTATIONS = frozenset({GROUP_ANNOTATION, REPLACEMENT_ANNOTATION, SIZE_ANNOTATION, TEMPLATE_HASH_ANNOTATION})
+_CHILD_ANNOTATIONS = frozenset({GROUP_ANNOTATION, REPLACEMENT_ANNOTATION, REQUESTS_ANNOTATION, SIZE_ANNOTATION, TEMPLATE_HASH_ANNOTATION})
 """The annotations of children that are read. The others, such as those of network plugins, are not cached."""
 
 
@@ -53,9 +55,11 @@ class InformerSet:
         child_handler: HandlerFactory,
         job_handlers: Callable[[ManagedKind], Sequence[Handler[Any]]],
         on_relist: Callable[[Resource], None],
+        plan_changed: Callable[[ManagedKind, Owner], None],
+        orphan_labels: Collection[str] = (),
         capacity: ClusterCapacity | None = None,
     ) -> None:
-        """With `capacity`, pods are cached with their resource requests."""
+        """`plan_changed` is called with the job of a scale plan. With `capacity`, pods are cached with their resource requests."""
         self.namespace = namespace
         self._client = client
         self._rng = rng
@@ -71,6 +75,10 @@ class InformerSet:
         self.gate = ReadYourWrites(self._caches, refresh=self._refresh)
         self.record_gate = RecordGate(self.gate)
         self._capacity = capacity
+        self._plan_changed = plan_changed
+        self._orphan_labels = (JOB_UID_LABEL, *orphan_labels)
+        self.scale_plans: dict[Resource, ScalePlanQueue] = {}
+        """By the resource of the plans."""
         self.pods: Cache[Pod] = self._add_pod_informer(capacity).cache
         self.services = self._add_informer(SERVICES, Service, child_handler(SERVICES)).cache
 
@@ -79,7 +87,7 @@ class InformerSet:
     def add_extra_informers(self, kind: ManagedKind, *, without: Container[Resource] = ()) -> list[Informer[Any]]:
         """Add informers for the extra resources of a kind, except `without`. Returns the new ones; the caller runs them."""
         resources = [resource for resource in kind.extra_resources if resource not in self._informers and resource not in without]
-        return [self._add_extra_informer(resource, select_by_label=resource not in kind.ephemeral_resources) for resource in resources]
+        return [self._add_extra_informer(resource, kind) for resource in resources]
 
     def add_legacy_informer(self, resource: Resource) -> Informer[Any]:
         """Add an informer for children left over from an earlier configuration. Only their metadata is kept."""
@@ -95,13 +103,16 @@ class InformerSet:
         self._informers.pop(kind.resource, None)
         self._caches.pop(kind.resource, None)
 
-    def _add_extra_informer(self, resource: Resource, *, select_by_label: bool) -> Informer[Any]:
+    def _add_extra_informer(self, resource: Resource, kind: ManagedKind) -> Informer[Any]:
+        if kind.members is not None and resource in kind.plan_resources:
+            self.scale_plans[resource] = ScalePlanQueue(kind.members, on_change=lambda owner: self._plan_changed(kind, owner))
+            return self._add_informer(resource, CustomObject, self.scale_plans[resource].on_plan)
         full_type = _FULL_TYPES.get(resource)
         if full_type is not None:
             handlers = self._node_handlers() if resource == NODES else [self._child_handler(resource)]
             return self._add_informer(resource, full_type, *handlers)
         self._filtered.add(resource)
-        label = JOB_UID_LABEL if select_by_label else None
+        label = None if resource in kind.ephemeral_resources else JOB_UID_LABEL
         return self._add_informer(resource, PartialObject, self._child_handler(resource), label_selector=label)
 
     def _add_pod_informer(self, capacity: ClusterCapacity | None) -> Informer[Any]:
@@ -128,7 +139,7 @@ class InformerSet:
             rng=self._rng,
             namespace=self.namespace if resource.namespaced else None,
             label_selector=label_selector,
-            labels=(JOB_UID_LABEL,),
+            labels=self._orphan_labels,
             keep_annotation=keep_annotation,
             handlers=handlers,
             on_relist=self._on_relist,
@@ -162,6 +173,10 @@ class InformerSet:
         """A cached object of any owner; None if it is not in the cache or the resource is not watched."""
         cache: Cache[KubeObject] | None = self.cache(resource)
         return None if cache is None else cache.get(name, namespace=namespace)
+
+    def satisfies_expectations(self, resource: Resource) -> bool:
+        """Whether watch events of objects of the resource satisfy expectations. Scale plans do not have their job as controller."""
+        return resource in self._informers and resource not in self.scale_plans
 
     def is_synced(self, resource: Resource) -> bool:
         """Whether the resource is watched and its cache is synced. False if the operator may not read it."""

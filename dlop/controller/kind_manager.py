@@ -103,6 +103,7 @@ class KindManager:
         self._informer_tasks[kind] = [self._spawn(informer.run(), name=f"informer of {kind.resource.plural}") for informer in job_informers]
         for informer in job_informers:
             await informer.wait_synced()
+        self._enqueue_scaled_jobs(kind)
         if errors:
             await self._retry_extra_informers(kind, errors)
 
@@ -139,6 +140,14 @@ class KindManager:
         """Enqueue the jobs of all kinds."""
         for kind in self._informer_tasks:
             self._enqueue_all_jobs(kind)
+
+    def _enqueue_scaled_jobs(self, kind: ManagedKind) -> None:
+        """Enqueue the jobs that have scale plans. They may not exist, so that the list of jobs does not enqueue them."""
+        for informers in self._manager.informer_sets:
+            for resource in kind.plan_resources:
+                queue = informers.scale_plans.get(resource)
+                for owner in () if queue is None else queue.owners():
+                    self._manager.queue.add(JobKey(kind.resource, *owner))
 
     def _enqueue_all_jobs(self, kind: ManagedKind) -> None:
         for informers in self._manager.informer_sets:

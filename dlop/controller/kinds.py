@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, OwnerReference
 from dlop.kube.resources import Resource
+from dlop.policies.members import Members
 
 
 class JobKey(NamedTuple):
@@ -39,15 +40,27 @@ class ManagedKind:
     legacy_resources: tuple[Resource, ...] = ()
     """Resources of children left over from an earlier configuration of the operator. They are only deleted, and only
     where the operator can read them."""
+    members: Members[Any] | None = None
+    """Pods that the masters of jobs manage, and their scale plans."""
     uses_host_ports: bool = False
     """Whether the operator assigns ports of the host network to jobs of this kind."""
     metric_label: str = ""
     """Value of the `framework` label of the Kubeflow-compatible counters; empty leaves the kind out of them."""
 
     @property
+    def plan_resources(self) -> tuple[Resource, ...]:
+        """The resource of scale plans; empty if the kind has none."""
+        return () if self.members is None else (self.members.plan_type.resource,)
+
+    @property
+    def needed_resources(self) -> tuple[Resource, ...]:
+        """Resources that jobs may need. A job that does is blocked where the operator cannot read them."""
+        return self.child_resources + self.plan_resources
+
+    @property
     def extra_resources(self) -> tuple[Resource, ...]:
         """All resources to watch in addition to pods, services and the jobs themselves."""
-        return self.child_resources + self.read_only_resources
+        return self.needed_resources + self.read_only_resources
 
 
 class ManagedKinds:

@@ -43,6 +43,8 @@ class ControllerConfig:
     host_port_range: HostPortRange = DEFAULT_HOST_PORTS
     autoscaler_max_load: float | None = None
     """The fraction of the cluster's resources up to which elastic jobs grow; None disables the autoscaler."""
+    member_labels: tuple[str, ...] = ()
+    """Labels with the name of the job, on pods that the masters of jobs create."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +166,8 @@ class ControllerManager:
                 child_handler=handlers.child_handler,
                 job_handlers=lambda kind: self._job_handlers(kind, handlers),
                 on_relist=handlers.on_relist,
+                plan_changed=lambda kind, owner: self.queue.add(JobKey(kind.resource, *owner)),
+                orphan_labels=config.member_labels,
                 capacity=None if self.autoscaler is None else self.autoscaler.capacity,
             )
             for namespace in namespaces

@@ -49,9 +49,9 @@ def build_snapshot(
         services=_remaining(informers.services.owned_by(uid), removed),
         children=_owned_children(informers, kind, uid, removed),
         forbidden=tuple(
-            resource for resource in kind.child_resources if not informers.is_synced(resource) and not informers.is_not_installed(resource)
+            resource for resource in kind.needed_resources if not informers.is_synced(resource) and not informers.is_not_installed(resource)
         ),
-        not_installed=tuple(resource for resource in kind.child_resources if informers.is_not_installed(resource)),
+        not_installed=tuple(resource for resource in kind.needed_resources if informers.is_not_installed(resource)),
         priorities=_priorities(informers, kind),
         down_nodes=_down_nodes(informers, pods),
         name_conflicts=tuple(conflicts.names),
@@ -59,10 +59,21 @@ def build_snapshot(
         shared=frozenset() if state is None else frozenset(state.shared),
         rejected_writes=() if state is None else tuple(state.rejected_writes.values()),
         rejected_status="" if state is None else state.rejected_status,
+        **_scale_plans(informers, kind, job_object),
         scale_decision=None if state is None else state.scale_decision,
         assigned_host_port=assigned_host_port,
     )
     return snapshot, (*conflicts.orphans, *_labelled_orphans(informers, kind, job_object))
+
+
+def _scale_plans(informers: InformerSet, kind: ManagedKind, job_object: CustomObject) -> dict[str, tuple[CustomObject, ...]]:
+    """The fields of the snapshot about scale plans; empty for kinds without them."""
+    owner = (job_object.metadata.namespace, job_object.metadata.name)
+    queues = [informers.scale_plans[resource] for resource in kind.plan_resources if resource in informers.scale_plans]
+    return {
+        "scale_plans": tuple(plan for queue in queues for plan in queue.first(owner)),
+        "failed_scale_plans": tuple(plan for queue in queues for plan in queue.failed(owner)),
+    }
 
 
 def _remaining(children: Iterable[T], removed: Collection[str]) -> tuple[T, ...]:
@@ -105,7 +116,15 @@ def _labelled_orphans(informers: InformerSet, kind: ManagedKind, job_object: Cus
             continue
         labelled = cache.orphans(JOB_UID_LABEL, job_object.metadata.uid, namespace=job_object.metadata.namespace)
         orphans += [Orphan(resource, child) for child in labelled if _is_adoptable(child)]
+    if kind.members is not None:
+        created = informers.pods.orphans(kind.members.name_label, job_object.metadata.name, namespace=job_object.metadata.namespace)
+        orphans += [Orphan(PODS, pod) for pod in created if _is_adoptable(pod) and _is_owned(pod, job_object)]
     return tuple(orphans)
+
+
+def _is_owned(child: KubeObject, job_object: CustomObject) -> bool:
+    """Whether an object has an owner reference to the job, which is not its controller."""
+    return any(owner.uid == job_object.metadata.uid for owner in child.metadata.owner_references)
 
 
 # --- name conflicts --------------------------------------------------------------------------------------------------

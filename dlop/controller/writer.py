@@ -36,7 +36,7 @@ from dlop.kube.expectations import Child, Expectations
 from dlop.kube.objects import Node, ObjectMeta, PartialObject, object_decoder
 from dlop.kube.resources import NODES, PODS, SERVICES, Resource
 from dlop.kube.types import JsonObject
-from dlop.reconcile.plan import Delete, Patch, ReplicaCreate
+from dlop.reconcile.plan import Delete, Patch, ReplicaCreate, Report
 
 log = structlog.get_logger(__name__)
 
@@ -171,9 +171,21 @@ class Writer:
             return WriteOutcome(WriteResult.REJECTED if _is_rejection(error) else WriteResult.UNKNOWN, error)
         return WriteOutcome(WriteResult.UNCHANGED) if existing is not None and existing.metadata.resource_version == version else DONE
 
-    async def _merge_patch(self, resource: Resource, name: str, body: JsonObject) -> str:
+    async def report(self, report: Report) -> WriteOutcome:
+        """Merge-patch the status of a scale plan if it is still the same one."""
+        try:
+            await self._merge_patch(
+                report.resource, report.name, {"metadata": {"uid": report.uid}, "status": report.status}, subresource="status"
+            )
+        except (NotFoundError, ConflictError):
+            return WriteOutcome(WriteResult.STALE)
+        except KubeError as error:
+            return WriteOutcome(WriteResult.UNKNOWN, error)
+        return DONE
+
+    async def _merge_patch(self, resource: Resource, name: str, body: JsonObject, *, subresource: str | None = None) -> str:
         """Returns the new resource version; empty if the response has none."""
-        path = resource.path(namespace=self.key.namespace, name=name)
+        path = resource.path(namespace=self.key.namespace, name=name, subresource=subresource)
         response = await self.client.call("PATCH", path, query=_QUERY, body=body, content_type=_MERGE_PATCH)
         return self._record_version(resource, response.body)
 
@@ -264,8 +276,7 @@ class Writer:
         return delete.grace_seconds is None or bool(is_kept)
 
     def _expect(self, child: Child) -> None:
-        # Without a cache, no watch event would ever satisfy the expectation.
-        if self.informers.cache(child.resource) is not None:
+        if self.informers.satisfies_expectations(child.resource):
             self.expectations.expect(self.uid, child)
 
     def _record_version(self, resource: Resource, body: bytes) -> str:

@@ -4,6 +4,7 @@
     jobs                    get list watch delete                      informer, uncached read before adoption, TTL
     jobs/status             patch                                      one status write per reconcile pass
     jobs/finalizers         update                                     owner references with blockOwnerDeletion
+    scale plans             get list watch delete; status: patch       kinds whose master asks for pods
     pods, services          get list watch create patch delete         children; patch adopts orphans
     events                  create patch                               patch updates the series of a repeated event
     CRDs                    get list watch                             kinds that are installed later; cluster-wide only
@@ -13,6 +14,8 @@ A kind that creates other objects declares their rules in its `children`. Far-re
 They are permission sets with roles of their own, which exist only on request:
 
     mpi     objects of MPI launchers, and pods/exec: RBAC lets the operator grant only permissions that it has itself
+    elasticjob
+            objects of the masters of ElasticJobs, and scale plans: RBAC lets the operator grant only permissions that it has itself
     hpa     autoscalers of elastic PyTorchJobs with metrics
     gang    PodGroups, and read access to priority classes
     nodes   read access to nodes
@@ -73,6 +76,9 @@ def job_rules(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
             _rule(group, [f"{plural}/status" for plural in plurals], "patch"),
             _rule(group, [f"{plural}/finalizers" for plural in plurals], "update"),
         ]
+    for group, plurals in _plan_plurals_by_group(kinds).items():
+        rules.append(_rule(group, plurals, "get", "list", "watch", "delete"))
+        rules.append(_rule(group, [f"{plural}/status" for plural in plurals], "patch"))
     rules.append(_rule("", ["pods", "services"], "get", "list", "watch", "create", "patch", "delete"))
     rules.append(_rule("events.k8s.io", ["events"], "create", "patch"))
     for child in (child for kind in kinds for child in kind.children):
@@ -151,6 +157,8 @@ def user_facing_roles(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
     """ClusterRoles for jobs that are aggregated to the default roles `view`, `edit` and `admin`."""
     kinds = tuple(kinds)
     plurals_by_group = _plurals_by_group(kinds)
+    for group, plurals in _plan_plurals_by_group(kinds).items():
+        plurals_by_group.setdefault(group, []).extend(plurals)
     scalable_by_group = _plurals_by_group(kind for kind in kinds if kind.schema.scale_role(kind))
     view_rules = [_rule(group, plurals, "get", "list", "watch") for group, plurals in plurals_by_group.items()]
     verbs = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
@@ -175,6 +183,14 @@ def _plurals_by_group(kinds: Iterable[type[DLJob]]) -> dict[str, list[str]]:
         plurals = plurals_by_group.setdefault(kind.job_type.group, [])
         if kind.job_type.plural not in plurals:
             plurals.append(kind.job_type.plural)
+    return plurals_by_group
+
+
+def _plan_plurals_by_group(kinds: Iterable[type[DLJob]]) -> dict[str, list[str]]:
+    """The resources of scale plans."""
+    plurals_by_group: dict[str, list[str]] = {}
+    for plan_type in dict.fromkeys(kind.members.plan_type for kind in kinds if kind.members is not None):
+        plurals_by_group.setdefault(plan_type.group, []).append(plan_type.plural)
     return plurals_by_group
 
 

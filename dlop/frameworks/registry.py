@@ -36,6 +36,7 @@ BUILT_IN = (
     "dlop.frameworks.paddlepaddle.paddlejob:PaddleJob",
     "dlop.frameworks.paddlepaddle.trainingjob:TrainingJob",
     "dlop.frameworks.batch_paddlepaddle.paddlejob:PaddleJob",
+    "dlop.frameworks.dlrover.elasticjob:ElasticJob",
 )
 
 

@@ -18,6 +18,7 @@ from dlop.jobs.lookup import JobHandle
 from dlop.kube.client import Client, PatchType, Propagation
 from dlop.kube.errors import ConflictError, NotFoundError
 from dlop.kube.merge_patch import merge_patch
+from dlop.policies.members import Members
 
 _MAX_ATTEMPTS = 10
 
@@ -40,10 +41,14 @@ async def resume(client: Client, job: JobHandle) -> bool:
 async def scale(client: Client, job: JobHandle, replicas: Mapping[str, int]) -> bool:
     """Set the number of replicas by role. Returns False if the job already has these numbers.
 
+    For a job whose master manages the pods, this writes a scale plan.
+
     Raises:
         JobUpdateError: the job has no such role, the number is invalid for it, or the job has finished.
         KubeError: the API server rejected the request.
     """
+    if job.kind.members is not None:
+        return await _write_scale_plan(client, job, job.kind.members, replicas)
     return await _update(client, job, lambda current: _with_replicas(current, replicas))
 
 
@@ -78,6 +83,16 @@ async def _update(client: Client, job: JobHandle, new_spec: Callable[[JobHandle]
         else:
             return True
     raise JobUpdateError(f"{job} could not be updated after {_MAX_ATTEMPTS} conflicts with other updates; try again.")
+
+
+async def _write_scale_plan(client: Client, job: JobHandle, members: Members[Any], replicas: Mapping[str, int]) -> bool:
+    _require_unfinished(job, "scaled")
+    try:
+        plan = members.manual_plan(job.dl_job(), replicas)
+    except SpecError as error:
+        raise JobUpdateError(f"{job} cannot be scaled: {error}.") from error
+    await client.create(members.plan_type.resource, plan, namespace=job.namespace)
+    return True
 
 
 async def _reload(client: Client, job: JobHandle) -> JobHandle:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import msgspec
 
@@ -20,13 +21,14 @@ from dlop.job import DLJob
 from dlop.jobs.history import HistoryEntry, KubeEvent, build_history
 from dlop.jobs.lookup import JobHandle
 from dlop.jobs.pending_reasons import pending_reasons
-from dlop.jobs.replicas import GONE, ReplicaView, replica_views
+from dlop.jobs.replicas import GONE, TERMINATING, ReplicaView, replica_views
 from dlop.kube.objects import Pod
 from dlop.kube.timestamps import format_time
 
 NOT_RECONCILED = "NotReconciled"
 """The phase of a job that no operator has reconciled."""
 _REPLICA_STATES = frozenset(ReplicaState)
+_LOST_STATES = (ReplicaState.FAILED, ReplicaState.DISRUPTED, TERMINATING, GONE)
 
 
 class RoleView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -116,7 +118,7 @@ def build_view(job: JobHandle, pods: Iterable[Pod], events: Iterable[KubeEvent] 
         attempt=record.attempt,
         restarts=sum(record.restarts.values()),
         disruptions=sum(record.disruptions.values()),
-        roles=tuple(_role_views(spec, replicas, record)),
+        roles=tuple(_role_views(_sized_roles(dl_job, spec, replicas), replicas, record)),
         replicas=replicas,
         pending_reasons=tuple(map(str, reasons)),
         pending_reason=reasons[0].summary if reasons else "",
@@ -158,9 +160,19 @@ def _start_waits(spec: JobSpec, replicas: Iterable[ReplicaView], pods: Mapping[s
             yield wait
 
 
-def _role_views(spec: JobSpec, replicas: tuple[ReplicaView, ...], record: Record) -> Iterator[RoleView]:
-    counts = Counter((replica.role, replica.state) for replica in replicas)
+def _sized_roles(job: DLJob, spec: JobSpec, replicas: Iterable[ReplicaView]) -> Iterator[RoleSpec]:
+    """The roles with their number of replicas. For roles that the master of the job manages, it is the number of pods; they may have none."""
+    counts = Counter(replica.role for replica in replicas if replica.state not in _LOST_STATES)
     for role in spec.roles:
+        if job.members is None or role.name not in job.members.roles:
+            yield role
+        elif counts[role.name]:
+            yield replace(role, replicas=counts[role.name])
+
+
+def _role_views(roles: Iterable[RoleSpec], replicas: tuple[ReplicaView, ...], record: Record) -> Iterator[RoleView]:
+    counts = Counter((replica.role, replica.state) for replica in replicas)
+    for role in roles:
         yield _role_view(role, {state: count for (name, state), count in counts.items() if name == role.name}, record)
 
 

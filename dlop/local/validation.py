@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from dlop.api.crd import build_crds
+from dlop.api.crd import build_crd
 from dlop.api.spec import SpecError
 from dlop.frameworks.registry import Registry
 from dlop.job import DLJob
@@ -88,7 +88,7 @@ async def _validate_object(document: Document, client: Client, resource: Resourc
 
 def _schema(kind: type[DLJob]) -> JsonObject:
     """The schema of the spec. It is the same in all versions."""
-    (crd,) = build_crds([kind])
+    crd = build_crd(kind)
     version, *_ = crd["spec"]["versions"]
     spec_schema: JsonObject = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return spec_schema

@@ -87,17 +87,18 @@ class Operator:
             timings=timings,
             metrics=self.metrics,
         )
+        kinds = [_make_kind(job_class, options) for job_class in _select(job_classes, settings.kinds)]
         config = ControllerConfig(
             namespaces=settings.namespaces,
             workers=settings.workers,
             writes_in_flight=settings.writes_in_flight,
             host_port_range=settings.host_ports,
             autoscaler_max_load=settings.autoscaler_max_load if options.autoscaler else None,
+            member_labels=tuple(kind.members.name_label for kind in kinds if kind.members is not None),
         )
         self._manager = ControllerManager(config, clients)
         labels = self._manager.kinds.metric_labels
         self.metrics.registry.register(KubeflowMetrics(self._manager.metrics, metric_labels=labels))
-        kinds = [_make_kind(job_class, options) for job_class in _select(job_classes, settings.kinds)]
         self._kind_manager = KindManager(self._manager, clients, kinds, spawn=self._spawn)
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
@@ -265,6 +266,7 @@ def _make_kind(job_class: type[DLJob], options: Options) -> ManagedKind:
         ephemeral_resources=tuple(resource for child in children if child.is_ephemeral for resource in child.resources),
         legacy_resources=tuple(resource for resource in POD_GROUPS if resource not in pod_groups),
         read_only_resources=tuple(_read_only_resources(options)),
+        members=job_class.members,
         uses_host_ports=job_class.schema.uses_host_ports,
         metric_label=job_class.status.metric_label,
     )

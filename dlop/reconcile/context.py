@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dlop.api.cached_property import cached_property
 from dlop.api.child_objects import Create
 from dlop.api.gang import POD_GROUPS
-from dlop.api.phase import Phase
+from dlop.api.phase import MemberPod, Phase
 from dlop.api.record import Record, RecordBuilder, ScaleRecord, parse_counts, parse_indexes, parse_record
 from dlop.api.spec import JobSpec, RestartScope, RoleSpec, RunPolicy
 from dlop.kube.objects import Pod, PodGroup
@@ -47,12 +47,14 @@ class ReconcileContext:
     snapshot: Snapshot
     stored: PersistedState
     now: float
-    scaling: ScaleRecord | None = None
-    """A decision of the autoscaler that takes effect in this pass."""
+    scaling: tuple[ScaleRecord, ...] = ()
+    """Decisions of the autoscaler or a scale plan that take effect in this pass."""
+    is_scaling: bool = False
+    """Whether a scale plan is executed in this pass."""
     must_store_record: bool = False
     """Whether the record has changes that must be stored before anything is created for a replica, or deleted because it is surplus."""
 
-    def with_record(self, record: Record, *, scaling: ScaleRecord | None = None) -> ReconcileContext:
+    def with_record(self, record: Record, *, scaling: tuple[ScaleRecord, ...] = ()) -> ReconcileContext:
         """The same context with a record that must be stored."""
         job = self.job.with_record(record)
         stored = replace(self.stored, record=record)
@@ -86,7 +88,17 @@ class ReconcileContext:
     def pods(self) -> dict[str, Pod]:
         """Existing pods by the desired names of their replicas; surplus pods by their own names."""
         naming = self.job.naming
-        return match_pods(self.snapshot.pods, self.desired_pods, lambda replica: naming.labels(self.job, replica.role, replica.index))
+        pods = tuple(pod for pod in self.snapshot.pods if pod.metadata.name not in self.members) if self.members else self.snapshot.pods
+        return match_pods(pods, self.desired_pods, lambda replica: naming.labels(self.job, replica.role, replica.index))
+
+    @cached_property
+    def members(self) -> dict[str, MemberPod]:
+        """The existing members of the job by the names of their pods."""
+        policy = self.job.members
+        if policy is None:
+            return {}  # the common case
+        identified = ((policy.identify(pod.metadata.labels), pod) for pod in self.snapshot.pods)
+        return {pod.metadata.name: MemberPod(member, pod) for member, pod in identified if member is not None}
 
     @cached_property
     def desired_services(self) -> dict[str, ReplicaId]:
@@ -126,7 +138,10 @@ class ReconcileContext:
     def unavailable(self) -> tuple[Resource, ...]:
         """Resources that the job needs and the operator cannot read: forbidden, or not installed in the cluster."""
         unavailable = (*self.snapshot.forbidden, *self.snapshot.not_installed)
-        needed = {resource for resource, _ in self.desired_children} if unavailable else ()
+        needed = {resource for resource, _ in self.desired_children} if unavailable else set()
+        members = self.job.members
+        if unavailable and members is not None and members.needs_plans(self.job):
+            needed.add(members.plan_type.resource)
         return tuple(resource for resource in unavailable if resource in needed)
 
     @cached_property

@@ -120,7 +120,8 @@ def assume_created(context: ReconcileContext, progress: Progress, pods: Collecti
     """
     if not pods or context.snapshot.rejected_writes:
         return progress
-    created = {(context.desired_pods[pod.name].role.name, context.desired_pods[pod.name].index) for pod in pods}
+    desired = (context.desired_pods[pod.name] for pod in pods if pod.name in context.desired_pods)
+    created = {(replica.role.name, replica.index) for replica in desired}
 
     def update(replica: ReplicaProgress) -> ReplicaProgress:
         is_created = (replica.role, replica.index) in created

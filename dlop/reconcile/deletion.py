@@ -46,10 +46,12 @@ def _claims_are_released(context: ReconcileContext) -> bool:
 
 
 def surplus_services(context: ReconcileContext) -> Iterator[Service]:
-    """Services that belong neither to a replica nor to the child objects of the kind."""
+    """Services that belong neither to a replica or member nor to the child objects of the kind."""
     children = {create.name for create in context.child_objects if create.resource == SERVICES}
+    members = context.job.members
     for service in context.snapshot.services:
-        if service.metadata.name not in context.desired_services and service.metadata.name not in children:
+        is_of_member = members is not None and members.identify(service.metadata.labels) is not None
+        if service.metadata.name not in context.desired_services and service.metadata.name not in children and not is_of_member:
             yield service
 
 

@@ -124,7 +124,7 @@ def with_scale_decision(context: ReconcileContext) -> ReconcileContext:
         elastic_replicas={**record.elastic_replicas, role.name: replicas},
         scale_records=[*record.scale_records, scale_record][-MAX_SCALE_RECORDS:],
     )
-    return context.with_record(record, scaling=scale_record)
+    return context.with_record(record, scaling=(scale_record,))
 
 
 def _has_succeeded(pod: Pod) -> bool:

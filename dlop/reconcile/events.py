@@ -49,9 +49,9 @@ def blocked_events(context: ReconcileContext, outcome: Outcome) -> Iterator[Even
 
 
 def scale_events(context: ReconcileContext) -> Iterator[Event]:
-    """A decision of the autoscaler that takes effect in this pass."""
-    if context.scaling is not None:
-        yield Event(EventType.NORMAL, Reason.SCALED, str(context.scaling))
+    """Decisions of the autoscaler or a scale plan that take effect in this pass."""
+    for scaling in context.scaling:
+        yield Event(EventType.NORMAL, Reason.SCALED, str(scaling))
 
 
 def create_events(creates: Creates) -> Iterator[Event]:

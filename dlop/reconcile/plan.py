@@ -56,6 +56,16 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """A merge patch of the status of a scale plan, with its UID as a precondition."""
+
+    resource: Resource
+    name: str
+    uid: str
+    status: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """The deletion of an object, with its UID as a precondition."""
 
@@ -101,6 +111,8 @@ class Plan:
     pods: tuple[ReplicaCreate, ...] = ()
     children: tuple[Create, ...] = ()
     """Other child objects, created before services and pods."""
+    reports: tuple[Report, ...] = ()
+    """Executed after the creates, because they tell that a scale plan is executed."""
     status: JsonObject | None = None
     """The complete new status; None if it is unchanged."""
     events: tuple[Event, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlop.api.phase import JobResult, Phase
@@ -35,6 +36,7 @@ from dlop.reconcile.invalid_spec import plan_invalid, plan_oversized_status
 from dlop.reconcile.observe import Observation, observe, with_latest_attempt
 from dlop.reconcile.plan import Event, EventType, Plan
 from dlop.reconcile.restart import previous_size, restart_for_resize
+from dlop.reconcile.scale_plans import ScaleStep, next_scale_step
 from dlop.reconcile.snapshot import Snapshot
 from dlop.reconcile.status import active_outcome, changed_status, current_phase, finished_outcome, resize_outcome, start_time
 from dlop.reconcile.suspend import suspend, suspend_deletes
@@ -64,8 +66,9 @@ def plan(job: DLJob, snapshot: Snapshot, *, now: float) -> Plan:
         context = with_scale_decision(context)
     if snapshot.assigned_host_port is not None:
         context = with_host_ports(context)
+    context, step = next_scale_step(context)
     oversize = exceeded_size_limit(context)
-    return _run(context) if oversize is None else plan_invalid(job, snapshot, stored, oversize, now=now)
+    return _run(context, step) if oversize is None else plan_invalid(job, snapshot, stored, oversize, now=now)
 
 
 def _suspend(context: ReconcileContext) -> Plan:
@@ -84,7 +87,7 @@ def _suspend(context: ReconcileContext) -> Plan:
     )
 
 
-def _run(context: ReconcileContext) -> Plan:
+def _run(context: ReconcileContext, step: ScaleStep) -> Plan:
     observation = observe(context)
     blocked = find_blocked(context, observation.progress)
     started_at = start_time(context.stored, now=context.now)
@@ -94,7 +97,7 @@ def _run(context: ReconcileContext) -> Plan:
     restart.record_restarts(observation.lost_replicas, observation.builder, scope=context.policy.restart_scope, now=context.now)
     if size := previous_size(context, observation.progress):
         return _resize(context, observation, started_at=started_at, size=size)
-    return _continue(context, observation, started_at=started_at, blocked=blocked)
+    return _continue(context, observation, step, started_at=started_at, blocked=blocked)
 
 
 def _evaluate(context: ReconcileContext, observation: Observation, *, started_at: float, blocked: Blocked | None) -> JobResult | None:
@@ -133,7 +136,7 @@ def _resize(context: ReconcileContext, observation: Observation, *, started_at: 
     )
 
 
-def _continue(context: ReconcileContext, observation: Observation, *, started_at: float, blocked: Blocked | None) -> Plan:
+def _continue(context: ReconcileContext, observation: Observation, step: ScaleStep, *, started_at: float, blocked: Blocked | None) -> Plan:
     progress = restart.progress_after_restart(observation.progress, observation.lost_replicas, scope=context.policy.restart_scope)
     backoffs = observation.builder.backoffs
     in_backoff = backoff.active(backoffs, now=context.now)
@@ -157,6 +160,8 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
     # Lost replicas must be stored in the record before their replacements are created.
     is_stored = not observation.lost_replicas and not context.must_store_record
     creates = plan_creates(context, progress, in_backoff=in_backoff) if is_stored else Creates()
+    if is_stored and step.pods and not context.unavailable:
+        creates = replace(creates, services=creates.services + step.services, pods=creates.pods + step.pods)
     expected = assume_created(context, progress, creates.pods)
     actual_start = None if is_start_pending(context) else started_at
     outcome = active_outcome(
@@ -168,15 +173,17 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
         blocked=reported,
     )
     return Plan(
-        deletes=deletes + drift_deletes,
+        deletes=deletes + drift_deletes + step.deletes,
         patches=pod_group_patches(context, progress) + child_patches(context, progress),
         services=creates.services,
         pods=creates.pods,
         children=creates.children,
+        reports=step.reports,
         status=changed_status(context.job, outcome, context.snapshot),
         events=(
             *events.phase_events(context.stored.phase, outcome),
             *events.scale_events(context),
+            *step.events,
             *events.lost_replica_events(observation),
             *events.blocked_events(context, outcome),
             *events.delete_events(deletes),
@@ -193,5 +200,5 @@ def _continue(context: ReconcileContext, observation: Observation, *, started_at
             next_terminating_report(context),
         ),
         demand=job_demand(context, expected) if context.job.options.autoscaler else None,
-        settles=is_settled(context, observation, expected, deletes + overdue + drift_deletes),
+        settles=not step.is_unfinished and is_settled(context, observation, expected, deletes + overdue + drift_deletes),
     )

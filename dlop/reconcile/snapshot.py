@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dlop.kube.objects import PartialObject, Pod, Service
+from dlop.kube.objects import CustomObject, PartialObject, Pod, Service
 from dlop.kube.resources import Resource
 from dlop.reconcile.autoscaler import ScaleDecision
 
@@ -63,6 +63,9 @@ class Snapshot:
     shared: frozenset[tuple[Resource, str]] = frozenset()
     """Existing objects of other owners that the job uses (`Create.allow_existing`)."""
     rejected_writes: tuple[RejectedWrite, ...] = ()
+    scale_plans: tuple[CustomObject, ...] = ()
+    """The first scale plans of the job in the order of execution, including those that have been executed."""
+    failed_scale_plans: tuple[CustomObject, ...] = ()
     rejected_status: str = ""
     """Why the API server rejected the status of the job as too large; empty if it did not."""
     forbidden: tuple[Resource, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -52,8 +53,8 @@ def active_outcome(
     """The outcome for a job that has not finished."""
     record = _update(record, context.job, phase=phase, started_at=started_at, blocked=blocked)
     message = describe_failure(record.last_failure) if phase is Phase.RESTARTING and record.last_failure else ""
-    surplus = len(context.surplus_pods)
-    return _outcome(record, phase=phase, reason=phase.value, message=message, progress=progress, now=context.now, surplus_pods=surplus)
+    outcome = _outcome(context, record, phase=phase, reason=phase.value, message=message, progress=progress)
+    return replace(outcome, surplus_pods=len(context.surplus_pods), is_scaling=context.is_scaling)
 
 
 def finished_outcome(
@@ -63,20 +64,20 @@ def finished_outcome(
     phase = Phase.SUCCEEDED if result.succeeded else Phase.FAILED
     record = _update(record, context.job, phase=phase, started_at=started_at, finished_at=context.now)
     message = result.message or context.job.status.describe_result(context.job, result, progress)
-    return _outcome(record, phase=phase, reason=result.reason or phase.value, message=message, progress=progress, now=context.now)
+    return _outcome(context, record, phase=phase, reason=result.reason or phase.value, message=message, progress=progress)
 
 
 def resize_outcome(context: ReconcileContext, progress: Progress, record: Record, *, started_at: float | None, size: str) -> Outcome:
     """The outcome for a job that restarts because its world size has changed. `size` is the previous one."""
     record = _update(record, context.job, phase=Phase.RESTARTING, started_at=started_at)
     message = f"scaled from {size} to {context.job.size}: restarting all replicas, because their environment contains the size"
-    return _outcome(record, phase=Phase.RESTARTING, reason=Reason.RESIZED, message=message, progress=progress, now=context.now)
+    return _outcome(context, record, phase=Phase.RESTARTING, reason=Reason.RESIZED, message=message, progress=progress)
 
 
 def invalid_outcome(job: DLJob, stored: PersistedState, *, message: str, now: float) -> Outcome:
     """The outcome for a job that is not started because its spec is invalid."""
     record = _update(stored.record, job, phase=Phase.INVALID, started_at=stored.started_at)
-    return _outcome(record, phase=Phase.INVALID, reason=Reason.INVALID_SPEC, message=message, progress=Progress(roles=()), now=now)
+    return _bare_outcome(record, phase=Phase.INVALID, reason=Reason.INVALID_SPEC, message=message, progress=Progress(roles=()), now=now)
 
 
 def blocked_status(job: DLJob, stored: PersistedState, blocked: Blocked, *, phase: Phase, now: float) -> JsonObject | None:
@@ -114,7 +115,13 @@ def _update(
     )
 
 
-def _outcome(record: Record, *, phase: Phase, reason: str, message: str, progress: Progress, now: float, surplus_pods: int = 0) -> Outcome:
+def _outcome(context: ReconcileContext, record: Record, *, phase: Phase, reason: str, message: str, progress: Progress) -> Outcome:
+    outcome = _bare_outcome(record, phase=phase, reason=reason, message=message, progress=progress, now=context.now)
+    return replace(outcome, members=tuple(context.members.values())) if context.members else outcome
+
+
+def _bare_outcome(record: Record, *, phase: Phase, reason: str, message: str, progress: Progress, now: float) -> Outcome:
+    """An outcome without the members of the job."""
     return Outcome(
         phase=phase,
         reason=reason,
@@ -124,5 +131,4 @@ def _outcome(record: Record, *, phase: Phase, reason: str, message: str, progres
         now=now,
         started_at=parse_time(record.started_at),
         finished_at=parse_time(record.finished_at),
-        surplus_pods=surplus_pods,
     )

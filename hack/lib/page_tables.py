@@ -33,6 +33,7 @@ POLICY_CLASSES: dict[str, type[Any]] = {
     "lifecycle": policies.Lifecycle,
     "status": policies.Status,
     "children": policies.ChildObjects,
+    "members": policies.Members,
 }
 """The class of each policy of `DLJob`."""
 VALUES = (dlop.JobType, dlop.ReplicaType, dlop.ContainerProperties)

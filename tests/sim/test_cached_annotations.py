@@ -41,6 +41,7 @@ def make_informer_set(env: OperatorEnv) -> InformerSet:
         child_handler=lambda _: ignore,
         job_handlers=lambda _: (ignore,),
         on_relist=ignore,
+        plan_changed=lambda _kind, _owner: None,
     )
 
 

@@ -255,8 +255,8 @@ def test_a_policy_of_the_wrong_type_is_reported_with_what_to_write(changes: dict
         (lambda: job_type(singular="Ring Job"), "JobType singular 'Ring Job' must be in lower case, like 'ringjob'."),
         (lambda: job_type(short_names="ring"), "JobType short_names 'ring' must be a tuple of names in lower case, like ('ring',)."),
         (lambda: job_type(categories=["all"]), "JobType categories ['all'] must be a tuple of names in lower case, like ('all',)."),
-        (lambda: ReplicaType("my worker"), "ReplicaType name 'my worker' must be made of letters and digits, like 'Worker'."),
-        (lambda: ReplicaType(5), "ReplicaType name 5 must be made of letters and digits"),  # type: ignore[arg-type]
+        (lambda: ReplicaType("my worker"), "ReplicaType name 'my worker' must be made of letters, digits and dashes, like 'Worker'."),
+        (lambda: ReplicaType(5), "ReplicaType name 5 must be made of letters, digits and dashes"),  # type: ignore[arg-type]
         (lambda: ReplicaType("Worker", minimum=2), "must be 0 <= minimum <= default_replicas <= maximum."),
         (lambda: ReplicaType("Worker", maximum="2"), "must be 0 <= minimum <= default_replicas <= maximum."),  # type: ignore[arg-type]
         (

@@ -29,7 +29,7 @@ RECONCILE_PAGE = (ROOT / "dlop" / "reconcile" / "README.md").read_text()
 
 
 PUBLIC_NAMES = {
-    "the job": {"DLJob", "Replica", "Options", "DeclarationError"},
+    "the job": {"DLJob", "Replica", "MemberReplica", "Options", "DeclarationError"},
     "what it declares": {"ConfigMapKey", "ContainerProperties", "FieldRef", "JobType", "ReplicaType", "StartAfter", "StartCondition"},
     "flags": {"FlagFile", "FrameworkFlags"},
     "specs": {
@@ -37,6 +37,7 @@ PUBLIC_NAMES = {
         "ElasticRange",
         "JobSpec",
         "ManifestField",
+        "Problem",
         "RestartPolicy",
         "RestartScope",
         "RoleSpec",
@@ -57,14 +58,15 @@ PUBLIC_NAMES = {
         *("Create", "PermissionSet", "Resource"),
         *("CONFIG_MAPS", "HORIZONTAL_POD_AUTOSCALERS", "ROLES", "ROLE_BINDINGS", "SERVICE_ACCOUNTS"),
     },
-    "helpers": {"JsonObject", "cached_property"},
+    "helpers": {"CustomObject", "JsonObject", "cached_property"},
 }
 """The public API, by subject. A change of it affects the authors of frameworks."""
 PUBLIC_POLICIES = {
-    *("ChildObjects", "LeaderRole", "Lifecycle", "Naming", "Status"),
+    *("ChildObjects", "LeaderRole", "Lifecycle", "Members", "Naming", "Status"),
+    *("Member", "MemberRequest", "Migration", "RoleTarget", "ScaleRequest"),
     *("ATTEMPT_LABEL", "GPU", "JOB_NAME_LABEL", "REPLICA_TYPE_LABEL"),
     *("current_resource_name", "requested_resources", "with_current_resource_names"),
-    *("dns_label", "format_selector", "label_value", "object_name", "pod_requests", "ps_lite_variables", "short_hash"),
+    *("dns_label", "format_selector", "label_value", "object_name", "parse_quantities", "pod_requests", "ps_lite_variables", "short_hash"),
 }
 
 

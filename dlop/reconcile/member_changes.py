@@ -1,0 +1,246 @@
+"""From a scale plan to the members that are created and removed, given the existing ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from dlop.api.constants import REQUESTS_ANNOTATION, Reason
+from dlop.api.pod_resources import Requests, parse_quantities, pod_requests, sum_requests
+from dlop.api.record import format_counts, parse_counts
+from dlop.api.scale_plan import Member, MemberRequest, MembersRecord, RoleTarget, ScaleRequest
+from dlop.api.spec import Problem, SpecError
+from dlop.kube.objects import Pod
+from dlop.policies.members import Members
+from dlop.reconcile.context import ReconcileContext
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Why a plan is not executed completely."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberChanges:
+    """What a scale plan changes."""
+
+    creates: tuple[Member, ...]
+    removes: tuple[str, ...]
+    """Names of pods."""
+    counts: Mapping[str, tuple[int, int]]
+    """By role, the number of members before and after the plan."""
+    relaunches: dict[str, dict[str, str]]
+    hosts: tuple[str, ...]
+    limits: dict[str, int]
+    remarks: tuple[Remark, ...] = ()
+    is_empty: bool = False
+    """Whether nothing changes, not even what is stored."""
+
+
+def find_changes(
+    context: ReconcileContext, policy: Members[Any], record: MembersRecord, request: ScaleRequest, *, carried: Sequence[Member] = ()
+) -> MemberChanges:
+    """What a scale plan changes. `carried` are members that an earlier plan could not create."""
+    return _Changes(context, policy, record, request, carried).find()
+
+
+@dataclass(slots=True)
+class _Role:
+    """The members of one role."""
+
+    alive: dict[int, Member] = field(default_factory=dict)
+    """Existing ones and those to create, by ID, without those to remove."""
+    ids: set[int] = field(default_factory=set)
+    """IDs of all pods, alive or not."""
+
+    def next_id(self) -> int:
+        return max(self.ids, default=-1) + 1
+
+    def free_ranks(self) -> Iterator[int]:
+        ranks = {member.rank for member in self.alive.values()}
+        return (rank for rank in count() if rank not in ranks)
+
+
+class _Changes:
+    def __init__(
+        self, context: ReconcileContext, policy: Members[Any], record: MembersRecord, request: ScaleRequest, carried: Sequence[Member]
+    ) -> None:
+        self._context = context
+        self._policy = policy
+        self._record = record
+        self._request = request
+        self._roles = {role: _Role() for role in policy.roles}
+        self._pods: dict[str, tuple[Member, Pod]] = {}
+        """Existing members that are not being deleted, by the names of their pods."""
+        self._creates: dict[str, Member] = {}
+        """By the names of their pods."""
+        self._removes: dict[str, None] = {}
+        self._remarks: list[Remark] = []
+        self._relaunches = {role: parse_counts(record.relaunches.get(role, {})) for role in policy.roles}
+        self._limits = {role: limit for role, limit in record.limits.items() if role not in request.targets}
+        if request.is_manual:
+            self._limits |= {role: target.replicas for role, target in request.targets.items()}
+        for name, existing in context.members.items():
+            self._observe(name, existing.member, existing.pod, is_alive=existing.is_alive)
+        self._before = {role: len(members.alive) for role, members in self._roles.items()}
+        for member in carried:
+            self._add(member)
+
+    def find(self) -> MemberChanges:
+        for role, target in self._request.targets.items():
+            if role in self._roles:
+                self._scale(role, target)
+        for wanted in self._request.creates:
+            if wanted.role in self._roles:
+                self._create(wanted)
+        for name in self._request.removes:
+            self._remove(name)
+        for migration in self._request.migrations:
+            self._migrate(migration.pod, migration.resources)
+        if self._request.is_manual:
+            if self._removes and self._policy.replaces_removed(self._context.job):
+                raise SpecError((Problem("spec", "removes pods, and the master of this job would create them again; delete this plan"),))
+            # The master asks for them again in further plans.
+            removed = {self._pods[name][0].role for name in self._removes}
+            self._limits |= {role: len(self._roles[role].alive) for role in removed}
+        self._enforce_resource_limits()
+        relaunches = {role: format_counts(counts) for role, counts in self._relaunches.items() if any(counts.values())}
+        hosts = self._request.hosts or self._record.hosts
+        return MemberChanges(
+            creates=tuple(self._creates.values()),
+            removes=tuple(self._removes),
+            counts={role: (self._before[role], len(members.alive)) for role, members in self._roles.items()},
+            relaunches=relaunches,
+            hosts=hosts,
+            limits=self._limits,
+            remarks=tuple(self._remarks),
+            is_empty=not self._creates and not self._removes and hosts == self._record.hosts and self._limits == self._record.limits,
+        )
+
+    def _observe(self, name: str, member: Member, pod: Pod, *, is_alive: bool) -> None:
+        role = self._roles.get(member.role)
+        if role is None:
+            return
+        role.ids.add(member.id)
+        counts = self._relaunches[member.role]
+        counts[member.rank] = max(counts.get(member.rank, 0), member.relaunch_count + 1)
+        if pod.metadata.deletion_timestamp is None:
+            self._pods[name] = member, pod
+        if is_alive:
+            role.alive[member.id] = member
+
+    def _add(self, member: Member) -> None:
+        role = self._roles[member.role]
+        role.ids.add(member.id)
+        role.alive[member.id] = member
+        self._creates[self._pod_name(member.role, member.id)] = member
+        counts = self._relaunches[member.role]
+        counts[member.rank] = max(counts.get(member.rank, 0), member.relaunch_count + 1)
+
+    # --- the parts of a plan -------------------------------------------------------------------------------------------------
+
+    def _scale(self, name: str, target: RoleTarget) -> None:
+        """Add members with the next IDs and the lowest free ranks, or remove those with the highest IDs that have not succeeded."""
+        role = self._roles[name]
+        missing, first_id, ranks = target.replicas - len(role.alive), role.next_id(), role.free_ranks()
+        for offset in range(missing):
+            self._add(Member(role=name, id=first_id + offset, rank=next(ranks), resources=target.resources))
+        removable = sorted((member.id for member in role.alive.values() if not self._has_succeeded(member)), reverse=True)
+        for member_id in removable[: max(0, -missing)]:
+            self._remove(self._pod_name(name, member_id))
+
+    def _create(self, wanted: MemberRequest) -> None:
+        role = self._roles[wanted.role]
+        if wanted.id is not None and wanted.id in role.ids:
+            return  # it exists
+        rank = next(role.free_ranks()) if wanted.rank is None else wanted.rank
+        limit = None if self._request.is_manual else self._limits.get(wanted.role)
+        if limit is not None and self._count_staying(role) >= limit:
+            message = f"{wanted.role} {rank} is not created, because a manual plan limits the number of {wanted.role} pods to {limit}"
+            self._remarks.append(Remark(Reason.SCALED, message))
+            return
+        self._add(
+            Member(
+                role=wanted.role,
+                id=role.next_id() if wanted.id is None else wanted.id,
+                rank=rank,
+                relaunch_count=self._relaunches[wanted.role].get(rank, 0),
+                resources=wanted.resources,
+                service=wanted.service,
+            )
+        )
+
+    def _count_staying(self, role: _Role) -> int:
+        """Members that this plan does not remove."""
+        removed = set(self._request.removes)
+        return sum(1 for member in role.alive.values() if self._pod_name(member.role, member.id) not in removed)
+
+    def _remove(self, name: str) -> None:
+        """Remove a member, or do not create one that the plan or an earlier one asks for."""
+        planned = self._creates.pop(name, None)
+        if planned is not None:
+            del self._roles[planned.role].alive[planned.id]
+        elif name in self._pods:
+            member, _ = self._pods[name]
+            self._removes[name] = None
+            self._roles[member.role].alive.pop(member.id, None)
+
+    def _migrate(self, name: str, resources: Mapping[str, str]) -> None:
+        """Replace a member by one of the same rank."""
+        if name in self._pods:
+            member, _ = self._pods[name]
+            self._remove(name)
+            self._create(MemberRequest(role=member.role, rank=member.rank, resources=resources))
+
+    def _has_succeeded(self, member: Member) -> bool:
+        existing = self._pods.get(self._pod_name(member.role, member.id))
+        return existing is not None and existing[1].status.phase == "Succeeded"
+
+    def _pod_name(self, role: str, member_id: int) -> str:
+        return self._policy.pod_name(self._context.job, role, member_id)
+
+    # --- resource limits -----------------------------------------------------------------------------------------------------
+
+    def _enforce_resource_limits(self) -> None:
+        """Leave out members that would exceed the limits of the job, those with the highest IDs first."""
+        limits = parse_quantities(self._policy.resource_limits(self._context.job))
+        if not limits or not self._creates:
+            return
+        used = sum_requests(_requests_of(pod) for pod in self._staying_pods())
+        rendered: dict[tuple[str, frozenset[tuple[str, str]]], Requests] = {}
+        for member in list(self._creates.values()):
+            key = member.role, frozenset(member.resources.items())
+            if key not in rendered:
+                rendered[key] = self._planned_requests(member)
+            requests = rendered[key]
+            total = sum_requests((used, requests))
+            exceeded = next((name for name, limit in limits.items() if name in requests and total[name].value > limit.value), None)
+            if exceeded is None:
+                used = total
+                continue
+            self._remove(self._pod_name(member.role, member.id))
+            message = (
+                f"{member.role} {member.id} is not created, because the pods of the job would request {total[exceeded]} of {exceeded}, "
+                f"and spec.resourceLimits allows {limits[exceeded]}"
+            )
+            self._remarks.append(Remark(Reason.RESOURCE_LIMIT_EXCEEDED, message))
+
+    def _staying_pods(self) -> Iterator[Pod]:
+        for name, (member, pod) in self._pods.items():
+            if name not in self._removes and member.id in self._roles[member.role].alive:
+                yield pod
+
+    def _planned_requests(self, member: Member) -> Requests:
+        replica = self._context.job.member(member)
+        return {} if replica is None else pod_requests(replica.pod()["spec"])
+
+
+def _requests_of(pod: Pod) -> Requests:
+    """The requests of a member that the operator has created."""
+    entries = (entry.partition("=") for entry in pod.metadata.annotations.get(REQUESTS_ANNOTATION, "").split(","))
+    return parse_quantities({name: amount for name, _, amount in entries})

@@ -1,0 +1,243 @@
+"""Scale plans: what the next one changes. They are executed one at a time, in their order.
+
+1. A plan is started: what it creates and removes is computed from the existing members and stored in the record. Nothing else happens in
+   this pass, so a plan that is interrupted later is continued and not computed again.
+2. Its members are created and removed. Then the status of the plan says that it has succeeded.
+3. The plan is deleted, so that a master that was started again can use its name. Its effects are in `status.dlop.scaleRecords`.
+
+A plan that cannot be executed fails, and the next one is started. Members that could not be created, for example because of a quota, are
+created with the next plan. The operator does not replace members: the master does, with a further plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from dlop.api.constants import Reason
+from dlop.api.record import ScaleReason, ScaleRecord
+from dlop.api.scale_plan import Member, MembersRecord, ScaleRequest, expand_members, group_members
+from dlop.api.spec import SpecError
+from dlop.kube.objects import CustomObject
+from dlop.kube.resources import PODS, SERVICES
+from dlop.kube.timestamps import format_time
+from dlop.kube.types import JsonObject
+from dlop.policies.members import Members
+from dlop.reconcile.context import ReconcileContext
+from dlop.reconcile.elastic import MAX_SCALE_RECORDS
+from dlop.reconcile.member_changes import MemberChanges, find_changes
+from dlop.reconcile.plan import Delete, Event, EventType, ReplicaCreate, Report
+from dlop.reconcile.snapshot import RejectedWrite
+
+_INVALID = "Invalid"
+"""The reason of a rejected write that would be rejected again."""
+
+
+class PlanPhase(StrEnum):
+    """The phase of a scale plan."""
+
+    SCALING = "Scaling"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleStep:
+    """What one pass does for the scale plans of a job."""
+
+    services: tuple[ReplicaCreate, ...] = ()
+    pods: tuple[ReplicaCreate, ...] = ()
+    deletes: tuple[Delete, ...] = ()
+    reports: tuple[Report, ...] = ()
+    events: tuple[Event, ...] = ()
+    is_unfinished: bool = False
+    """Whether a plan has been started and not finished."""
+
+
+def plan_status(plan: CustomObject) -> JsonObject:
+    """The status of a scale plan; empty if it has none."""
+    status = msgspec.json.decode(plan.status)
+    return status if isinstance(status, dict) else {}
+
+
+def is_finished(plan: CustomObject) -> bool:
+    """Whether a scale plan has succeeded or failed."""
+    return plan_status(plan).get("phase") in (PlanPhase.SUCCEEDED, PlanPhase.FAILED)
+
+
+def next_scale_step(context: ReconcileContext) -> tuple[ReconcileContext, ScaleStep]:
+    """Start the next plan, or continue the last one. If a plan is started, the context has the record that must be stored first."""
+    if context.job.members is None:
+        return context, ScaleStep()  # the common case
+    return _ScalePlans(context, context.job.members).next_step()
+
+
+def unfinished_plan_deletes(context: ReconcileContext) -> tuple[Delete, ...]:
+    """Deletes for the scale plans of the master of a finished job."""
+    policy = context.job.members
+    if policy is None:
+        return ()
+    plans = (*context.snapshot.scale_plans, *context.snapshot.failed_scale_plans)
+    return _deletes(policy, [plan for plan in plans if policy.is_automatic(plan)])
+
+
+class _ScalePlans:
+    def __init__(self, context: ReconcileContext, policy: Members[Any]) -> None:
+        self._context = context
+        self._policy = policy
+        self._record = context.stored.record.members or MembersRecord()
+
+    def next_step(self) -> tuple[ReconcileContext, ScaleStep]:
+        deletes = _deletes(self._policy, self._obsolete_plans())
+        waiting = [plan for plan in self._context.snapshot.scale_plans if not is_finished(plan) and not self._is_of_earlier_job(plan)]
+        if self._policy.is_held(self._context.job):
+            waiting = []
+        current = next((plan for plan in waiting if plan.metadata.uid == self._record.plan_uid), None)
+        if current is None:
+            context, step = self._start_first(waiting)
+        else:
+            context, step = self._continue_or_give_up(current, [plan for plan in waiting if plan is not current])
+        return replace(context, is_scaling=step.is_unfinished), replace(step, deletes=step.deletes + deletes)
+
+    # --- starting a plan -----------------------------------------------------------------------------------------------------
+
+    def _start_first(self, waiting: Iterable[CustomObject], carried: Sequence[Member] = ()) -> tuple[ReconcileContext, ScaleStep]:
+        """Start the first plan that changes something. Finish the ones before it."""
+        reports: list[Report] = []
+        events: list[Event] = []
+        for plan in waiting:
+            try:
+                request = self._policy.read_plan(self._context.job, plan)
+                changes = find_changes(self._context, self._policy, self._record, request, carried=carried)
+            except SpecError as error:
+                reports.append(self._report(plan, PlanPhase.FAILED, str(error)))
+                events.append(_failure_event(plan, str(error)))
+                continue
+            message = "; ".join(remark.message for remark in changes.remarks)
+            events += [_remark_event(plan, remark.reason, remark.message) for remark in changes.remarks]
+            if changes.is_empty:
+                reports.append(self._report(plan, PlanPhase.SUCCEEDED, message))
+                continue
+            reports.append(self._report(plan, PlanPhase.SCALING, message))
+            started = self._with_started_plan(plan, request, changes)
+            return started, ScaleStep(reports=tuple(reports), events=tuple(events), is_unfinished=True)
+        return self._context, ScaleStep(reports=tuple(reports), events=tuple(events))
+
+    def _with_started_plan(self, plan: CustomObject, request: ScaleRequest, changes: MemberChanges) -> ReconcileContext:
+        members = MembersRecord(
+            plan=plan.metadata.name,
+            plan_uid=plan.metadata.uid,
+            creates=group_members(changes.creates),
+            removes=changes.removes,
+            relaunches=changes.relaunches,
+            counts={role: after for role, (_, after) in changes.counts.items() if after},
+            hosts=changes.hosts,
+            limits=changes.limits,
+        )
+        reason = ScaleReason.MANUAL_SCALE_PLAN if request.is_manual else ScaleReason.SCALE_PLAN
+        time, name = format_time(self._context.now), plan.metadata.name
+        scaled = tuple(
+            ScaleRecord(time=time, role=role, replicas=after, change=after - before, reason=reason, plan=name)
+            for role, (before, after) in changes.counts.items()
+            if before != after
+        )
+        record = self._context.stored.record
+        records = [*record.scale_records, *scaled][-MAX_SCALE_RECORDS:]
+        return self._context.with_record(msgspec.structs.replace(record, members=members, scale_records=records), scaling=scaled)
+
+    # --- continuing a plan ---------------------------------------------------------------------------------------------------
+
+    def _continue_or_give_up(self, plan: CustomObject, others: Sequence[CustomObject]) -> tuple[ReconcileContext, ScaleStep]:
+        missing = self._missing_members()
+        rejected = self._rejected_writes(missing)
+        is_invalid = any(write.reason == _INVALID for write in rejected)
+        if not rejected or not (others or is_invalid):
+            return self._context, self._continue(plan, missing)
+        # The plan must not block the next one.
+        total = sum(count for group in self._record.creates for _, _, count in group.runs)
+        end = "" if is_invalid else "; they are created with the next scale plan"
+        message = f"{len(missing)} of {total} pods could not be created: {rejected[0].message}{end}"
+        context, step = self._start_first(others, () if is_invalid else missing)
+        reports = (self._report(plan, PlanPhase.FAILED, message), *step.reports)
+        return context, replace(step, reports=reports, events=(_failure_event(plan, message), *step.events), is_unfinished=True)
+
+    def _continue(self, plan: CustomObject, missing: Sequence[Member]) -> ScaleStep:
+        """Create and remove what is left. The plan has succeeded when these writes have."""
+        replicas = [replica for member in missing if (replica := self._context.job.member(member)) is not None]
+        existing = self._context.existing_services
+        services = {replica.service_name: replica for replica in replicas if replica.service_name not in existing}
+        removed = (self._context.members[name].pod for name in self._record.removes if name in self._context.members)
+        return ScaleStep(
+            services=tuple(ReplicaCreate(SERVICES, name, replica) for name, replica in services.items() if name is not None),
+            pods=tuple(ReplicaCreate(PODS, replica.name, replica) for replica in replicas),
+            deletes=tuple(Delete(PODS, pod.metadata.name, pod.metadata.uid) for pod in removed if pod.metadata.deletion_timestamp is None),
+            reports=(self._report(plan, PlanPhase.SUCCEEDED),),
+            is_unfinished=True,
+        )
+
+    def _missing_members(self) -> list[Member]:
+        """Members of the current plan that have no pod yet."""
+        job, existing = self._context.job, self._context.members
+        return [
+            member for member in expand_members(self._record.creates) if self._policy.pod_name(job, member.role, member.id) not in existing
+        ]
+
+    def _rejected_writes(self, missing: Iterable[Member]) -> list[RejectedWrite]:
+        """Creates of the current plan that the API server has rejected."""
+        rejected = self._context.snapshot.rejected_writes
+        if not rejected:
+            return []
+        replicas = [replica for member in missing if (replica := self._context.job.member(member)) is not None]
+        names = {(PODS, replica.name) for replica in replicas} | {(SERVICES, replica.service_name) for replica in replicas}
+        return [write for write in rejected if (write.resource, write.name) in names]
+
+    # --- plans as objects ----------------------------------------------------------------------------------------------------
+
+    def _obsolete_plans(self) -> list[CustomObject]:
+        """Plans that have succeeded, plans for an earlier job of the same name, and failed ones of an earlier master."""
+        context, snapshot = self._context, self._context.snapshot
+        times = (pod.metadata.creation_timestamp for name, pod in context.pods.items() if name in context.desired_pods)
+        master_created_at = max((time for time in times if time is not None), default=None)
+        return [
+            *(plan for plan in snapshot.scale_plans if is_finished(plan) or self._is_of_earlier_job(plan)),
+            *(
+                plan
+                for plan in snapshot.failed_scale_plans
+                if self._policy.is_automatic(plan)
+                and master_created_at is not None
+                and plan.metadata.creation_timestamp is not None
+                and plan.metadata.creation_timestamp < master_created_at
+            ),
+        ]
+
+    def _is_of_earlier_job(self, plan: CustomObject) -> bool:
+        owners = plan.metadata.owner_references
+        return bool(owners) and all(owner.uid != self._context.job.metadata.uid for owner in owners)
+
+    def _report(self, plan: CustomObject, phase: PlanPhase, message: str = "") -> Report:
+        now, known = format_time(self._context.now), plan_status(plan)
+        status: JsonObject = {"phase": phase.value, "createTime": known.get("createTime") or now}
+        if phase is not PlanPhase.SCALING:
+            status["finishTime"] = now
+        if message or known.get("message"):
+            status["message"] = message
+        return Report(self._policy.plan_type.resource, plan.metadata.name, plan.metadata.uid, status)
+
+
+def _deletes(policy: Members[Any], plans: Iterable[CustomObject]) -> tuple[Delete, ...]:
+    """Deletes for these scale plans, except those that are terminating. One that is gone already is no error."""
+    resource = policy.plan_type.resource
+    existing = (plan.metadata for plan in plans if plan.metadata.deletion_timestamp is None)
+    return tuple(Delete(resource, metadata.name, metadata.uid, is_retry=True) for metadata in existing)
+
+
+def _failure_event(plan: CustomObject, message: str) -> Event:
+    return Event(EventType.WARNING, Reason.SCALE_PLAN_FAILED, f"scale plan {plan.metadata.name} failed: {message}")
+
+
+def _remark_event(plan: CustomObject, reason: str, message: str) -> Event:
+    return Event(EventType.WARNING, reason, f"scale plan {plan.metadata.name}: {message}")
