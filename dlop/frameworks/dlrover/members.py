@@ -107,7 +107,7 @@ class ElasticJobMembers(Members["ElasticJob"]):
 
 def member_variables(job: ElasticJob, member: Member) -> dict[str, str | FieldRef]:
     """The environment of a member, the same that the master sets on platform pyk8s."""
-    number = str(job.configured_replicas(member.role) or job.member_record.counts.get(member.role, 0))
+    number = str(job.configured_replicas(WORKER) or job.member_record.counts.get(member.role, 0))
     rank, name = str(member.rank), job.metadata.name
     variables: dict[str, str | FieldRef] = {
         "POD_IP": FieldRef("status.podIP"),
