@@ -175,4 +175,4 @@ def _priority(job: ElasticJob, member: Member) -> str:
     if fraction is None:
         return text
     number = job.configured_replicas(member.role) or job.member_record.counts.get(member.role, 0)
-    return "high" if member.id < round(number * fraction) else "low"
+    return "high" if member.rank < round(number * fraction) else "low"
