@@ -47,6 +47,7 @@ _SHARED_UNITS = {
 _LONGEST_UNITS = (
     _CONFORMANCE,
     _CLUSTER_ROLES,
+    "tests/local/test_elastic_dlrover.py",
     "tests/local/test_local_command.py",
     _RINGS,
     _NODES,

@@ -44,4 +44,5 @@ EXPECTED_RESULTS = {
     "11-mpi/job.yaml": ExpectedResult(r"4 processes on (\d) hosts: pi = (\S+)", (2, math.pi), times=1),
     "12-paddle-collective/job.yaml": _learned(workers=2),
     "13-paddle-parameter-servers/job.yaml": _learned(workers=2),
+    "14-elastic-dlrover/job.yaml": _learned(workers=2),
 }
