@@ -185,7 +185,11 @@ def parse_record(status: JsonObject) -> Record | None:
 
 
 def record_to_json(record: Record) -> JsonObject:
+    """The record as plain data, equal to what the API server returns."""
     data: JsonObject = msgspec.to_builtins(record)
+    if record.members is not None:
+        # It has tuples, which `to_builtins` keeps, and which are not equal to lists.
+        data["members"] = msgspec.json.decode(msgspec.json.encode(record.members))
     return data
 
 

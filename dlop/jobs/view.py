@@ -161,7 +161,7 @@ def _start_waits(spec: JobSpec, replicas: Iterable[ReplicaView], pods: Mapping[s
 
 
 def _sized_roles(job: DLJob, spec: JobSpec, replicas: Iterable[ReplicaView]) -> Iterator[RoleSpec]:
-    """The roles with their number of replicas. A role that the master of the job manages has as many as there are pods, and may have none."""
+    """The roles with their number of replicas. A role that the master of the job manages has as many as it has pods, or is left out."""
     counts = Counter(replica.role for replica in replicas if replica.state not in _LOST_STATES)
     for role in spec.roles:
         if job.members is None or role.name not in job.members.roles:

@@ -13,11 +13,12 @@ from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import Phase
 from dlop.api.record import BackoffState, parse_backoffs
 from dlop.embedded.apiserver.store import ChangeType, ObjectKey, Store, StoreEvent
+from dlop.frameworks.dlrover.scale_plan import SCALE_PLAN
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, object_decoder
 from dlop.kube.types import JsonObject
 
-_CHILDREN = ("pods", "services", "configmaps", *(resource.qualified_name for resource in POD_GROUPS))
+_CHILDREN = ("pods", "services", "configmaps", SCALE_PLAN.resource.qualified_name, *(resource.qualified_name for resource in POD_GROUPS))
 _FINAL_POD_PHASES = ("Succeeded", "Failed")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

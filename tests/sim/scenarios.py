@@ -8,6 +8,8 @@
 - HOST_NETWORK: a PaddleJob of batch.paddlepaddle.org, with assigned ports and a config map with the addresses of its pods.
 - ELASTIC: a PyTorchJob that the autoscaler scales when the capacity of the cluster changes.
 - FAULT_TOLERANT: a TrainingJob with a master that is scaled, loses a parameter server, and continues when a trainer has failed.
+- SCALED_BY_PLANS: an ElasticJob with scale plans that start, replace, add and remove workers; it loses a worker and its master.
+- ADOPTED: the same with workers that the master creates.
 """
 
 from __future__ import annotations
@@ -15,11 +17,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
+
+from elastic_master import member_pod
 
 from dlop.api.gang import VOLCANO
+from dlop.api.scale_plan import Member
 from dlop.api.types import Options
 from dlop.embedded.apiserver.store import ChangeType, StoreEvent
 from dlop.frameworks.batch_paddlepaddle.paddlejob import PaddleJob as BatchPaddleJob
+from dlop.frameworks.dlrover.elasticjob import ElasticJob
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.paddlepaddle.trainingjob import TrainingJob
@@ -31,6 +38,7 @@ from dlop.testing.kubelet import NODE_NAME
 from dlop.testing.observed_job import ObservedJob
 from dlop.testing.pod_steps import ContainerExit, Evict, LoseNode
 from dlop.testing.script import Script
+from tests.frameworks.elastic_manifests import SCALE_PLANS, elastic_job, pod_meta, scale_plan
 from tests.frameworks.paddle_manifests import batch_job, batch_role
 from tests.frameworks.pod_groups import BY_VOLCANO, PodGroups, pod_group_crd
 from tests.sim.pair_job import PairJob, pair
@@ -244,6 +252,62 @@ async def _set_cpus(run: ScenarioRun, cpus: int) -> None:
     await run.kit.client.patch(NODES, NODE_NAME, {"status": {"allocatable": allocatable}}, subresource="status")
 
 
+# --- jobs whose master manages the pods ------------------------------------------------------------------------------
+
+
+async def _scale_plans(run: ScenarioRun) -> None:
+    client = run.kit.client
+
+    async def write_plan(number: int, **plan: Any) -> None:
+        owner = None if run.job is None else run.job.body
+        await client.create(SCALE_PLANS, scale_plan(number=number, owner=owner, **plan), namespace="default")
+
+    await run.submit(elastic_job(runPolicy={"ttlSecondsAfterFinished": TTL_SECONDS}))
+    await run.reach("master running", lambda job: all_running(job, 1), phase="Running")
+    await write_plan(0, replicas={"worker": 2})
+    await run.reach("workers running", lambda job: all_running(job, 3), phase="Running")
+    await run.kit.kubelet.perform("default/elastic-edljob-worker-1", ContainerExit(137))
+    await write_plan(1, create=[pod_meta("worker", 2, 1)], remove=["elastic-edljob-worker-1"])
+    await write_plan(2)
+    await write_plan(3, replicas={"worker": 4})
+    await run.reach("replaced", lambda job: all_running(job, 5), phase="Running")
+    await run.edit({"suspend": True})
+    await write_plan(4, replicas={"worker": 3})
+    await run.reach("held", lambda job: job.status["phase"] == "Suspended")
+    await run.edit({"suspend": False})
+    await run.reach("shrunk", lambda job: all_running(job, 4), phase="Running")
+    await run.kit.kubelet.perform("default/elasticjob-elastic-dlrover-master-0", Evict())
+    await run.reach("new master", lambda job: has_counted(job, restarts=0, disruptions=1) and all_running(job, 4), phase="Running")
+    await _succeed(run, "elasticjob-elastic-dlrover-master-1")
+
+
+async def _adopted(run: ScenarioRun) -> None:
+    await run.submit(elastic_job(platform="pyk8s", runPolicy={"ttlSecondsAfterFinished": TTL_SECONDS}))
+    await run.reach("master running", lambda job: all_running(job, 1), phase="Running")
+    for number in range(2):
+        await _create_worker(run, number, rank=number)
+    await run.reach("adopted", lambda job: all_running(job, 3), phase="Running")
+    await run.kit.kubelet.perform("default/elastic-edljob-worker-1", Evict())
+    await run.kit.kubelet.perform("default/elasticjob-elastic-dlrover-master-0", ContainerExit(137))
+    await run.reach("new master", lambda job: has_counted(job, restarts=1) and len(job.pods) == 3, phase="Running")
+    await _create_worker(run, 2, rank=1)
+    await run.reach("replaced", lambda job: len(job.pods) == 4, phase="Running")
+    await run.edit({"runPolicy": {"suspend": True}})
+    await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
+    await run.edit({"runPolicy": {"suspend": False}})
+    await run.reach("resumed", lambda job: all_running(job, 1), phase="Running")
+    await _create_worker(run, 0, rank=0)
+    await run.reach("adopted again", lambda job: all_running(job, 2), phase="Running")
+    await _succeed(run, "elasticjob-elastic-dlrover-master-1")
+
+
+async def _create_worker(run: ScenarioRun, number: int, *, rank: int) -> None:
+    """Create a pod as the master does, which is not its controller."""
+    job = run.job
+    if job is not None:
+        await run.kit.client.create(PODS, member_pod(job.body, Member(role="worker", id=number, rank=rank)), namespace="default")
+
+
 # --- shared steps and predicates -------------------------------------------------------------------------------------
 
 
@@ -272,6 +336,8 @@ JOB_SCOPE = Scenario(name="restart scope Job", framework=PairJob, script=_pair_s
 ROLE_SCOPE = Scenario(name="restart scope Role", framework=PairJob, script=_pair_script, steps=_role_scope)
 GANG = Scenario(name="gang", framework=RingJob, script=_gang_script, steps=_gang, options=BY_VOLCANO, crds=(pod_group_crd(VOLCANO),))
 HOST_NETWORK = Scenario(name="host network", framework=BatchPaddleJob, script=Script, steps=_host_network)
+SCALED_BY_PLANS = Scenario(name="scale plans", framework=ElasticJob, script=Script, steps=_scale_plans)
+ADOPTED = Scenario(name="adopted", framework=ElasticJob, script=Script, steps=_adopted)
 ELASTIC = Scenario(name="elastic", framework=PyTorchJob, script=Script, steps=_elastic, options=Options(autoscaler=True))
 FAULT_TOLERANT = Scenario(
     name="fault-tolerant", framework=TrainingJob, script=Script, steps=_fault_tolerant, options=Options(autoscaler=True)
