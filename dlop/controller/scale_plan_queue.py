@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from dlop.kube.cache import CacheChange
@@ -45,7 +46,7 @@ class ScalePlanQueue:
 
     def failed(self, owner: Owner) -> tuple[CustomObject, ...]:
         """Some of the plans of a job that have failed."""
-        return tuple(self._failed.get(owner, {}).values())[:_MAX_PLANS]
+        return tuple(islice(self._failed.get(owner, {}).values(), _MAX_PLANS))
 
     def owners(self) -> tuple[Owner, ...]:
         """The jobs that have plans. They may not exist."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 from dlop.api.constants import REQUESTS_ANNOTATION, Reason
@@ -51,19 +51,45 @@ def find_changes(
 
 @dataclass(slots=True)
 class _Role:
-    """The members of one role."""
+    """The members of one role. All methods take constant time on average, because a plan can create thousands of members."""
 
     alive: dict[int, Member] = field(default_factory=dict)
     """Existing ones and those to create, by ID, without those to remove."""
+    staying: set[int] = field(default_factory=set)
+    """IDs of those that are alive and that the plan does not remove by name."""
     ids: set[int] = field(default_factory=set)
     """IDs of all pods, alive or not."""
+    next_id: int = 0
+    _ranks: Counter[int] = field(default_factory=Counter)
+    """How many members that are alive have a rank."""
+    _lowest_rank: int = 0
+    """All ranks below this one are taken."""
 
-    def next_id(self) -> int:
-        return max(self.ids, default=-1) + 1
+    def add_id(self, member_id: int) -> None:
+        self.ids.add(member_id)
+        self.next_id = max(self.next_id, member_id + 1)
 
-    def free_ranks(self) -> Iterator[int]:
-        ranks = {member.rank for member in self.alive.values()}
-        return (rank for rank in count() if rank not in ranks)
+    def add(self, member: Member, *, is_staying: bool) -> None:
+        """Add a member that is alive. It replaces one with the same ID."""
+        self.remove(member.id)
+        self.alive[member.id] = member
+        self._ranks[member.rank] += 1
+        if is_staying:
+            self.staying.add(member.id)
+
+    def remove(self, member_id: int) -> None:
+        """Remove a member, if it is alive."""
+        member = self.alive.pop(member_id, None)
+        if member is not None:
+            self.staying.discard(member_id)
+            self._ranks[member.rank] -= 1
+            self._lowest_rank = min(self._lowest_rank, member.rank)
+
+    def free_rank(self) -> int:
+        """The lowest rank that no member has."""
+        while self._ranks[self._lowest_rank]:
+            self._lowest_rank += 1
+        return self._lowest_rank
 
 
 class _Changes:
@@ -80,6 +106,7 @@ class _Changes:
         self._creates: dict[str, Member] = {}
         """By the names of their pods."""
         self._removes: dict[str, None] = {}
+        self._removed_names = frozenset(request.removes)
         self._remarks: list[Remark] = []
         self._relaunches = {role: parse_counts(record.relaunches.get(role, {})) for role in policy.roles}
         self._limits = {role: limit for role, limit in record.limits.items() if role not in request.targets}
@@ -126,19 +153,19 @@ class _Changes:
         role = self._roles.get(member.role)
         if role is None:
             return
-        role.ids.add(member.id)
+        role.add_id(member.id)
         counts = self._relaunches[member.role]
         counts[member.rank] = max(counts.get(member.rank, 0), member.relaunch_count + 1)
         if pod.metadata.deletion_timestamp is None:
             self._pods[name] = member, pod
         if is_alive:
-            role.alive[member.id] = member
+            role.add(member, is_staying=name not in self._removed_names)
 
     def _add(self, member: Member) -> None:
-        role = self._roles[member.role]
-        role.ids.add(member.id)
-        role.alive[member.id] = member
-        self._creates[self._pod_name(member.role, member.id)] = member
+        role, name = self._roles[member.role], self._pod_name(member.role, member.id)
+        role.add_id(member.id)
+        role.add(member, is_staying=name not in self._removed_names)
+        self._creates[name] = member
         counts = self._relaunches[member.role]
         counts[member.rank] = max(counts.get(member.rank, 0), member.relaunch_count + 1)
 
@@ -147,9 +174,9 @@ class _Changes:
     def _scale(self, name: str, target: RoleTarget) -> None:
         """Add members with the next IDs and the lowest free ranks, or remove those with the highest IDs that have not succeeded."""
         role = self._roles[name]
-        missing, first_id, ranks = target.replicas - len(role.alive), role.next_id(), role.free_ranks()
-        for offset in range(missing):
-            self._add(Member(role=name, id=first_id + offset, rank=next(ranks), resources=target.resources))
+        missing = target.replicas - len(role.alive)
+        for _ in range(missing):
+            self._add(Member(role=name, id=role.next_id, rank=role.free_rank(), resources=target.resources))
         removable = sorted((member.id for member in role.alive.values() if not self._has_succeeded(member)), reverse=True)
         for member_id in removable[: max(0, -missing)]:
             self._remove(self._pod_name(name, member_id))
@@ -158,16 +185,16 @@ class _Changes:
         role = self._roles[wanted.role]
         if wanted.id is not None and wanted.id in role.ids:
             return  # it exists
-        rank = next(role.free_ranks()) if wanted.rank is None else wanted.rank
+        rank = role.free_rank() if wanted.rank is None else wanted.rank
         limit = None if self._request.is_manual else self._limits.get(wanted.role)
-        if limit is not None and self._count_staying(role) >= limit:
+        if limit is not None and len(role.staying) >= limit:
             message = f"{wanted.role} {rank} is not created, because a manual plan limits the number of {wanted.role} pods to {limit}"
             self._remarks.append(Remark(Reason.SCALED, message))
             return
         self._add(
             Member(
                 role=wanted.role,
-                id=role.next_id() if wanted.id is None else wanted.id,
+                id=role.next_id if wanted.id is None else wanted.id,
                 rank=rank,
                 relaunch_count=self._relaunches[wanted.role].get(rank, 0),
                 resources=wanted.resources,
@@ -175,20 +202,15 @@ class _Changes:
             )
         )
 
-    def _count_staying(self, role: _Role) -> int:
-        """Members that this plan does not remove."""
-        removed = set(self._request.removes)
-        return sum(1 for member in role.alive.values() if self._pod_name(member.role, member.id) not in removed)
-
     def _remove(self, name: str) -> None:
         """Remove a member, or do not create one that the plan or an earlier one asks for."""
         planned = self._creates.pop(name, None)
         if planned is not None:
-            del self._roles[planned.role].alive[planned.id]
+            self._roles[planned.role].remove(planned.id)
         elif name in self._pods:
             member, _ = self._pods[name]
             self._removes[name] = None
-            self._roles[member.role].alive.pop(member.id, None)
+            self._roles[member.role].remove(member.id)
 
     def _migrate(self, name: str, resources: Mapping[str, str]) -> None:
         """Replace a member by one of the same rank."""
