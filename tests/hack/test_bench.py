@@ -89,6 +89,19 @@ def test_the_autoscaler_benchmark_prints_a_table_and_writes_all_results_with_the
     assert all(row["name"] in process.stdout for row in rows)
 
 
+@pytest.mark.timeout(240)
+def test_the_plans_benchmark_prints_a_table_and_writes_all_results_with_their_goals(tmp_path: Path) -> None:
+    require_assets()
+    process = run("hack/bench", "plans", "--quick", "--json", tmp_path / "results.json", timeout_seconds=230.0)
+    assert process.returncode == 0, process.stderr
+    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+
+    assert {row["at_most"] for row in rows} == {None, 1.5, 2}
+    assert [row["at_most"] for row in rows if "all are replaced, p50" in row["name"]] == [2]
+    assert all(row["value"] > 0 for row in rows)
+    assert all(row["name"] in process.stdout for row in rows)
+
+
 def test_an_unknown_scenario_of_the_operator_benchmark_is_rejected_with_the_valid_ones() -> None:
     process = run("hack/bench", "operator", "--only", "everything")
     assert process.returncode == 2
@@ -97,4 +110,7 @@ def test_an_unknown_scenario_of_the_operator_benchmark_is_rejected_with_the_vali
 
 def test_an_unknown_benchmark_is_rejected_with_exit_code_2() -> None:
     process = run("hack/bench", "everything")
-    assert (process.returncode, process.stderr) == (2, "usage: hack/bench kube|operator|scale|local|autoscaler [--json FILE] [--quick]\n")
+    assert (process.returncode, process.stderr) == (
+        2,
+        "usage: hack/bench kube|operator|scale|local|autoscaler|plans [--json FILE] [--quick]\n",
+    )
