@@ -241,11 +241,10 @@ class Applier:
         return True
 
     async def _report(self, report: Report) -> bool:
-        """A plan that is gone needs no report."""
         outcome = await self.writer.report(report)
-        if outcome.result is WriteResult.UNKNOWN:
+        if outcome.result is not WriteResult.DONE:
             self.result.escalate(Requeue.BACKOFF, outcome.error)
-            return False
+            return outcome.result is WriteResult.STALE
         self.result.writes += 1
         return True
 

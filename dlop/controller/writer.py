@@ -177,8 +177,8 @@ class Writer:
             await self._merge_patch(
                 report.resource, report.name, {"metadata": {"uid": report.uid}, "status": report.status}, subresource="status"
             )
-        except (NotFoundError, ConflictError):
-            return WriteOutcome(WriteResult.STALE)
+        except (NotFoundError, ConflictError) as error:
+            return WriteOutcome(WriteResult.STALE, error)
         except KubeError as error:
             return WriteOutcome(WriteResult.UNKNOWN, error)
         return DONE
