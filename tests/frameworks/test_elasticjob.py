@@ -121,7 +121,7 @@ def test_the_job_controls_its_master() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["600", "two words", 'it\'s "quoted"', "$(touch /tmp/x); `id` && rm -rf / | cat > /dev/null", "--platform=ray\n--port 1", ""]
+    "value", ["600", " two words ", 'it\'s "quoted"', "$(touch /tmp/x); `id` && rm -rf / | cat > /dev/null", "--platform=ray\n--port 1", ""]
 )
 def test_the_value_of_an_annotation_is_one_argument_whatever_it_contains(value: str) -> None:
     command = main(master_pod(elastic_job(annotations={"pre_check_ops": value})))["command"]
@@ -292,6 +292,10 @@ def node(role: str, number: int, rank: int, count: int) -> dict[str, str]:
 def test_the_environment_of_a_worker_with_allreduce() -> None:
     expected = {"WORLD_SIZE": "2", "RANK": "1", "RDZV_ENDPOINT": "elastic-edljob-worker-0"}
     assert env(member_pod(job(workers=2), worker(5, 1))) == {**COMMON, **node("worker", 5, 1, 2), **expected}
+
+
+def test_pods_know_the_protocol_of_the_master() -> None:
+    assert env(member_pod(job(annotations={"service_type": "http"}), worker()))["DLROVER_MASTER_SERVICE_TYPE"] == "http"
 
 
 HOSTS = ("elastic-edljob-ps-0.lab.svc:2222", "elastic-edljob-ps-3.lab.svc:2222")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,7 +23,7 @@ from dlop.testing.observed_job import ObservedJob
 from dlop.testing.pod_steps import ContainerExit
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.elastic_manifests import SCALE_PLANS, elastic_job, pod_meta, scale_plan, template
-from tests.unit.job.jobs import make
+from tests.unit.job.jobs import environment, make
 
 SERVICE = "elasticjob-elastic-dlrover-master"
 QUOTA: JsonObject = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "exceeded quota: pods"}
@@ -105,6 +106,7 @@ async def test_a_job_whose_master_cannot_be_created_is_created() -> None:
         view = await kit.submit(elastic_job())
         await until_status(kit, view, "Created")
         assert "exceeded quota" in (view.condition("Blocked") or {})["message"]
+        assert counts(view) == {"dlrover-master": {"initial": 1}}
 
 
 @virtual_time
@@ -257,6 +259,21 @@ async def test_an_empty_plan_succeeds_without_any_change() -> None:
         assert (list(view.pods), await plans(kit)) == ([master()], {})
         assert "scaleRecords" not in view.status["dlop"]
         assert view.status["phase"] == "Running"
+
+
+@virtual_time
+async def test_the_pods_of_a_plan_know_its_parameter_servers_and_how_many_pods_it_asks_for() -> None:
+    async with OperatorKit(frameworks=[ElasticJob]) as kit:
+        view = await start(kit, elastic_job(strategy="ParameterServerStrategy", ps=0, workers=0))
+        servers = ["elastic-edljob-ps-0.default.svc:2222"]
+        await write(kit, scale_plan(replicas={"ps": 1, "worker": 2}, hosts=servers, owner=view.body))
+        await until_pods(kit, view, {master(): "Running", "elastic-edljob-ps-0": "Running", **workers(0, 1)})
+        trainers = [f"{worker(rank)}.default.svc:3333" for rank in range(2)]
+        for name, task, number in (("elastic-edljob-ps-0", "ps", "1"), (worker(1), "worker", "2")):
+            variables = environment(view.pods[name]["spec"]["containers"][0])
+            config = json.loads(variables["TF_CONFIG"])
+            assert config["cluster"] == {"ps": servers, "worker": trainers}
+            assert (config["task"]["type"], variables["NODE_NUM"]) == (task, number)
 
 
 @virtual_time
