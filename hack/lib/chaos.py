@@ -115,8 +115,9 @@ class Chaos:
             await self._client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         # Without a node, the pods would be deleted.
         await self._client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME}})
-        for kind in KINDS:
-            await self._client.list(kind.job_type.resource)  # the client retries until the new resource is served
+        plans = [kind.members.plan_type for kind in KINDS if kind.members is not None]
+        for job_type in (*(kind.job_type for kind in KINDS), *plans):
+            await self._client.list(job_type.resource)  # the client retries until the new resource is served
         # Started last, because the garbage collector discovers new kinds only every 30 seconds.
         await asyncio.to_thread(self._cluster.add_controllers)
         await asyncio.to_thread(self._cluster.wait_until_ready)

@@ -14,6 +14,7 @@ import msgspec
 from dlop.api.constants import ATTEMPT_LABEL
 from dlop.api.phase import Phase
 from dlop.api.record import Record, parse_record
+from dlop.api.scale_plan import Member
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, Pod, object_decoder
 from dlop.kube.types import JsonObject
@@ -72,6 +73,8 @@ class JobChange:
     record: Record = NO_RECORD
     message: str = ""
     """Conditions and reason of the status, which name the limit that a failed job has exceeded."""
+    is_repetition: bool = False
+    """Whether spec and status are those of the previous change, except for the version of the pod cache."""
 
     @property
     def is_finished(self) -> bool:
@@ -106,6 +109,54 @@ class ChildChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemberChange:
+    """A change of a pod that the master of the job manages. The operator does not restart it, and the record has no index for it."""
+
+    revision: int
+    seconds: float
+    name: str
+    uid: str
+    member: Member
+    created: bool = False
+    deleted: bool = False
+    phase: str = "Pending"
+    terminating: bool = False
+
+    @property
+    def is_unfinished(self) -> bool:
+        return not self.deleted and self.phase not in FINAL_POD_PHASES
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the master counts it."""
+        return self.is_unfinished and not self.terminating
+
+    def __str__(self) -> str:
+        words = ["created" if self.created else "deleted" if self.deleted else self.phase]
+        words += ["terminating"] if self.terminating and not self.deleted else []
+        return f"member {self.name} ({self.uid[:8]}, rank {self.member.rank}): {', '.join(words)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanChange:
+    """A change of a scale plan."""
+
+    revision: int
+    seconds: float
+    name: str
+    uid: str
+    spec: str
+    phase: str = ""
+    message: str = ""
+    created: bool = False
+    deleted: bool = False
+
+    def __str__(self) -> str:
+        state = f"created, {self.spec}" if self.created else "deleted" if self.deleted else f"{self.phase} {self.message}".rstrip()
+        return f"scale plan {self.name} ({self.uid[:8]}): {state}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
     """A fault or edit. `revision` is the last one that was known at that time."""
 
@@ -119,7 +170,7 @@ class Injection:
         return f"-- {self.description}"
 
 
-Entry: TypeAlias = PodChange | JobChange | ChildChange | Injection
+Entry: TypeAlias = PodChange | JobChange | MemberChange | PlanChange | ChildChange | Injection
 
 
 def format_history(entries: list[Entry], *, limit: int = 80) -> str:
@@ -139,7 +190,46 @@ def pod_names(kind: type[DLJob], body: JsonObject) -> dict[str, ReplicaKey]:
     return names
 
 
-def job_change(kind: type[DLJob], body: JsonObject, *, revision: int, seconds: float, deleted: bool) -> JobChange:
+def find_member(kind: type[DLJob], body: JsonObject) -> Member | None:
+    """The member that a pod is; None for replicas of the spec."""
+    return None if kind.members is None else kind.members.identify(body["metadata"].get("labels") or {})
+
+
+def member_change(body: JsonObject, member: Member, *, revision: int, seconds: float, created: bool, deleted: bool) -> MemberChange:
+    pod = _decode_pod(msgspec.json.encode(body))
+    return MemberChange(
+        revision=revision,
+        seconds=seconds,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        member=member,
+        created=created,
+        deleted=deleted,
+        phase=pod.status.phase,
+        terminating=pod.metadata.deletion_timestamp is not None,
+    )
+
+
+def plan_change(body: JsonObject, *, revision: int, seconds: float, created: bool, deleted: bool) -> PlanChange:
+    metadata, spec, status = body["metadata"], body["spec"], body.get("status") or {}
+    sizes = [f"{role}={wanted.get('replicas')}" for role, wanted in (spec.get("replicaResourceSpecs") or {}).items()]
+    pods = [f"{sign}{pod['name']}" for sign, name in (("+", "createPods"), ("-", "removePods")) for pod in spec.get(name) or ()]
+    return PlanChange(
+        revision=revision,
+        seconds=seconds,
+        name=metadata["name"],
+        uid=metadata["uid"],
+        spec=" ".join([*sizes, *pods]) or "empty",
+        phase=status.get("phase", ""),
+        message=status.get("message", ""),
+        created=created,
+        deleted=deleted,
+    )
+
+
+def job_change(
+    kind: type[DLJob], body: JsonObject, *, revision: int, seconds: float, deleted: bool, previous: JsonObject | None = None
+) -> JobChange:
     job, status = kind(_decode_job(msgspec.json.encode(body))), body.get("status") or {}
     texts = [f"{each.get('reason', '')} {each.get('message', '')}" for each in status.get("conditions") or ()]
     return JobChange(
@@ -151,7 +241,16 @@ def job_change(kind: type[DLJob], body: JsonObject, *, revision: int, seconds: f
         replicas={role.name: role.replicas for role in job.spec.roles},
         record=parse_record(status) or NO_RECORD,
         message=" | ".join([*texts, str(status.get("reason", ""))]),
+        is_repetition=previous is not None and _essence(previous) == _essence(body),
     )
+
+
+def _essence(body: JsonObject) -> JsonObject:
+    """What a write is expected to change."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    record = {name: value for name, value in (status.get("dlop") or {}).items() if name != "podsVersion"}
+    kept = {name: metadata.get(name) for name in ("labels", "annotations", "finalizers", "deletionTimestamp")}
+    return {"metadata": kept, "spec": body.get("spec"), "status": {**status, "dlop": record}}
 
 
 def pod_change(body: JsonObject, replica: ReplicaKey, *, revision: int, seconds: float, created: bool, deleted: bool) -> PodChange:

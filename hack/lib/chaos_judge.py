@@ -2,6 +2,7 @@
 
 Rules: the job reaches the end that its script implies; one live pod per role, index and attempt; finished indexes do not run
 again; nothing is created after the end, and the record does not change any more; counts are within the bounds of `chaos_counts`.
+Members, the pods that the master of a job manages, have rules of their own: they have no attempts and no completed indexes.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from chaos_counts import LossCounter
-from chaos_history import FINAL_POD_PHASES, ChildChange, Entry, Injection, JobChange, PodChange, ReplicaKey
+from chaos_history import FINAL_POD_PHASES, ChildChange, Entry, Injection, JobChange, MemberChange, PlanChange, PodChange, ReplicaKey
 from chaos_scripts import End, JobScript
 
 from dlop.api.phase import Phase
 from dlop.api.record import Record, parse_indexes
+from dlop.reconcile.scale_plans import PlanPhase
 
 IN_FLIGHT_SECONDS = 5.0
 """A create that was in flight when its job was deleted may succeed. The garbage collector deletes the object."""
+
+MOST_REPETITIONS = 3
+"""An operator with a stale cache may repeat a write."""
 
 _PHRASES = {
     End.BACKOFF_LIMIT: "backoff limit",
@@ -43,6 +48,8 @@ def judge(script: JobScript, history: Iterable[Entry], *, is_over: bool = True) 
         judge.add(entry)
     if is_over or judge.has_ended:
         judge.check_end()
+    if is_over:
+        judge.check_members_at_end()
     return [Violation(rule, script.title, description, tuple(entries)) for rule, description in dict.fromkeys(judge.violations)]
 
 
@@ -78,9 +85,13 @@ class _Judge:
     def __init__(self, script: JobScript) -> None:
         self._script = script
         self._pods: dict[str, _Pod] = {}
+        self._members: dict[str, MemberChange] = {}
+        self._plans: dict[str, PlanChange] = {}
         self._completed: dict[ReplicaKey, int] = {}
         """The attempt in which the record lists a replica as completed."""
         self._job: JobChange | None = None
+        self._repetitions = 0
+        """Number of the last changes of the job that were repetitions."""
         self._end: JobChange | None = None
         self._deletion: JobChange | None = None
         self._counter = LossCounter(script.scope)
@@ -97,6 +108,10 @@ class _Judge:
                 self._add_pod(entry)
             case JobChange():
                 self._add_job(entry)
+            case MemberChange():
+                self._add_member(entry)
+            case PlanChange():
+                self._add_plan(entry)
             case ChildChange(created=True):
                 self._check_created(entry, entry.key)
             case Injection(deleted_uid=uid) if uid in self._pods:
@@ -119,7 +134,7 @@ class _Judge:
         if self._job is not None and index >= self._job.replicas.get(role, 0):
             pod.scaled_away = True
 
-    def _check_created(self, change: PodChange | ChildChange, name: str) -> None:
+    def _check_created(self, change: PodChange | MemberChange | ChildChange, name: str) -> None:
         if self._end is not None:
             self._report("created after the end", f"{name} was created at {change.revision}, after the end at {self._end.revision}")
         elif self._deletion is not None and change.seconds > self._deletion.seconds + IN_FLIGHT_SECONDS:
@@ -143,6 +158,39 @@ class _Judge:
             if pod.has_completed:
                 self._report("finished index runs again", f"{name} was created, but pod {pod.last.uid[:8]} has succeeded")
 
+    # --- members -----------------------------------------------------------------------------------------------------
+
+    def _add_member(self, change: MemberChange) -> None:
+        new, name = change.member, f"member {change.name} ({change.uid[:8]})"
+        live = [other for other in self._members.values() if other.is_live and other.member.role == new.role and other.uid != change.uid]
+        if change.created:
+            if self._script.writes_plans:
+                self._check_created(change, name)
+            for other in live:
+                if other.member.id == new.id or other.member.rank == new.rank:
+                    self._report("two live members", f"{name} of rank {new.rank} was created while {other.name} ({other.uid[:8]}) is live")
+            most = self._script.most_members(new.role)
+            if len(live) >= most:
+                self._report(
+                    "too many members", f"{name} was created in addition to {len(live)} live ones; the master wants at most {most}"
+                )
+        self._members[change.uid] = change
+
+    def _add_plan(self, change: PlanChange) -> None:
+        self._plans[change.uid] = change
+        if change.phase == PlanPhase.FAILED:
+            self._report("plan failed", f"scale plan {change.name} ({change.uid[:8]}): {change.message}")
+
+    def check_members_at_end(self) -> None:
+        """To be called when nothing changes any more."""
+        is_deleted = self._deletion is not None
+        for member in self._members.values():
+            if not member.deleted and (is_deleted or (self.has_ended and member.is_unfinished)):
+                self._report("member survives", f"{member.name} ({member.uid[:8]}) is {member.phase}, and the job has ended")
+        for plan in self._plans.values():
+            if not plan.deleted and (is_deleted or plan.phase not in (PlanPhase.SUCCEEDED, PlanPhase.FAILED)):
+                self._report("plan not executed", f"scale plan {plan.name} ({plan.uid[:8]}) exists in phase {plan.phase or 'none'}")
+
     # --- the job -----------------------------------------------------------------------------------------------------
 
     @property
@@ -154,6 +202,9 @@ class _Judge:
             self._deletion = change
             return
         self._check_record(self._record, change)
+        self._repetitions = self._repetitions + 1 if change.is_repetition else 0
+        if self._repetitions == MOST_REPETITIONS + 1:
+            self._report("repeated write", f"{self._repetitions} writes of the same status, the last one at {change.revision}")
         self._job = change
         for pod in self._pods.values():
             self._mark_scaled_away(pod)

@@ -6,12 +6,25 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
 import msgspec
 from chaos_history import ReplicaKey
-from chaos_scripts import PERMANENT_EXIT_CODE, RETRYABLE_EXIT_CODE, End, JobEdit, JobScript, PodFault, SpecDraft, finishing_roles, spec_of
+from chaos_master import ScriptedMaster
+from chaos_scripts import (
+    PERMANENT_EXIT_CODE,
+    RETRYABLE_EXIT_CODE,
+    End,
+    JobEdit,
+    JobScript,
+    PodFault,
+    SpecDraft,
+    finishing_roles,
+    member_sizes,
+    spec_of,
+)
 from chaos_watch import Change, EtcdWatch, Histories
 
 from dlop.api.record import parse_indexes, parse_record
@@ -73,6 +86,8 @@ class JobRun:
         self.script = script
         self.edits_done = asyncio.Event()
         """The decisive replica waits for it."""
+        self.member_sizes = member_sizes(script.kind, script.draft)
+        """The number of members by role that the master wants."""
         self._faults = {replica: list(faults) for replica, faults in script.faults.items()}
         self._finishing = finishing_roles(script.kind, script.draft)
         self._pods: Counter[ReplicaKey] = Counter()
@@ -129,18 +144,45 @@ class PodRunner:
         rng = run.rng(replica, seed=self._seed)
         await control.pause(rng.uniform(0.0, 5.0))
         await RunContainers().perform(control)
-        while control.pod.status.phase == "Running":
-            await control.pause(rng.uniform(0.5, 8.0))
-            fault = None if run.script.name in self._histories.ended else run.next_fault(replica)
-            if fault is None:
-                break
-            if not await self._inject(control, run, fault):
+        with self._master(run, replica, rng) as master:
+            while control.pod.status.phase == "Running":
+                await control.pause(rng.uniform(0.5, 8.0))
+                fault = None if run.script.name in self._histories.ended else run.next_fault(replica)
+                if fault is None:
+                    break
+                if not await self._inject(control, run, fault):
+                    return
+            if control.pod.status.phase != "Running":
                 return
-        if control.pod.status.phase == "Running" and run.succeeds(replica):
-            if replica == run.script.decisive:
-                await run.edits_done.wait()
-                await control.pause(rng.uniform(5.0, 15.0))
-            await ContainerExit(0).perform(control)
+            if run.succeeds(replica):
+                if replica == run.script.decisive:
+                    await run.edits_done.wait()
+                    await control.pause(rng.uniform(5.0, 15.0))
+                if master is not None:
+                    await master.until_settled()
+                await ContainerExit(0).perform(control)
+            elif master is not None:
+                await asyncio.Event().wait()  # until the pod is deleted
+
+    @contextlib.contextmanager
+    def _master(self, run: JobRun, replica: ReplicaKey, rng: Random) -> Iterator[ScriptedMaster | None]:
+        """The program of a pod that manages the members of its job. It runs as long as its pod."""
+        if not run.member_sizes or replica[0] in run.member_sizes:
+            yield None
+            return
+        job, script = self._histories.bodies[run.script.name], run.script
+        master = ScriptedMaster(
+            self._client,
+            job,
+            lambda: run.member_sizes,
+            writes_plans=script.writes_plans,
+            rng=Random(rng.random()),
+        )
+        program = self._start(master.run(), name=f"master of {script.name}")
+        try:
+            yield master
+        finally:
+            program.cancel()
 
     async def _inject(self, control: PodControl, run: JobRun, fault: PodFault) -> bool:
         """Perform a fault. Returns whether the pod may still be running."""
@@ -206,7 +248,9 @@ class PodRunner:
         self.faults[edit] += 1
         self.inject(run, edit.value)
         resource, namespace = script.kind.job_type.resource, self._histories.namespace
-        if edit is JobEdit.DELETE:
+        if run.member_sizes and edit in (JobEdit.SCALE_UP, JobEdit.SCALE_DOWN):
+            run.member_sizes = member_sizes(script.kind, new)
+        elif edit is JobEdit.DELETE:
             await self._client.delete(resource, script.name, namespace=namespace, propagation=Propagation.BACKGROUND)
         else:
             await self._client.patch(resource, script.name, {"spec": spec_of(script.kind, new)}, namespace=namespace)

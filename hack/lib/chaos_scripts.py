@@ -14,6 +14,8 @@ from chaos_history import ReplicaKey
 
 from dlop.api.schema import ListSchema, RoleFieldsSchema
 from dlop.api.spec import RestartPolicy, RestartScope
+from dlop.frameworks.dlrover.elasticjob import Platform
+from dlop.frameworks.dlrover.names import PLATFORM_ANNOTATION
 from dlop.frameworks.fioravanzo.mxjob import MXJob as ChiefJob
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, object_decoder
@@ -28,7 +30,7 @@ _FAULT_TOLERANT_ROLES = ("master",)
 """Roles of fault-tolerant jobs, which a failed trainer does not fail."""
 _ALTERNATIVE_ROLES = ("Master", "TunerTracker", "TunerServer", "Tuner")
 """Optional roles that replace other ones, in kinds with more than three roles."""
-_REQUIRED_FIELDS = {"mxReplicaSpecs": {"jobMode": "MXTrain"}}
+_REQUIRED_FIELDS = {"mxReplicaSpecs": {"jobMode": "MXTrain"}, "replicaSpecs": {"distributionStrategy": "AllreduceStrategy"}}
 """Required fields of a spec, by the field of its roles."""
 _decode_job = object_decoder(CustomObject)
 
@@ -85,6 +87,7 @@ class SpecDraft:
     roles: tuple[RoleDraft, ...]
     run_policy: Mapping[str, Any] = field(default_factory=dict)
     image: str = "example.org/train:1"
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     def scaled(self, role: str, change: int) -> SpecDraft:
         roles = tuple(replace(each, replicas=each.replicas + change) if each.name == role else each for each in self.roles)
@@ -116,9 +119,19 @@ class JobScript:
     def title(self) -> str:
         return f"{self.kind.job_type.kind}.{self.kind.job_type.group} {self.name}"
 
+    @property
+    def writes_plans(self) -> bool:
+        """Whether the master of the job writes scale plans. Otherwise, it creates the members itself."""
+        return self.draft.annotations.get(PLATFORM_ANNOTATION) == Platform.SCALE_PLANS
+
+    def most_members(self, role: str) -> int:
+        """The largest number of members that the master wants at any time."""
+        grows = role == self.scaled_role and any(edit is JobEdit.SCALE_UP for _, edit in self.edits)
+        return member_sizes(self.kind, self.draft)[role] + (1 if grows else 0)
+
     def body(self, namespace: str) -> JsonObject:
         job_type = self.kind.job_type
-        metadata = {"name": self.name, "namespace": namespace}
+        metadata = {"name": self.name, "namespace": namespace, "annotations": dict(self.draft.annotations)}
         return {"apiVersion": job_type.api_version, "kind": job_type.kind, "metadata": metadata, "spec": spec_of(self.kind, self.draft)}
 
 
@@ -136,7 +149,9 @@ def draw_script(kind: type[DLJob], *, name: str, rng: Random) -> JobScript:
     scope = rng.choice((RestartScope.REPLICA, RestartScope.REPLICA, RestartScope.ROLE, RestartScope.JOB))
     if not has_run_policy(kind):
         scope = RestartScope.REPLICA
-    draft = SpecDraft(_draw_roles(kind, rng), _draw_run_policy(kind, end, scope, rng))
+    if kind.members is not None:
+        scope = kind.schema.restart_scope
+    draft = SpecDraft(_draw_roles(kind, rng), _draw_run_policy(kind, end, scope, rng), annotations=_draw_annotations(kind, rng))
     decisive = find_decisive(kind, draft)
     culprit, culprit_fault = _draw_culprit(kind, end, draft, decisive, rng)
     if is_template_free(kind):
@@ -165,6 +180,11 @@ def has_run_policy(kind: type[DLJob]) -> bool:
 
 def is_template_free(kind: type[DLJob]) -> bool:
     return kind.job_type.group == _TEMPLATE_FREE_GROUP
+
+
+def member_sizes(kind: type[DLJob], draft: SpecDraft) -> dict[str, int]:
+    """The number of members by role, which the master of the job creates or asks for; empty for kinds without members."""
+    return {} if kind.members is None else {role.name: role.replicas for role in draft.roles if role.name in kind.members.roles}
 
 
 def _parse(kind: type[DLJob], draft: SpecDraft) -> DLJob:
@@ -221,15 +241,25 @@ def _draw_end(kind: type[DLJob], rng: Random) -> End:
 def _draw_roles(kind: type[DLJob], rng: Random) -> tuple[RoleDraft, ...]:
     types = [role for role in kind.replica_types if len(kind.replica_types) <= 3 or role.name not in _ALTERNATIVE_ROLES]
     types = [role for role in types if role.name not in _FAULT_TOLERANT_ROLES]
-    chosen = [role for role in types if role.required or role.name.lower() == "worker" or rng.random() < 0.5]
+    chosen = [role for role in types if role.required or _is_master(kind, role.name) or role.name.lower() == "worker" or rng.random() < 0.5]
     policies = (RestartPolicy.ON_FAILURE, RestartPolicy.EXIT_CODE, RestartPolicy.EXIT_CODE, RestartPolicy.NEVER)
     return tuple(RoleDraft(role.name, 1 if role.maximum == 1 else rng.randint(1, 3), rng.choice(policies)) for role in chosen)
+
+
+def _is_master(kind: type[DLJob], role: str) -> bool:
+    """Whether the role manages the members of a job."""
+    return kind.members is not None and role not in kind.members.roles
+
+
+def _draw_annotations(kind: type[DLJob], rng: Random) -> dict[str, str]:
+    return {} if kind.members is None else {PLATFORM_ANNOTATION: rng.choice(list(Platform)).value}
 
 
 def _draw_run_policy(kind: type[DLJob], end: End, scope: RestartScope, rng: Random) -> dict[str, Any]:
     if not has_run_policy(kind):
         return {}
-    policy: dict[str, Any] = {"restartScope": scope.value, "cleanPodPolicy": rng.choice(("Running", "All", "None")), "suspend": False}
+    clean_pod_policies = ("Running", "All", "None") if kind.members is None else ("Running", "All")  # members do not end by themselves
+    policy: dict[str, Any] = {"restartScope": scope.value, "cleanPodPolicy": rng.choice(clean_pod_policies), "suspend": False}
     if rng.random() < 0.2:
         policy["ttlSecondsAfterFinished"] = 3
     limits = {
@@ -248,7 +278,7 @@ def _draw_culprit(
     if end not in faults:
         return None, None
     # Index 0 is never removed by scaling.
-    is_decisive = issubclass(kind, ChiefJob) or is_template_free(kind)
+    is_decisive = issubclass(kind, ChiefJob) or is_template_free(kind) or kind.members is not None
     culprit = decisive if is_decisive else (rng.choice(draft.roles).name, 0)
     return culprit, faults[end]
 

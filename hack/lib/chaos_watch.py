@@ -14,7 +14,19 @@ from dataclasses import dataclass
 
 import aiohttp
 import msgspec
-from chaos_history import ChildChange, Entry, Injection, JobChange, ReplicaKey, job_change, pod_change, pod_names
+from chaos_history import (
+    ChildChange,
+    Entry,
+    Injection,
+    JobChange,
+    ReplicaKey,
+    find_member,
+    job_change,
+    member_change,
+    plan_change,
+    pod_change,
+    pod_names,
+)
 
 from dlop.api.constants import MANAGER
 from dlop.api.record import Record
@@ -95,6 +107,11 @@ class Histories:
         self.first_write_after: dict[float, float] = {}
         """The time of the operator's first write after a restart of the API server, by the time of the restart."""
         self._kinds = kinds
+        self._plans = {
+            f"{plan.group}/{plan.plural}" for kind in kinds.values() if kind.members is not None for plan in (kind.members.plan_type,)
+        }
+        self._kind_of: dict[str, type[DLJob]] = {}
+        """By the name of the job."""
         self._names: dict[str, dict[str, ReplicaKey]] = {}
         self._records: dict[str, Record] = {}
         self._pods: dict[str, str] = {}
@@ -129,9 +146,9 @@ class Histories:
         self.entries[job].append(Injection(revision=self.revision, seconds=seconds, description=description, deleted_uid=deleted_uid))
 
     def job_of(self, body: JsonObject) -> str:
-        """The name of the job that owns an object; empty if there is none."""
+        """The name of the job that owns an object; empty if there is none. The job is not the controller of what its master creates."""
         owners = body["metadata"].get("ownerReferences") or ()
-        return next((owner["name"] for owner in owners if owner.get("controller") and owner["name"] in self._names), "")
+        return next((owner["name"] for owner in owners if owner["name"] in self._names), "")
 
     def replica_of(self, job: str, pod: str) -> ReplicaKey:
         return self._names[job][pod]
@@ -142,10 +159,20 @@ class Histories:
 
     def _add_job(self, change: Change) -> None:
         kind = self._kinds[change.resource]
+        self._kind_of[change.name] = kind
         if change.name not in self._names:
             self._names[change.name] = pod_names(kind, change.body)
+        elif kind.members is not None:
+            self._names[change.name] |= pod_names(kind, change.body)  # each master has a name of its own
+        entry: JobChange = job_change(
+            kind,
+            change.body,
+            revision=change.revision,
+            seconds=change.seconds,
+            deleted=change.deleted,
+            previous=self.bodies.get(change.name),
+        )
         self.bodies[change.name] = change.body
-        entry: JobChange = job_change(kind, change.body, revision=change.revision, seconds=change.seconds, deleted=change.deleted)
         if self._records.get(change.name) != entry.record:
             self._records[change.name] = entry.record
             self._note_write(change)
@@ -157,12 +184,19 @@ class Histories:
 
     def _add_child(self, change: Change, job: str) -> None:
         revision, seconds, created, deleted = change.revision, change.seconds, change.created, change.deleted
-        if created:
+        member = find_member(self._kind_of[job], change.body) if change.resource == "pods" else None
+        if created and member is None and change.resource not in self._plans:
             self._note_write(change)
         if change.resource == "pods":
-            replica = self.replica_of(job, change.name)
             self._note_pod(change, job)
-            entry: Entry = pod_change(change.body, replica, revision=revision, seconds=seconds, created=created, deleted=deleted)
+        if member is not None:
+            self._names[job][change.name] = (member.role, member.id)
+            entry: Entry = member_change(change.body, member, revision=revision, seconds=seconds, created=created, deleted=deleted)
+        elif change.resource == "pods":
+            replica = self.replica_of(job, change.name)
+            entry = pod_change(change.body, replica, revision=revision, seconds=seconds, created=created, deleted=deleted)
+        elif change.resource in self._plans:
+            entry = plan_change(change.body, revision=revision, seconds=seconds, created=created, deleted=deleted)
         else:
             entry = ChildChange(revision=revision, seconds=seconds, key=change.key, created=created, deleted=deleted)
         self.entries[job].append(entry)

@@ -9,6 +9,7 @@ from elastic_master import member_pod
 from real_cluster import RealCluster
 
 from dlop.api.constants import JOB_UID_LABEL
+from dlop.api.scale_plan import Member
 from dlop.frameworks.dlrover.elasticjob import ElasticJob
 from dlop.frameworks.dlrover.names import NAME_LABEL, RANK_LABEL, RELAUNCH_LABEL, TYPE_LABEL
 from dlop.kube.resources import PODS, SERVICES
@@ -193,8 +194,8 @@ async def pods_of_the_master_are_adopted_counted_and_deleted_when_it_fails(trans
 async def adopt_count_and_delete(transport: Transport, clock: Clock, *, exit_code: int, phase: str) -> None:
     async with open_sandbox(transport, ElasticJob, clock=clock) as sandbox:
         job = await start_job(sandbox, elastic_job("demo", platform="pyk8s", strategy="ParameterServerStrategy", ps=1))
-        workers = (member_pod(job, "worker", number, rank=number) for number in range(2))
-        await create_pods(sandbox, *workers, member_pod(job, "ps", 0, rank=0))
+        workers = (member_pod(job, Member(role="worker", id=number, rank=number)) for number in range(2))
+        await create_pods(sandbox, *workers, member_pod(job, Member(role="ps", id=0, rank=0)))
         members = {worker(0): "Running", worker(1): "Running", "demo-edljob-ps-0": "Running"}
         await until_pods(sandbox, {MASTER: "Running", **members})
         await until_counted(sandbox, {"dlrover-master": {"active": 1}, "ps": {"active": 1}, "worker": {"active": 2}})
@@ -208,7 +209,7 @@ async def adopt_count_and_delete(transport: Transport, clock: Clock, *, exit_cod
         await sandbox.settle()
         assert worker(2) not in await sandbox.pods()  # only the master replaces it
         await sandbox.client.delete(PODS, worker(1), namespace=sandbox.namespace)
-        await create_pods(sandbox, member_pod(job, "worker", 2, rank=1, relaunch_count=1))
+        await create_pods(sandbox, member_pod(job, Member(role="worker", id=2, rank=1, relaunch_count=1)))
         await until_counted(sandbox, {"dlrover-master": {"active": 1}, "ps": {"active": 1}, "worker": {"active": 2}})
         await end_master(sandbox, exit_code)
         await check_end(sandbox, phase)
@@ -220,10 +221,10 @@ async def a_pod_with_the_labels_of_the_job_and_another_owner_is_left_alone(trans
         other_body = elastic_job("other", platform="pyk8s", runPolicy={"suspend": True})
         other_body["metadata"]["namespace"] = sandbox.namespace
         other = await sandbox.submit(other_body)
-        foreign = member_pod(job, "worker", 7, rank=7)
+        foreign = member_pod(job, Member(role="worker", id=7, rank=7))
         [owner] = foreign["metadata"]["ownerReferences"]
         owner |= {"name": "other", "uid": other["metadata"]["uid"]}
-        await create_pods(sandbox, foreign, member_pod(job, "worker", 0, rank=0))
+        await create_pods(sandbox, foreign, member_pod(job, Member(role="worker", id=0, rank=0)))
         await until_pods(sandbox, {MASTER: "Running", worker(0): "Running", worker(7): "Running"})
         await until_counted(sandbox, {"dlrover-master": {"active": 1}, "worker": {"active": 1}})
         await end_master(sandbox, 0)
@@ -238,7 +239,7 @@ async def a_pod_with_the_labels_of_the_job_and_another_owner_is_left_alone(trans
 async def a_new_master_takes_over_the_pods_of_the_one_that_was_killed(transport: Transport, clock: Clock) -> None:
     async with open_sandbox(transport, ElasticJob, clock=clock) as sandbox:
         job = await start_job(sandbox, elastic_job("demo", platform="pyk8s"))
-        await create_pods(sandbox, member_pod(job, "worker", 0, rank=0))
+        await create_pods(sandbox, member_pod(job, Member(role="worker", id=0, rank=0)))
         await until_pods(sandbox, {MASTER: "Running", worker(0): "Running"})
         uid = (await sandbox.pod_uids())[worker(0)]
         await end_master(sandbox, 137)
