@@ -14,14 +14,14 @@ import pytest
 from dlop.embedded.kubelet.runtime.detect import detect_runtime
 from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 
-HUGE = ("09-tensorflow", "10-pytorch", "12-paddle-collective", "13-paddle-parameter-servers")
-"""Examples with very large packages. They are run by `hack/test --frameworks`."""
+HUGE = ("09-tensorflow", "10-pytorch", "12-paddle-collective", "13-paddle-parameter-servers", "14-elastic-dlrover/job-pytorch.yaml")
+"""Examples, or folders of examples, with very large packages. They are run by `hack/test --frameworks`."""
 HUGE_SECONDS = 1800
 _DEFAULT_SECONDS = 400
 
 
 def is_huge(name: str) -> bool:
-    return name.partition("/")[0] in HUGE
+    return name in HUGE or name.partition("/")[0] in HUGE
 
 
 def patience_seconds(name: str) -> float:

@@ -45,4 +45,5 @@ EXPECTED_RESULTS = {
     "12-paddle-collective/job.yaml": _learned(workers=2),
     "13-paddle-parameter-servers/job.yaml": _learned(workers=2),
     "14-elastic-dlrover/job.yaml": _learned(workers=2),
+    "14-elastic-dlrover/job-pytorch.yaml": _learned(workers=2),
 }
