@@ -170,7 +170,7 @@ class Applier:
     def _clear_obsolete_rejections(self, plan: Plan) -> bool:
         """Clear the rejections and requeue the job, if the plan has none of the rejected writes. Returns whether it did.
 
-        A plan that finishes the job is kept. It may do so because of the rejections.
+        A plan that finishes the job, or reports about scale plans, is kept. It may do so because of the rejections.
         """
         state = self.job_states.get(self.writer.uid)
         if state is None or not state.rejected_writes:
@@ -179,6 +179,8 @@ class Applier:
         if not planned.isdisjoint(state.rejected_writes) or self._finishes_job(plan):
             return False
         state.clear_rejections()
+        if plan.reports:
+            return False
         self.result.escalate(Requeue.NOW, None)
         return True
 

@@ -107,7 +107,10 @@ class _Changes:
         """By the names of their pods."""
         self._removes: dict[str, None] = {}
         self._removed_names = frozenset(request.removes)
-        self._remarks: list[Remark] = []
+        self._migrated: dict[str, str] = {}
+        """Names of the pods that are replaced, by those of their replacements."""
+        self._left_out: Counter[tuple[str, str, str]] = Counter()
+        """Number of members that are not created, by reason, role and explanation."""
         self._relaunches = {role: parse_counts(record.relaunches.get(role, {})) for role in policy.roles}
         self._limits = {role: limit for role, limit in record.limits.items() if role not in request.targets}
         if request.is_manual:
@@ -129,13 +132,13 @@ class _Changes:
             self._remove(name)
         for migration in self._request.migrations:
             self._migrate(migration.pod, migration.resources)
+        self._enforce_resource_limits()
         if self._request.is_manual:
             if self._removes and self._policy.replaces_removed(self._context.job):
                 raise SpecError((Problem("spec", "removes pods, and the master of this job would create them again; delete this plan"),))
             # The master asks for them again in further plans.
             removed = {self._pods[name][0].role for name in self._removes}
             self._limits |= {role: len(self._roles[role].alive) for role in removed}
-        self._enforce_resource_limits()
         relaunches = {role: format_counts(counts) for role, counts in self._relaunches.items() if any(counts.values())}
         hosts = self._request.hosts or self._record.hosts
         return MemberChanges(
@@ -145,7 +148,10 @@ class _Changes:
             relaunches=relaunches,
             hosts=hosts,
             limits=self._limits,
-            remarks=tuple(self._remarks),
+            remarks=tuple(
+                Remark(reason, f"{count} {role} {'pod is' if count == 1 else 'pods are'} not created, because {text}")
+                for (reason, role, text), count in self._left_out.items()
+            ),
             is_empty=not self._creates and not self._removes and hosts == self._record.hosts and self._limits == self._record.limits,
         )
 
@@ -188,8 +194,7 @@ class _Changes:
         rank = role.free_rank() if wanted.rank is None else wanted.rank
         limit = None if self._request.is_manual else self._limits.get(wanted.role)
         if limit is not None and len(role.staying) >= limit:
-            message = f"{wanted.role} {rank} is not created, because a manual plan limits the number of {wanted.role} pods to {limit}"
-            self._remarks.append(Remark(Reason.SCALED, message))
+            self._left_out[Reason.SCALED, wanted.role, f"a manual plan limits their number to {limit}"] += 1
             return
         self._add(
             Member(
@@ -213,11 +218,21 @@ class _Changes:
             self._roles[member.role].remove(member.id)
 
     def _migrate(self, name: str, resources: Mapping[str, str]) -> None:
-        """Replace a member by one of the same rank."""
-        if name in self._pods:
+        """Replace a member by one of the same rank, unless it is replaced or removed already."""
+        if name in self._pods and name not in self._removes:
             member, _ = self._pods[name]
+            self._migrated[self._pod_name(member.role, self._roles[member.role].next_id)] = name
             self._remove(name)
             self._create(MemberRequest(role=member.role, rank=member.rank, resources=resources))
+
+    def _leave_out(self, member: Member) -> None:
+        """Do not create a member. If it would replace another one, that one stays."""
+        name = self._pod_name(member.role, member.id)
+        self._remove(name)
+        replaced = self._migrated.get(name)
+        if replaced is not None:
+            del self._removes[replaced]
+            self._roles[member.role].add(self._pods[replaced][0], is_staying=True)
 
     def _has_succeeded(self, member: Member) -> bool:
         existing = self._pods.get(self._pod_name(member.role, member.id))
@@ -245,12 +260,9 @@ class _Changes:
             if exceeded is None:
                 used = total
                 continue
-            self._remove(self._pod_name(member.role, member.id))
-            message = (
-                f"{member.role} {member.id} is not created, because the pods of the job would request {total[exceeded]} of {exceeded}, "
-                f"and spec.resourceLimits allows {limits[exceeded]}"
-            )
-            self._remarks.append(Remark(Reason.RESOURCE_LIMIT_EXCEEDED, message))
+            self._leave_out(member)
+            text = f"spec.resourceLimits allows {limits[exceeded]} of {exceeded} for all pods of the job"
+            self._left_out[Reason.RESOURCE_LIMIT_EXCEEDED, member.role, text] += 1
 
     def _staying_pods(self) -> Iterator[Pod]:
         for name, (member, pod) in self._pods.items():

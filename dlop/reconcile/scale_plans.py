@@ -31,7 +31,7 @@ from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.elastic import MAX_SCALE_RECORDS
 from dlop.reconcile.member_changes import MemberChanges, find_changes
 from dlop.reconcile.plan import Delete, Event, EventType, ReplicaCreate, Report
-from dlop.reconcile.snapshot import RejectedWrite
+from dlop.reconcile.snapshot import NameConflict, RejectedWrite
 
 _INVALID = "Invalid"
 """The reason of a rejected write that would be rejected again."""
@@ -187,8 +187,8 @@ class _ScalePlans:
         ]
 
     def _rejected_writes(self, missing: Iterable[Member]) -> list[RejectedWrite]:
-        """Creates of the current plan that the API server has rejected."""
-        rejected = self._context.snapshot.rejected_writes
+        """Creates of the current plan that the API server has rejected, or whose names objects of other owners have."""
+        rejected = (*self._context.snapshot.rejected_writes, *map(_rejected_name, self._context.snapshot.name_conflicts))
         if not rejected:
             return []
         replicas = [replica for member in missing if (replica := self._context.job.member(member)) is not None]
@@ -226,6 +226,12 @@ class _ScalePlans:
         if message or known.get("message"):
             status["message"] = message
         return Report(self._policy.plan_type.resource, plan.metadata.name, plan.metadata.uid, status)
+
+
+def _rejected_name(conflict: NameConflict) -> RejectedWrite:
+    owner = f" by {conflict.owner}" if conflict.owner else ""
+    message = f"the name of {conflict.resource.kind.lower()} {conflict.name} is already used{owner}: delete that object or rename the job"
+    return RejectedWrite(conflict.resource, conflict.name, _INVALID, message)
 
 
 def _deletes(policy: Members[Any], plans: Iterable[CustomObject]) -> tuple[Delete, ...]:

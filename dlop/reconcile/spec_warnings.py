@@ -39,7 +39,8 @@ def spec_warnings(job: DLJob) -> Iterator[SpecWarning]:
     for warning in job.spec_warnings:
         yield SpecWarning(Reason.SPEC_WARNING, warning.path, warning.message)
     for role in job.spec.roles:
-        yield from _restart_policy_warnings(job, role)
+        if job.members is None or role.name not in job.members.roles:
+            yield from _restart_policy_warnings(job, role)
         if role.elastic is not None and not job.options.autoscaler:
             message = (
                 f"has no effect while the autoscaler is off, so the job keeps {role.replicas} replicas of {role.name}; {_AUTOSCALER_HINT}"

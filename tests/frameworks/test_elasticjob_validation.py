@@ -170,7 +170,6 @@ async def test_jobs_in_the_form_of_dlrovers_examples_start_their_masters() -> No
             }
 
 
-@pytest.mark.xfail(strict=True, reason="the restart policy of a template is reported to have no effect, although DLRover's master reads it")
 def test_the_restart_policy_of_a_template_is_not_reported_because_the_master_reads_it() -> None:
     assert list(spec_warnings(job(replicaSpecs={"worker": {"template": published("Always")}}))) == []
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dlop import JsonObject, Outcome, Phase, ReplicaState
+from dlop import Blocked, JsonObject, Outcome, Phase, ReplicaState
 from dlop.frameworks.dlrover.names import MASTER, NAME_LABEL, TYPE_LABEL
 from dlop.policies import Status, format_selector
 
@@ -53,6 +53,10 @@ class ElasticJobStatus(Status["ElasticJob"]):
             "status": {**nested, "replicaStatuses": dict(_replica_statuses(job, outcome))},
             **plan,
         }
+
+    def write_blocked(self, job: ElasticJob, blocked: Blocked, *, now: float) -> JsonObject:
+        status = super().write_blocked(job, blocked, now=now)
+        return {**status, "status": {**(status.get("status") or {}), "conditions": status["conditions"]}}
 
 
 def _phase(job: ElasticJob, outcome: Outcome) -> str:
