@@ -11,8 +11,8 @@ LINE = "tests of frameworks with large packages were deselected: `hack/test --fr
 
 
 def is_listed(name: str, output: str) -> bool:
-    """Whether the output lists a test of an example, or of a folder of examples."""
-    return f"[{name}/" in output or f"[{name}]" in output
+    """Whether the output lists a run of an example, or of a folder of examples."""
+    return any(f"_its_readme[{name}{end}" in output for end in "/]")
 
 
 def test_large_frameworks_are_deselected_and_one_line_reports_it() -> None:
