@@ -58,7 +58,6 @@ def scale_plan(
             "name": f"{metadata['name']}-scaleplan-{number}",
             "namespace": metadata["namespace"],
             "labels": {SCALE_TYPE_LABEL: AUTOMATIC},
-            # The garbage collector does not know this kind.
             "ownerReferences": [_owner_reference(job, kind="elasticjob")],
         },
         "spec": {

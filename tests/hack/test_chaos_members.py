@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 from chaos_history import Entry, JobChange, MemberChange, PlanChange, job_change, member_change, plan_change
 from chaos_judge import MOST_REPETITIONS, judge
 from chaos_master import ScriptedMaster
-from chaos_scripts import End, JobEdit, JobScript, RoleDraft, SpecDraft
+from chaos_scripts import End, JobEdit, JobScript, RoleDraft, SpecDraft, draw_scripts, member_sizes
 from elastic_master import member_pod, scale_plan
 
 from dlop.api.record import Record
@@ -172,6 +173,16 @@ def test_only_the_version_of_the_pod_cache_makes_a_write_a_repetition() -> None:
 
     assert is_repetition(body("2"))
     assert not is_repetition(body("2", phase="Scaling"))
+
+
+# --- scripts ----------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_of_both_platforms_are_drawn_and_clean_up_their_members() -> None:
+    scripts = list(itertools.islice(draw_scripts([ElasticJob], seed=1), 100))
+    assert {script.writes_plans for script in scripts} == {True, False}
+    assert {script.draft.run_policy["cleanPodPolicy"] for script in scripts} == {"Running", "All"}
+    assert all(script.decisive == (MASTER, 0) and member_sizes(ElasticJob, script.draft)["worker"] for script in scripts)
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------
