@@ -42,6 +42,8 @@ class Autoscaler:
         self._max_load = max_load
         self._changed = asyncio.Event()
         self._entries: dict[str, _Entry] = {}
+        self._has_warned = False
+        """Whether the log says that nodes cannot be read."""
         self.capacity = ClusterCapacity(on_change=self._changed.set)
 
     def update(self, key: JobKey, uid: str, demand: JobDemand | None) -> None:
@@ -73,9 +75,19 @@ class Autoscaler:
             if not any(entry.demand.elastic for entry in self._entries.values()):
                 continue
             if not informers.is_synced(NODES):
-                log.warning("autoscaler disabled: not allowed to read nodes; add `--with nodes` to the `dlop deploy` line that was used")
+                if not self._has_warned:
+                    log.warning(
+                        "autoscaler disabled: not allowed to read nodes; add `--with nodes` to the `dlop deploy` line that was used"
+                    )
+                self._has_warned = True
                 continue
+            self._has_warned = False
             await self._decide(informers)
+
+    def _warn_once(self) -> None:
+        if not self._has_warned:
+            log.warning("autoscaler disabled: not allowed to read nodes; add `--with nodes` to the `dlop deploy` line that was used")
+        self._has_warned = True
 
     async def _decide(self, informers: InformerSet) -> None:
         cluster, jobs = self._observe(informers)
@@ -121,6 +133,7 @@ def _elastic_job(uid: str, key: JobKey, role: ElasticRole, informers: InformerSe
         replicas=role.replicas,
         amounts=role.amounts,
         selector=role.selector,
-        nodes=tuple("" if pod is None else pod.spec.node_name for pod in pods),
+        # A pod that has failed does not use its node anymore.
+        nodes=tuple("" if pod is None or pod.status.phase == "Failed" else pod.spec.node_name for pod in pods),
         may_grow=role.may_grow,
     )
