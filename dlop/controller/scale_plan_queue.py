@@ -10,7 +10,7 @@ from typing import Any
 from dlop.kube.cache import CacheChange
 from dlop.kube.objects import CustomObject
 from dlop.policies.members import Members
-from dlop.reconcile.scale_plans import PlanPhase, plan_status
+from dlop.reconcile.scale_plans import PlanPhase, is_finished, plan_status
 
 _MAX_PLANS = 64
 """Number of plans that one pass gets."""
@@ -45,7 +45,7 @@ class ScalePlanQueue:
         return tuple(plan for _, plan in self._plans.get(owner, ())[:_MAX_PLANS])
 
     def failed(self, owner: Owner) -> tuple[CustomObject, ...]:
-        """Some of the plans of a job that have failed."""
+        """Some of the plans of the master of a job that have failed."""
         return tuple(islice(self._failed.get(owner, {}).values(), _MAX_PLANS))
 
     def owners(self) -> tuple[Owner, ...]:
@@ -55,8 +55,9 @@ class ScalePlanQueue:
     def _add(self, plan: CustomObject) -> None:
         owner = self._owner(plan)
         if plan_status(plan).get("phase") == PlanPhase.FAILED:
-            self._failed.setdefault(owner, {})[plan.metadata.uid] = plan
-        else:
+            if self._members.is_automatic(plan):
+                self._failed.setdefault(owner, {})[plan.metadata.uid] = plan
+        elif not (is_finished(plan) and plan.metadata.deletion_timestamp is not None):
             insort(self._plans.setdefault(owner, []), (self._order(plan), plan), key=lambda entry: entry[0])
 
     def _remove(self, plan: CustomObject) -> None:

@@ -20,7 +20,7 @@ from dlop.reconcile.deletion import (
 )
 from dlop.reconcile.events import pod_group_events
 from dlop.reconcile.plan import Event, EventType, Plan
-from dlop.reconcile.scale_plans import unfinished_plan_deletes
+from dlop.reconcile.scale_plans import last_scale_step
 
 
 def plan_finished(context: ReconcileContext) -> Plan:
@@ -31,11 +31,11 @@ def plan_finished(context: ReconcileContext) -> Plan:
     policy = context.job.lifecycle.clean_pod_policy(context.job, succeeded=context.stored.phase is Phase.SUCCEEDED)
     pods = tuple(pod for pod in context.snapshot.pods if _is_cleaned(policy, pod))
     overdue = retried_deletes(context) + force_deletes(context, pods)
-    deletes = (
-        deletes_of(pods, _services_to_clean(context, policy)) + overdue + ephemeral_deletes(context) + unfinished_plan_deletes(context)
-    )
+    step = last_scale_step(context)
+    deletes = deletes_of(pods, _services_to_clean(context, policy)) + overdue + ephemeral_deletes(context) + step.deletes
     return Plan(
         deletes=deletes,
+        reports=step.reports,
         events=(*_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)), *pod_group_events(deletes)),
         requeue_at=earliest(expires_at, *next_retried_deletes(context), *next_deletion_deadlines(context, pods)),
     )

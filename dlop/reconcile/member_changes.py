@@ -122,6 +122,7 @@ class _Changes:
             self._add(member)
 
     def find(self) -> MemberChanges:
+        self._check_names()
         for role, target in self._request.targets.items():
             if role in self._roles:
                 self._scale(role, target)
@@ -154,6 +155,18 @@ class _Changes:
             ),
             is_empty=not self._creates and not self._removes and hosts == self._record.hosts and self._limits == self._record.limits,
         )
+
+    def _check_names(self) -> None:
+        """A user may have misspelt a name. The master may name a pod that is gone already."""
+        named = {"removePods": self._request.removes, "migratePods": [migration.pod for migration in self._request.migrations]}
+        problems = [
+            Problem(f"spec.{field}", f"names {name}, and the job has no such pod")
+            for field, names in named.items()
+            for name in names
+            if self._request.is_manual and name not in self._pods
+        ]
+        if problems:
+            raise SpecError(tuple(problems))
 
     def _observe(self, name: str, member: Member, pod: Pod, *, is_alive: bool) -> None:
         role = self._roles.get(member.role)

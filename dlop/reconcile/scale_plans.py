@@ -76,13 +76,26 @@ def next_scale_step(context: ReconcileContext) -> tuple[ReconcileContext, ScaleS
     return _ScalePlans(context, context.job.members).next_step()
 
 
-def unfinished_plan_deletes(context: ReconcileContext) -> tuple[Delete, ...]:
-    """Deletes for the scale plans of the master of a finished job."""
-    policy = context.job.members
+def last_scale_step(context: ReconcileContext) -> ScaleStep:
+    """The step of a finished job: the plans of its master are deleted, and those of users fail."""
+    policy, snapshot = context.job.members, context.snapshot
     if policy is None:
-        return ()
-    plans = (*context.snapshot.scale_plans, *context.snapshot.failed_scale_plans)
-    return _deletes(policy, [plan for plan in plans if policy.is_automatic(plan)])
+        return ScaleStep()  # the common case
+    automatic = [plan for plan in snapshot.scale_plans if policy.is_automatic(plan) or is_finished(plan)]
+    waiting = [plan for plan in snapshot.scale_plans if plan not in automatic]
+    reports = (report_plan(context, policy, plan, PlanPhase.FAILED, "the job has finished") for plan in waiting)
+    return ScaleStep(deletes=_deletes(policy, [*automatic, *snapshot.failed_scale_plans]), reports=tuple(reports))
+
+
+def report_plan(context: ReconcileContext, policy: Members[Any], plan: CustomObject, phase: PlanPhase, message: str = "") -> Report:
+    """The new status of a plan."""
+    now, known = format_time(context.now), plan_status(plan)
+    status: JsonObject = {"phase": phase.value, "createTime": known.get("createTime") or now}
+    if phase is not PlanPhase.SCALING:
+        status["finishTime"] = now
+    if message or known.get("message"):
+        status["message"] = message
+    return Report(policy.plan_type.resource, plan.metadata.name, plan.metadata.uid, status)
 
 
 class _ScalePlans:
@@ -207,8 +220,7 @@ class _ScalePlans:
             *(
                 plan
                 for plan in snapshot.failed_scale_plans
-                if self._policy.is_automatic(plan)
-                and master_created_at is not None
+                if master_created_at is not None
                 and plan.metadata.creation_timestamp is not None
                 and plan.metadata.creation_timestamp < master_created_at
             ),
@@ -219,13 +231,7 @@ class _ScalePlans:
         return bool(owners) and all(owner.uid != self._context.job.metadata.uid for owner in owners)
 
     def _report(self, plan: CustomObject, phase: PlanPhase, message: str = "") -> Report:
-        now, known = format_time(self._context.now), plan_status(plan)
-        status: JsonObject = {"phase": phase.value, "createTime": known.get("createTime") or now}
-        if phase is not PlanPhase.SCALING:
-            status["finishTime"] = now
-        if message or known.get("message"):
-            status["message"] = message
-        return Report(self._policy.plan_type.resource, plan.metadata.name, plan.metadata.uid, status)
+        return report_plan(self._context, self._policy, plan, phase, message)
 
 
 def _rejected_name(conflict: NameConflict) -> RejectedWrite:

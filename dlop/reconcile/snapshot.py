@@ -66,6 +66,7 @@ class Snapshot:
     scale_plans: tuple[CustomObject, ...] = ()
     """The first scale plans of the job in the order of execution, including those that have been executed."""
     failed_scale_plans: tuple[CustomObject, ...] = ()
+    """Some of the scale plans of the master that have failed."""
     rejected_status: str = ""
     """Why the API server rejected the status of the job as too large; empty if it did not."""
     forbidden: tuple[Resource, ...] = ()

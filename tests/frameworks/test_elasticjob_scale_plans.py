@@ -440,3 +440,10 @@ def test_a_worker_is_not_migrated_if_its_replacement_would_exceed_the_limits() -
 def test_many_pods_beyond_the_limits_are_reported_together() -> None:
     found = changes(scale_plan(replicas={"worker": 1000}), elastic=limited_to(cpu="2"))
     assert (len(found.creates), len(found.remarks)) == (2, 1)
+
+
+def test_a_manual_plan_that_names_a_pod_that_does_not_exist_fails() -> None:
+    for fields in ({"remove": [worker(7)]}, {"migratePods": [{"name": worker(7)}]}):
+        with pytest.raises(SpecError, match=r"spec\.(remove|migrate)Pods: names elastic-edljob-worker-7, and the job has no such pod"):
+            changes(manual(**fields), pod(0))
+    assert changes(scale_plan(remove=[worker(7)]), pod(0)).is_empty

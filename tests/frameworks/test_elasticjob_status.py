@@ -560,3 +560,25 @@ async def test_the_objects_of_a_deleted_job_are_deleted() -> None:
         assert (await plans(kit), (await kit.client.list(PODS, namespace="default"))["items"]) == ({}, [])
         with pytest.raises(NotFoundError):
             await kit.client.get(ROLES, SERVICE, namespace="default")
+
+
+@virtual_time
+async def test_plans_of_a_finished_job_are_deleted_and_those_of_users_fail() -> None:
+    async with OperatorKit(frameworks=[ElasticJob]) as kit:
+        view = await start(kit)
+        await kit.kubelet.perform(f"default/{master()}", ContainerExit(0))
+        await kit.until(view, phase="Succeeded")
+        await write(kit, scale_plan(number=1, replicas={"worker": 1}, owner=view.body))
+        await write(kit, scale_plan(number=2, replicas={"worker": 1}, kind="manual"))
+        assert await kit.writes_when_idle() == []
+        (status,) = (await plans(kit)).values()
+        assert (status["phase"], status["message"]) == ("Failed", "the job has finished")
+        assert set(view.pods) == {master()}
+
+
+@virtual_time
+async def test_the_next_master_has_a_new_name_whatever_the_restart_scope_of_the_manifest() -> None:
+    async with OperatorKit(frameworks=[ElasticJob]) as kit:
+        view = await start(kit, elastic_job(runPolicy={"restartScope": "Replica"}))
+        await kit.kubelet.perform(f"default/{master()}", ContainerExit(137))
+        await until_pods(kit, view, {master(1): "Running"})

@@ -165,7 +165,8 @@ class ElasticJob(DLJob):
     def has_own_account(self) -> bool:
         """Whether the user has set the service account of the master."""
         role = self.spec.role(MASTER)
-        return role is not None and bool(role.template["spec"].get("serviceAccountName"))
+        spec = {} if role is None else role.template["spec"]
+        return bool(spec.get("serviceAccountName") or spec.get("serviceAccount"))
 
     def configured_replicas(self, role: str) -> int:
         """The number of pods in the spec; 0 if the master decides."""

@@ -148,20 +148,17 @@ class ElasticJobModel(ApiModel):
 class ElasticJobSchema(Schema):
     """Only the master is a replica of the spec. The other roles have members, which the master or scale plans ask for."""
 
-    # A new master has a name of its own, with the number of the attempt.
-    restart_scope: RestartScope = RestartScope.ROLE
-
     def read(self, spec: ManifestField, kind: type[DLJob]) -> JobSpec:
         job_spec = super().read(spec, kind)
         _check_strategy(spec)
         _check_limits(spec.get("resourceLimits"))
         for name in _fields_without_effect(spec):
             spec.get(name).warning("has no effect; remove it")
-        policy = job_spec.run_policy
-        if policy.backoff_limit is not None:
-            return job_spec
         restarts = spec.get("replicaSpecs").get(MASTER).get("restartCount").integer(DEFAULT_RESTARTS)
-        return replace(job_spec, run_policy=replace(policy, backoff_limit=restarts))
+        limit = restarts if job_spec.run_policy.backoff_limit is None else job_spec.run_policy.backoff_limit
+        # A new master has a name of its own, with the number of the attempt of its role.
+        policy = replace(job_spec.run_policy, backoff_limit=limit, restart_scope=RestartScope.ROLE)
+        return replace(job_spec, run_policy=policy)
 
     def read_roles(self, spec: ManifestField, kind: type[DLJob]) -> tuple[RoleSpec, ...]:
         """The template of the master may be incomplete. Chief and evaluators use the template of the workers by default."""
@@ -187,6 +184,8 @@ def read_strategy(spec: ManifestField) -> Strategy:
 
 def _check_strategy(spec: ManifestField) -> None:
     strategy, roles = read_strategy(spec), spec.get("replicaSpecs")
+    if spec.get("distributionStrategy").value not in (None, "", *Strategy):
+        return  # reported already
     required = (WORKER,) if strategy is Strategy.ALLREDUCE else (WORKER, PS)
     for role in required:
         if roles.get(role).is_absent:
