@@ -6,7 +6,9 @@ version, so that no concurrent update is lost, even where the roles are a list.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -14,13 +16,17 @@ import msgspec
 from dlop.api.schema import FieldPath
 from dlop.api.spec import SpecError
 from dlop.jobs.errors import JobUpdateError
+from dlop.jobs.list_watch import ChangeSet, WatchScope, list_and_watch
 from dlop.jobs.lookup import JobHandle
 from dlop.kube.client import Client, PatchType, Propagation
 from dlop.kube.errors import ConflictError, NotFoundError
 from dlop.kube.merge_patch import merge_patch
+from dlop.kube.objects import CustomObject
 from dlop.policies.members import Members
 
 _MAX_ATTEMPTS = 10
+_PLAN_TIMEOUT_SECONDS = 10.0
+"""Time for the operator to execute a scale plan."""
 
 
 async def suspend(client: Client, job: JobHandle) -> bool:
@@ -91,8 +97,29 @@ async def _write_scale_plan(client: Client, job: JobHandle, members: Members[Any
         plan = members.manual_plan(job.dl_job(), replicas)
     except SpecError as error:
         raise JobUpdateError(f"{job} cannot be scaled: {error}.") from error
-    await client.create(members.plan_type.resource, plan, namespace=job.namespace)
-    return True
+    resource = members.plan_type.resource
+    created = await client.create(resource, plan, namespace=job.namespace)
+    name = created["metadata"]["name"]
+    scope = WatchScope(resource=resource, namespace=job.namespace, field_selector=f"metadata.name={name}")
+    try:
+        async with asyncio.timeout(_PLAN_TIMEOUT_SECONDS), aclosing(list_and_watch(client, scope, CustomObject)) as changes:
+            async for change_set in changes:
+                if _is_executed(change_set, job):
+                    return True
+    except TimeoutError:
+        pass
+    raise JobUpdateError(f"{job} is not scaled yet: the scale plan {name} waits; `dlop describe {job.name}` shows when it is executed.")
+
+
+def _is_executed(change_set: ChangeSet[CustomObject], job: JobHandle) -> bool:
+    """Whether a scale plan has succeeded. It is deleted then, maybe before it was listed."""
+    for plan in change_set.upserted:
+        status = msgspec.json.decode(plan.status)
+        if status.get("phase") == "Failed":
+            raise JobUpdateError(f"{job} cannot be scaled: {status.get('message') or 'the scale plan has failed'}.")
+        if status.get("phase") == "Succeeded":
+            return True
+    return not change_set.upserted
 
 
 async def _reload(client: Client, job: JobHandle) -> JobHandle:

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from dlop.embedded.apiserver.faults import RequestMatch
+from dlop.frameworks.dlrover.elasticjob import ElasticJob
 from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import WaitFailedError
 from dlop.jobs.lookup import find_job, parse_job_reference
 from dlop.jobs.wait import WaitCondition, wait_for_job
 from dlop.kube.resources import NAMESPACES, PODS
+from tests.frameworks.elastic_manifests import elastic_job
 from tests.sim.cli_env import CliEnv, cli_env
 from tests.sim.crew_job import CrewJob, crew, mpba_mxjob, mxjob
 
@@ -121,7 +123,7 @@ async def test_unknown_and_ambiguous_names_are_reported_with_suggestions(env: Cl
         "mx": "2 jobs in the namespace default are named mx; use mxjobs.fioravanzo.org/mx or mxjobs.mpba.fbk.eu/mx.",
         "far": "job far not found in the namespace default, but it exists in team: add -n team.",
         "mxjob/good": "job good not found in the namespace default.",
-        "boat/good": "unknown kind 'boat'; known kinds: crewjobs.crew.dlop.dev, jaxjobs.kubeflow.org",
+        "boat/good": "unknown kind 'boat'; known kinds: crewjobs.crew.dlop.dev, elasticjobs.elastic.iml.github.io, ",
         "crew/": "'crew/' has no job name; use crew/NAME.",
     }
     for name, message in expected.items():
@@ -247,6 +249,29 @@ async def test_a_role_without_a_template_cannot_be_scaled(env: CliEnv) -> None:
     await env.kit.submit(manifest)
     result = await env.dlop("scale", "one", "chief=1")
     assert (result.code, "CrewJob one has no Chief: the role is missing in its spec and needs a pod template." in result.err) == (1, True)
+
+
+async def test_a_job_with_a_master_is_scaled_by_a_plan_and_shows_its_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with cli_env(tmp_path, capsys, kinds=[ElasticJob]) as env:
+        await env.submit_and_wait(elastic_job("one"), "Running")
+        result = await env.dlop("scale", "one", "worker=2")
+        assert (result.code, result.err) == (0, "ElasticJob one scaled to worker 2\n")
+        await env.kit.until("default/one", reached=lambda job: len(job.pods) == 3, within_seconds=30)
+        assert [row[3] for row in (await env.dlop("get", "one")).rows] == ["dlrover-master 1/1 worker 2/2"]
+        described = (await env.dlop("describe", "one")).out
+        assert "one-edljob-worker-1" in described
+        assert "Scaled worker from 0 to 2 with scale plan one-manual-" in described
+        rejected = await env.dlop("scale", "one", "ps=1")
+        assert (rejected.code, "ps: cannot be scaled; only the master scales roles other than worker" in rejected.err) == (1, True)
+
+
+async def test_a_plan_that_fails_is_an_error_of_dlop_scale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with cli_env(tmp_path, capsys, kinds=[ElasticJob]) as env:
+        await env.submit_and_wait(elastic_job("one", platform="pyk8s"), "Running")
+        assert (await env.dlop("scale", "one", "worker=1")).code == 0
+        await env.kit.until("default/one", reached=lambda job: len(job.pods) == 2, within_seconds=30)
+        result = await env.dlop("scale", "one", "worker=0")
+        assert (result.code, "the master of this job would create them again" in result.err) == (1, True)
 
 
 async def test_delete_removes_the_pods_and_can_wait(env: CliEnv) -> None:
