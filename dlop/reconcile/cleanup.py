@@ -57,9 +57,16 @@ def _services_to_clean(context: ReconcileContext, policy: CleanPodPolicy) -> Ite
     if policy is CleanPodPolicy.NONE:
         return
     kept = {name for name, pod in context.pods.items() if not _is_cleaned(policy, pod)}
+    kept_ranks = {(each.member.role, each.member.rank) for each in context.members.values() if not _is_cleaned(policy, each.pod)}
+    members, job = context.job.members, context.job
     for service in context.snapshot.services:
         replica = context.desired_services.get(service.metadata.name)
-        if replica is not None and context.job.naming.pod_name(context.job, replica.role, replica.index) not in kept:
+        if replica is not None:
+            is_kept = job.naming.pod_name(job, replica.role, replica.index) in kept
+        else:
+            member = None if members is None else members.identify(service.metadata.labels)
+            is_kept = member is None or (member.role, member.rank) in kept_ranks
+        if not is_kept:
             yield service
 
 

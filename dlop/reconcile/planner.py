@@ -36,7 +36,7 @@ from dlop.reconcile.invalid_spec import plan_invalid, plan_oversized_status
 from dlop.reconcile.observe import Observation, observe, with_latest_attempt
 from dlop.reconcile.plan import Event, EventType, Plan
 from dlop.reconcile.restart import previous_size, restart_for_resize
-from dlop.reconcile.scale_plans import ScaleStep, next_scale_step
+from dlop.reconcile.scale_plans import ScaleStep, next_scale_step, plans_of_deleted_master
 from dlop.reconcile.snapshot import Snapshot
 from dlop.reconcile.status import active_outcome, changed_status, current_phase, finished_outcome, resize_outcome, start_time
 from dlop.reconcile.suspend import suspend, suspend_deletes
@@ -80,7 +80,7 @@ def _suspend(context: ReconcileContext) -> Plan:
     # A pod may have finished in the meantime. Its result must be stored before it is deleted.
     deletes = suspend_deletes(context) if status is None else ()
     return Plan(
-        deletes=deletes,
+        deletes=deletes + plans_of_deleted_master(context),
         status=status,
         events=(*events.phase_events(context.stored.phase, outcome), *events.delete_events(deletes)),
         requeue_at=earliest(*next_retried_deletes(context), *next_deletion_deadlines(context, context.snapshot.pods)),

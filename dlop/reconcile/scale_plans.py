@@ -76,6 +76,14 @@ def next_scale_step(context: ReconcileContext) -> tuple[ReconcileContext, ScaleS
     return _ScalePlans(context, context.job.members).next_step()
 
 
+def plans_of_deleted_master(context: ReconcileContext) -> tuple[Delete, ...]:
+    """Deletes for the plans of the master of a suspended job. The next master starts over."""
+    policy = context.job.members
+    if policy is None:
+        return ()  # the common case
+    return _deletes(policy, [*filter(policy.is_automatic, context.snapshot.scale_plans), *context.snapshot.failed_scale_plans])
+
+
 def last_scale_step(context: ReconcileContext) -> ScaleStep:
     """The step of a finished job: the plans of its master are deleted, and those of users fail."""
     policy, snapshot = context.job.members, context.snapshot

@@ -492,7 +492,7 @@ async def test_suspending_with_the_run_policy_deletes_all_pods_and_a_new_master_
         await kit.edit(view, {"spec": {"runPolicy": {"suspend": True}}})
         await kit.until(view, phase="Suspended", reached=lambda view: not view.pods, within_seconds=120)
         assert view.status["phase"] == "Suspended"
-        await write(kit, scale_plan(number=1, replicas={"worker": 1}, owner=view.body))
+        await write(kit, scale_plan(number=1, replicas={"worker": 1}, kind="manual"))
         assert await kit.writes_when_idle() == []
         await kit.edit(view, {"spec": {"runPolicy": {"suspend": False}}})
         await kit.until(view, reached=lambda view: worker(0) in view.pods, within_seconds=120)
@@ -582,3 +582,34 @@ async def test_the_next_master_has_a_new_name_whatever_the_restart_scope_of_the_
         view = await start(kit, elastic_job(runPolicy={"restartScope": "Replica"}))
         await kit.kubelet.perform(f"default/{master()}", ContainerExit(137))
         await until_pods(kit, view, {master(1): "Running"})
+
+
+@virtual_time
+async def test_a_plan_of_the_master_before_a_suspension_is_not_executed_after_the_resumption() -> None:
+    async with OperatorKit(frameworks=[ElasticJob]) as kit:
+        view = await start(kit)
+        await write(kit, scale_plan(replicas={"worker": 1}, owner=view.body))
+        await until_pods(kit, view, {master(): "Running", **workers(0)})
+        await kit.operator.crash()
+        await write(kit, scale_plan(number=1, create=[pod_meta("worker", 1, 0)], remove=[worker(0)], owner=view.body))
+        await kit.edit(view, {"spec": {"runPolicy": {"suspend": True}}})
+        await kit.start_operator()
+        await kit.until(view, reached=lambda view: not view.pods, within_seconds=120)
+        await kit.edit(view, {"spec": {"runPolicy": {"suspend": False}}})
+        await until_pods(kit, view, {master(): "Running"})
+        assert await kit.writes_when_idle() == []
+        assert set(view.pods) == {master()}
+        assert await plans(kit) == {}
+
+
+@pytest.mark.parametrize(("policy", "kept"), [("All", set()), ("None", {SERVICE, worker(0)})])
+@virtual_time
+async def test_the_services_of_deleted_pods_are_deleted_at_the_end(policy: str, kept: set[str]) -> None:
+    async with OperatorKit(frameworks=[ElasticJob]) as kit:
+        view = await start(kit, elastic_job(runPolicy={"cleanPodPolicy": policy}))
+        await write(kit, scale_plan(replicas={"worker": 1}, owner=view.body))
+        await until_pods(kit, view, {master(): "Running", **workers(0)})
+        await kit.kubelet.perform(f"default/{master()}", ContainerExit(0))
+        await kit.until(view, phase="Succeeded")
+        assert await kit.writes_when_idle() == []
+        assert set(view.services) == kept
