@@ -160,7 +160,8 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
     # Lost replicas must be stored in the record before their replacements are created.
     is_stored = not observation.lost_replicas and not context.must_store_record
     creates = plan_creates(context, progress, in_backoff=in_backoff) if is_stored else Creates()
-    if is_stored and step.pods and not context.unavailable:
+    may_create_members = is_stored and not context.unavailable
+    if step.pods and may_create_members:
         creates = replace(creates, services=creates.services + step.services, pods=creates.pods + step.pods)
     expected = assume_created(context, progress, creates.pods)
     actual_start = None if is_start_pending(context) else started_at
@@ -178,7 +179,8 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         services=creates.services,
         pods=creates.pods,
         children=creates.children,
-        reports=step.reports,
+        # A scale plan whose pods are not created in this pass is not reported as succeeded.
+        reports=step.reports if may_create_members or not step.pods else (),
         status=changed_status(context.job, outcome, context.snapshot),
         events=(
             *events.phase_events(context.stored.phase, outcome),

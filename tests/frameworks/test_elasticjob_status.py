@@ -291,6 +291,19 @@ async def test_each_replacement_of_a_rank_has_the_next_id_and_relaunch_count_and
 
 
 @virtual_time
+async def test_a_plan_that_is_executed_while_the_master_fails_creates_its_pods() -> None:
+    async with OperatorKit(frameworks=[ElasticJob]) as kit:
+        view = await start(kit)
+        await write(kit, scale_plan(replicas={"worker": 2}, owner=view.body))
+        await kit.until(view, reached=lambda view: "members" in view.status["dlop"], within_seconds=60)
+        await kit.operator.crash()
+        await kit.kubelet.perform(f"default/{master()}", ContainerExit(137))
+        assert set(view.pods) == {master()}
+        await kit.start_operator()
+        await until_pods(kit, view, {master(1): "Running", **workers(0, 1)})
+
+
+@virtual_time
 async def test_a_plan_that_fails_says_why_and_blocks_neither_the_next_one_nor_other_jobs() -> None:
     async with OperatorKit(frameworks=[ElasticJob]) as kit:
         view = await start(kit)
