@@ -140,7 +140,7 @@ class _ScalePlans:
                 continue
             message = "; ".join(remark.message for remark in changes.remarks)
             events += [_remark_event(plan, remark.reason, remark.message) for remark in changes.remarks]
-            if changes.is_empty:
+            if changes.is_empty and not carried:
                 reports.append(self._report(plan, PlanPhase.SUCCEEDED, message))
                 continue
             reports.append(self._report(plan, PlanPhase.SCALING, message))
@@ -183,6 +183,8 @@ class _ScalePlans:
         end = "" if is_invalid else "; they are created with the next scale plan"
         message = f"{len(missing)} of {total} pods could not be created: {rejected[0].message}{end}"
         context, step = self._start_first(others, () if is_invalid else missing)
+        if not step.is_unfinished and not is_invalid:
+            return context, replace(step, is_unfinished=True)  # no other plan creates the missing members
         reports = (self._report(plan, PlanPhase.FAILED, message), *step.reports)
         return context, replace(step, reports=reports, events=(_failure_event(plan, message), *step.events), is_unfinished=True)
 

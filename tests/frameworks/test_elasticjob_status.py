@@ -357,6 +357,42 @@ async def test_pods_that_a_quota_rejects_are_created_when_it_allows_them() -> No
         await until_pods(kit, view, {master(): "Running", **workers(0, 1, 2)})
 
 
+@virtual_time
+async def test_pods_that_a_quota_rejects_are_still_created_if_the_plans_after_theirs_fail() -> None:
+    async with OperatorKit(frameworks=[ElasticJob], operator=False) as kit:
+        server = kit.new_server()
+        await kit.start_operator(server)
+        view = await start(kit)
+        server.faults.fail_before(QUOTA, match=RequestMatch(plural="pods", verb="create"), times=1_000_000)
+        await write(kit, scale_plan(number=0, replicas={"worker": 2}, owner=view.body))
+        await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=60)
+        await write(kit, scale_plan(number=1, replicas={"servers": 1}, owner=view.body))
+        await kit.until(view, reached=lambda view: "ScalePlanFailed" in dict(view.events), within_seconds=60)
+        assert {name: status["phase"] for name, status in (await plans(kit)).items()} == {
+            "elastic-scaleplan-0": "Scaling",
+            "elastic-scaleplan-1": "Failed",
+        }
+        server.faults.clear()
+        await until_pods(kit, view, {master(): "Running", **workers(0, 1)})
+
+
+@virtual_time
+async def test_pods_that_a_quota_rejects_are_not_created_if_the_next_plan_does_not_want_them() -> None:
+    async with OperatorKit(frameworks=[ElasticJob], operator=False) as kit:
+        server = kit.new_server()
+        await kit.start_operator(server)
+        view = await start(kit)
+        server.faults.fail_before(QUOTA, match=RequestMatch(plural="pods", verb="create"), times=1_000_000)
+        await write(kit, scale_plan(number=0, replicas={"worker": 2}, owner=view.body))
+        await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=60)
+        await write(kit, scale_plan(number=1, replicas={"worker": 0}, owner=view.body))
+        await kit.until(view, reached=lambda view: view.status["dlop"]["members"]["plan"] == "elastic-scaleplan-1", within_seconds=60)
+        server.faults.clear()
+        await kit.writes_when_idle()
+        assert set(view.pods) == {master()}
+        assert {name: status["phase"] for name, status in (await plans(kit)).items()} == {"elastic-scaleplan-0": "Failed"}
+
+
 @pytest.mark.parametrize("resource", [PODS, SERVICES], ids=lambda resource: resource.plural)
 @virtual_time
 async def test_a_name_that_an_object_of_someone_else_has_fails_the_plan_and_not_the_next_one(resource: Resource) -> None:
