@@ -91,6 +91,8 @@ class Schema:
     """The default of `runPolicy.cleanPodPolicy`."""
     manager_names: tuple[str, ...] = (MANAGER,)
     """Values of `runPolicy.managedBy` that mean this operator."""
+    inline_run_policy: bool = False
+    """Whether the fields of `runPolicy` may also be fields of the spec. Those of `runPolicy` take precedence."""
     suspend_path: FieldPath | None = ("runPolicy", "suspend")
     """The path of the suspend field in the spec; None if jobs cannot be suspended."""
     uses_host_ports: bool = False
@@ -109,8 +111,7 @@ class Schema:
     def read(self, spec: ManifestField, kind: type[DLJob]) -> JobSpec:
         """Parse and validate a spec. Report problems with `ManifestField.error`; do not raise."""
         spec.object()
-        policy = spec.get("runPolicy")
-        policy.object()
+        policy = self._run_policy(spec)
         roles = self.read_ordered_roles(spec, kind)
         run_policy = read_run_policy(
             policy,
@@ -121,6 +122,13 @@ class Schema:
         if run_policy.autoscale:
             roles = _with_ranges(roles, self.elastic_ranges(spec), policy.get("autoscale"))
         return JobSpec(roles=roles, run_policy=run_policy)
+
+    def _run_policy(self, spec: ManifestField) -> ManifestField:
+        policy = spec.get("runPolicy")
+        own = policy.object()
+        if not self.inline_run_policy:
+            return policy
+        return ManifestField("spec.runPolicy" if own else "spec", {**spec.object(), **own}, spec.problems, spec.warnings)
 
     def elastic_ranges(self, spec: ManifestField) -> Mapping[str, ElasticRange]:
         """By role, the range in which the autoscaler chooses the number of replicas if `runPolicy.autoscale` is set."""

@@ -37,6 +37,12 @@ BUILT_IN = (
     "dlop.frameworks.paddlepaddle.trainingjob:TrainingJob",
     "dlop.frameworks.batch_paddlepaddle.paddlejob:PaddleJob",
     "dlop.frameworks.dlrover.elasticjob:ElasticJob",
+    "dlop.frameworks.kubedl.tfjob:TFJob",
+    "dlop.frameworks.kubedl.pytorchjob:PyTorchJob",
+    "dlop.frameworks.kubedl.xgboostjob:XGBoostJob",
+    "dlop.frameworks.kubedl.xdljob:XDLJob",
+    "dlop.frameworks.kubedl.marsjob:MarsJob",
+    "dlop.frameworks.kubedl.elasticdljob:ElasticDLJob",
 )
 
 

@@ -46,6 +46,8 @@ class Status(Generic[Job]):
     The operator adds its own record as `status.dlop`.
     """
 
+    reason_prefix: str = ""
+    """What the reasons of conditions start with, such as `Job` for `JobRunning`; empty for the kind."""
     metric_label: str = ""
     """The `framework` label of the Kubeflow-compatible metrics (`training_operator_jobs_*`); empty excludes the kind from them."""
 
@@ -60,7 +62,13 @@ class Status(Generic[Job]):
     def write(self, job: Job, outcome: Outcome) -> JsonObject:
         """The status after a pass."""
         return {
-            "conditions": _write_conditions(outcome, stored=job.stored_status, kind=job.job_type.kind, name=job.metadata.name),
+            "conditions": _write_conditions(
+                outcome,
+                stored=job.stored_status,
+                kind=job.job_type.kind,
+                name=job.metadata.name,
+                prefix=self.reason_prefix or job.job_type.kind,
+            ),
             "replicaStatuses": _write_replica_statuses(
                 outcome, selector=lambda role: format_selector(job.naming.role_labels(job, role.spec))
             ),
@@ -109,18 +117,18 @@ def _with_blocked_condition(stored: JsonObject, blocked: Blocked, *, now: float)
     return conditions.items
 
 
-def _write_conditions(outcome: Outcome, *, stored: JsonObject, kind: str, name: str) -> list[JsonObject]:
-    """The conditions after a pass. `stored` is the current status."""
+def _write_conditions(outcome: Outcome, *, stored: JsonObject, kind: str, name: str, prefix: str) -> list[JsonObject]:
+    """The conditions after a pass. `stored` is the current status, and `prefix` the start of the reasons."""
     conditions = _Conditions(_stored_conditions(stored), now=format_time(outcome.now))
     conditions.remove(BLOCKED)
     if outcome.phase is not Phase.INVALID:
         conditions.remove("Failed", reason=Reason.INVALID_SPEC)
-    conditions.set("Created", reason=f"{kind}Created", message=f"{kind} {name} is created.")
-    _reset_other_conditions(conditions, outcome.phase, kind=kind, name=name)
+    conditions.set("Created", reason=f"{prefix}Created", message=f"{kind} {name} is created.")
+    _reset_other_conditions(conditions, outcome.phase, kind=kind, name=name, prefix=prefix)
     if outcome.phase is not Phase.CREATED:
         conditions.set(
             _TYPES.get(outcome.phase, outcome.phase.value),
-            reason=_reason(outcome, kind),
+            reason=_reason(outcome, prefix),
             message=_message(outcome, kind, name),
             # After the user has fixed one error and made another, the message must report the new one.
             update_message=outcome.phase is Phase.INVALID,
@@ -131,13 +139,13 @@ def _write_conditions(outcome: Outcome, *, stored: JsonObject, kind: str, name: 
     return conditions.items
 
 
-def _reset_other_conditions(conditions: _Conditions, phase: Phase, *, kind: str, name: str) -> None:
+def _reset_other_conditions(conditions: _Conditions, phase: Phase, *, kind: str, name: str, prefix: str) -> None:
     """Removes or clears the conditions that contradict a phase."""
     if phase is Phase.SUSPENDED:
         conditions.remove("Restarting")
-        conditions.clear("Running", reason=f"{kind}Suspended", message=f"{kind} {name} is suspended.")
+        conditions.clear("Running", reason=f"{prefix}Suspended", message=f"{kind} {name} is suspended.")
     else:
-        conditions.clear("Suspended", reason=f"{kind}Resumed", message=f"{kind} {name} is resumed.")
+        conditions.clear("Suspended", reason=f"{prefix}Resumed", message=f"{kind} {name} is resumed.")
     if phase in (Phase.CREATED, Phase.RUNNING):
         conditions.remove("Restarting")
     if phase is Phase.CREATED:
@@ -149,10 +157,10 @@ def _reset_other_conditions(conditions: _Conditions, phase: Phase, *, kind: str,
         conditions.clear_in_place("Running")
 
 
-def _reason(outcome: Outcome, kind: str) -> str:
-    """Kubeflow prefixes the reasons of phases with the kind. All other reasons have no prefix."""
+def _reason(outcome: Outcome, prefix: str) -> str:
+    """The reasons of phases have a prefix, as in Kubeflow and KubeDL. All other reasons have none."""
     is_phase = not outcome.reason or outcome.reason in list(Phase) or outcome.phase is Phase.RESTARTING
-    return f"{kind}{outcome.phase}" if is_phase and outcome.phase is not Phase.INVALID else outcome.reason or Reason.INVALID_SPEC
+    return f"{prefix}{outcome.phase}" if is_phase and outcome.phase is not Phase.INVALID else outcome.reason or Reason.INVALID_SPEC
 
 
 def _message(outcome: Outcome, kind: str, name: str) -> str:

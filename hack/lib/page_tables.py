@@ -39,14 +39,28 @@ POLICY_CLASSES: dict[str, type[Any]] = {
 VALUES = (dlop.JobType, dlop.ReplicaType, dlop.ContainerProperties)
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
-    "README.md": ("kinds",),
+    "README.md": ("groups",),
     "manifests/README.md": ("settings",),
     "manifests/kubeflow/README.md": ("legacy flags",),
     "dlop/cli/README.md": ("commands",),
     "dlop/reconcile/README.md": ("run policy", "restart matrix"),
-    "dlop/frameworks/README.md": ("framework", "framework values", *(f"{name} policy" for name in POLICY_CLASSES), "framework helpers"),
+    "dlop/frameworks/README.md": (
+        "kinds",
+        "framework",
+        "framework values",
+        *(f"{name} policy" for name in POLICY_CLASSES),
+        "framework helpers",
+    ),
 }
 """The tables of each page."""
+
+
+def groups_markdown() -> str:
+    """One row per API group, with its kinds."""
+    groups: dict[str, list[str]] = {}
+    for kind in load_registry([]):
+        groups.setdefault(kind.job_type.api_version, []).append(kind.job_type.kind)
+    return "\n".join(["| API | kinds |", "|---|---|", *(f"| `{version}` | {', '.join(kinds)} |" for version, kinds in groups.items())])
 
 
 def kinds_markdown() -> str:
@@ -137,6 +151,7 @@ def _first_sentence(text: str) -> str:
 def tables() -> dict[str, str]:
     """All tables by name."""
     return {
+        "groups": groups_markdown(),
         "kinds": kinds_markdown(),
         "commands": commands_markdown(),
         "settings": settings_markdown(),

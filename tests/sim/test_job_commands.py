@@ -123,7 +123,7 @@ async def test_unknown_and_ambiguous_names_are_reported_with_suggestions(env: Cl
         "mx": "2 jobs in the namespace default are named mx; use mxjobs.fioravanzo.org/mx or mxjobs.mpba.fbk.eu/mx.",
         "far": "job far not found in the namespace default, but it exists in team: add -n team.",
         "mxjob/good": "job good not found in the namespace default.",
-        "boat/good": "unknown kind 'boat'; known kinds: crewjobs.crew.dlop.dev, elasticjobs.elastic.iml.github.io, ",
+        "boat/good": "unknown kind 'boat'; known kinds: crewjobs.crew.dlop.dev, elasticdljobs.training.kubedl.io, ",
         "crew/": "'crew/' has no job name; use crew/NAME.",
     }
     for name, message in expected.items():

@@ -20,7 +20,7 @@ INVALID_USAGES = {
     "rnder job.yaml": (2, "unknown command; did you mean 'render'?"),
     "render": (2, "the following arguments are required: FILE."),
     f"render {MISSING}": (1, f"{MISSING} cannot be read: No such file or directory."),
-    "crds --kinds Foo": (1, "unknown kind 'Foo'; known kinds: elasticjobs.elastic.iml.github.io, "),
+    "crds --kinds Foo": (1, "unknown kind 'Foo'; known kinds: elasticdljobs.training.kubedl.io, "),
     "crds --framework ring": (1, "'ring' is not a class reference; use module:Class, for example ring.job:RingJob"),
     "crds --framework no_such:Job": (1, "cannot import module 'no_such' of 'no_such:Job'"),
     "crds --framework os:Job": (1, "cannot load 'os:Job': module 'os' has no attribute 'Job'"),
@@ -53,7 +53,7 @@ INVALID_USAGES = {
     "deploy --image": (2, "argument --image: expected one argument."),
     "deploy --with mpi:b --watch-namespace a": (1, "--with mpi:b: the operator does not watch this namespace: add --watch-namespace b"),
     "deploy --replicas 0": (2, "invalid value '0': must be an integer of at least 1"),
-    "deploy --with mpi,gnag": (1, "unknown permission set 'gnag'; available: mpi, hpa, paddle, elasticjob, gang"),
+    "deploy --with mpi,gnag": (1, "unknown permission set 'gnag'; available: mpi, hpa, paddle, elasticjob, ingress, gang"),
 }
 
 

@@ -1,0 +1,1 @@
+"""The kinds of training.kubedl.io/v1alpha1, which KubeDL served."""
