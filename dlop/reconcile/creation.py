@@ -11,7 +11,7 @@ size grows with the square of the number of replicas.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -20,8 +20,9 @@ from dlop.api.child_objects import Create
 from dlop.api.constants import TEMPLATE_HASH_ANNOTATION
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.record import parse_counts
+from dlop.api.scale_plan import Member
 from dlop.api.schema import format_path
-from dlop.api.spec import Problem, RoleSpec, SpecError
+from dlop.api.spec import Problem, SpecError
 from dlop.api.template_hash import child_with_template_hash, parse_template_hash
 from dlop.kube.objects import ObjectMeta
 from dlop.kube.resources import PODS, SERVICES
@@ -31,6 +32,7 @@ from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.gang import awaits_admission, pod_group_creates
 from dlop.reconcile.observe import Observation
 from dlop.reconcile.plan import Delete, Patch, ReplicaCreate
+from dlop.replica import Replica
 
 MAX_JOB_BYTES = 1 << 30
 """Half of etcd's default quota, which all objects of a cluster share."""
@@ -186,18 +188,29 @@ def exceeded_size_limit(context: ReconcileContext) -> SpecError | None:
     roles, replicas = context.spec.roles, context.job.total_replicas
     if replicas < _CHECKED_REPLICAS or len(context.snapshot.pods) >= replicas:
         return None
-    sizes = {role.name: role.replicas * _pod_bytes(context, role) for role in roles if role.replicas}
-    total = sum(sizes.values())
-    if total <= MAX_JOB_BYTES:
+    sizes = {role.name: role.replicas * _pod_bytes(context.job.replica(role, 0)) for role in roles if role.replicas}
+    if sum(sizes.values()) <= MAX_JOB_BYTES:
         return None
     largest = max(sizes, key=lambda name: sizes[name])
-    path = format_path(context.job.schema.replicas_path(context.job.spec_field, largest) or ())
+    return _size_error(format_path(context.job.schema.replicas_path(context.job.spec_field, largest) or ()), sum(sizes.values()))
+
+
+def exceeded_member_size_limit(context: ReconcileContext, members: Sequence[Member], counts: Mapping[str, int]) -> SpecError | None:
+    """The error for new members with which all members would exceed the limit. `counts` is the number of all members by role."""
+    if len(members) < _CHECKED_REPLICAS:
+        return None
+    last = {member.role: context.job.member(member) for member in sorted(members, key=lambda member: member.rank)}
+    total = sum(counts[role] * _pod_bytes(replica) for role, replica in last.items() if replica is not None)
+    return None if total <= MAX_JOB_BYTES else _size_error("spec", total)
+
+
+def _pod_bytes(replica: Replica) -> int:
+    return len(msgspec.json.encode(replica.pod()))
+
+
+def _size_error(path: str, total: int) -> SpecError:
     message = (
         f"the pods of this job need {total / (1 << 30):.1f} GiB in the API server, more than the limit of {MAX_JOB_BYTES >> 30} GiB; "
         "use fewer replicas, or less text in the pod templates"
     )
     return SpecError((Problem(path, message),))
-
-
-def _pod_bytes(context: ReconcileContext, role: RoleSpec) -> int:
-    return len(msgspec.json.encode(context.job.replica(role, 0).pod()))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dlop.api.constants import REQUESTS_ANNOTATION, Reason
+from dlop.api.parsing import MAX_REPLICAS
 from dlop.api.pod_resources import Requests, parse_quantities, pod_requests, sum_requests
 from dlop.api.record import format_counts, parse_counts
 from dlop.api.scale_plan import Member, MemberRequest, MembersRecord, RoleTarget, ScaleRequest
@@ -134,6 +135,7 @@ class _Changes:
         for migration in self._request.migrations:
             self._migrate(migration.pod, migration.resources)
         self._enforce_resource_limits()
+        self._check_numbers()
         if self._request.is_manual:
             if self._removes and self._policy.replaces_removed(self._context.job):
                 raise SpecError((Problem("spec", "removes pods, and the master of this job would create them again; delete this plan"),))
@@ -167,6 +169,16 @@ class _Changes:
         ]
         if problems:
             raise SpecError(tuple(problems))
+
+    def _check_numbers(self) -> None:
+        """Each plan may create the maximum, but no role may have more members."""
+        numbers = {role: len(members.alive) for role, members in self._roles.items() if len(members.alive) > MAX_REPLICAS}
+        if numbers and self._creates:
+            raise SpecError(
+                tuple(
+                    Problem("spec", f"asks for {number} {role} pods, and a job can have {MAX_REPLICAS}") for role, number in numbers.items()
+                )
+            )
 
     def _observe(self, name: str, member: Member, pod: Pod, *, is_alive: bool) -> None:
         role = self._roles.get(member.role)

@@ -21,13 +21,14 @@ import msgspec
 from dlop.api.constants import Reason
 from dlop.api.record import ScaleReason, ScaleRecord
 from dlop.api.scale_plan import Member, MembersRecord, ScaleRequest, expand_members, group_members
-from dlop.api.spec import SpecError
+from dlop.api.spec import Problem, SpecError
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import PODS, SERVICES
 from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
 from dlop.policies.members import Members
 from dlop.reconcile.context import ReconcileContext
+from dlop.reconcile.creation import exceeded_member_size_limit
 from dlop.reconcile.elastic import MAX_SCALE_RECORDS
 from dlop.reconcile.member_changes import MemberChanges, find_changes
 from dlop.reconcile.plan import Delete, Event, EventType, ReplicaCreate, Report
@@ -35,6 +36,10 @@ from dlop.reconcile.snapshot import NameConflict, RejectedWrite
 
 _INVALID = "Invalid"
 """The reason of a rejected write that would be rejected again."""
+_MAX_RECORD_BYTES = 800_000
+"""Of the record about members. An object cannot exceed 1.5 MiB."""
+_MAX_MESSAGE_LENGTH = 1_000
+"""Of a failed plan. A plan can have thousands of problems."""
 
 
 class PlanPhase(StrEnum):
@@ -134,21 +139,24 @@ class _ScalePlans:
             try:
                 request = self._policy.read_plan(self._context.job, plan)
                 changes = find_changes(self._context, self._policy, self._record, request, carried=carried)
+                is_empty = changes.is_empty and not carried
+                started = self._context if is_empty else self._with_started_plan(plan, request, changes)
             except SpecError as error:
-                reports.append(self._report(plan, PlanPhase.FAILED, str(error)))
-                events.append(_failure_event(plan, str(error)))
+                message = _shorten(str(error))
+                reports.append(self._report(plan, PlanPhase.FAILED, message))
+                events.append(_failure_event(plan, message))
                 continue
             message = "; ".join(remark.message for remark in changes.remarks)
             events += [_remark_event(plan, remark.reason, remark.message) for remark in changes.remarks]
-            if changes.is_empty and not carried:
+            if is_empty:
                 reports.append(self._report(plan, PlanPhase.SUCCEEDED, message))
                 continue
             reports.append(self._report(plan, PlanPhase.SCALING, message))
-            started = self._with_started_plan(plan, request, changes)
             return started, ScaleStep(reports=tuple(reports), events=tuple(events), is_unfinished=True)
         return self._context, ScaleStep(reports=tuple(reports), events=tuple(events))
 
     def _with_started_plan(self, plan: CustomObject, request: ScaleRequest, changes: MemberChanges) -> ReconcileContext:
+        """Raises SpecError if the record or the pods would be too large."""
         members = MembersRecord(
             plan=plan.metadata.name,
             plan_uid=plan.metadata.uid,
@@ -168,7 +176,10 @@ class _ScalePlans:
         )
         record = self._context.stored.record
         records = [*record.scale_records, *scaled][-MAX_SCALE_RECORDS:]
-        return self._context.with_record(msgspec.structs.replace(record, members=members, scale_records=records), scaling=scaled)
+        started = self._context.with_record(msgspec.structs.replace(record, members=members, scale_records=records), scaling=scaled)
+        if error := _exceeded_record_size(members) or exceeded_member_size_limit(started, changes.creates, members.counts):
+            raise error
+        return started
 
     # --- continuing a plan ---------------------------------------------------------------------------------------------------
 
@@ -255,6 +266,18 @@ def _deletes(policy: Members[Any], plans: Iterable[CustomObject]) -> tuple[Delet
     resource = policy.plan_type.resource
     existing = (plan.metadata for plan in plans if plan.metadata.deletion_timestamp is None)
     return tuple(Delete(resource, metadata.name, metadata.uid, is_retry=True) for metadata in existing)
+
+
+def _exceeded_record_size(members: MembersRecord) -> SpecError | None:
+    size = len(msgspec.json.encode(members))
+    if size <= _MAX_RECORD_BYTES:
+        return None
+    message = f"needs {size:,} bytes in the status of the job, more than the limit of {_MAX_RECORD_BYTES:,}; change fewer pods at once"
+    return SpecError((Problem("spec", message),))
+
+
+def _shorten(message: str) -> str:
+    return message if len(message) <= _MAX_MESSAGE_LENGTH else f"{message[: _MAX_MESSAGE_LENGTH - 3]}..."
 
 
 def _failure_event(plan: CustomObject, message: str) -> Event:

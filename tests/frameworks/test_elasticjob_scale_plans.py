@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from dlop import SpecError
-from dlop.api.scale_plan import Member, MemberRequest, MembersRecord, RoleTarget, ScaleRequest
+from dlop.api.scale_plan import Member, MemberRequest, MembersRecord, RoleTarget, ScaleRequest, expand_members, group_members
 from dlop.frameworks.dlrover.elasticjob import ElasticJob
 from dlop.frameworks.dlrover.members import ElasticJobMembers
 from dlop.kube.objects import CustomObject, Pod, object_decoder
@@ -64,12 +65,16 @@ def test_a_plan_in_the_form_of_dlrovers_master_is_read() -> None:
                 id=4,
                 rank=1,
                 resources={"cpu": "500m", "memory": "512Mi", "nvidia.com/gpu": "2"},
-                service="elastic-edljob-worker-1",
             ),
         ),
         removes=("elastic-edljob-worker-1",),
         hosts=("elastic-edljob-ps-0:2222",),
     )
+
+
+def test_a_service_with_another_name_than_the_default_is_read() -> None:
+    named = {"type": "worker", "id": 4, "rankIndex": 1, "service": "trainer-1.default.svc:3333"}
+    assert [create.service for create in read(scale_plan(create=[named, {**named, "rankIndex": None}])).creates] == ["trainer-1"] * 2
 
 
 def test_the_master_in_a_plan_is_ignored() -> None:
@@ -120,6 +125,18 @@ INVALID: dict[str, tuple[JsonObject, list[str]]] = {
     "resource of a pod": (
         scale_plan(create=[pod_meta("worker", 0, 0, resources={"memory": "-1Gi"})]),
         [f"spec.createPods[0].resource.memory: {NOT_A_QUANTITY}"],
+    ),
+    "too many pods": (
+        scale_plan(create=[{"type": "worker"}] * 10_001),
+        ["spec.createPods: must have at most 10000 items, got 10001"],
+    ),
+    "ID of a pod": (
+        scale_plan(create=[pod_meta("worker", 1_000_000, 0)]),
+        ["spec.createPods[0].id: must be from 0 to 999999, got 1000000"],
+    ),
+    "rank of a pod": (
+        scale_plan(create=[pod_meta("worker", 0, 1_000_000)]),
+        ["spec.createPods[0].rankIndex: must be from 0 to 999999, got 1000000"],
     ),
     "no name": (scale_plan(removePods=[{"id": 1}]), ["spec.removePods[0].name: is missing; it selects the pod"]),
     "migration by the master": (
@@ -339,6 +356,50 @@ def test_addresses_of_parameter_servers_are_kept_until_a_plan_has_others() -> No
     assert changes(scale_plan(), elastic=elastic).hosts == ("a:1",)
     changed = changes(scale_plan(hosts=["a:1", "b:1"]), elastic=elastic)
     assert (changed.hosts, changed.is_empty) == (("a:1", "b:1"), False)
+
+
+def test_the_replacements_of_many_pods_are_stored_together() -> None:
+    found = changes(scale_plan(create=[pod_meta("worker", 100 + rank, rank) for rank in range(30)]))
+    (planned,) = group_members(found.creates)
+    assert (planned.runs, list(expand_members([planned]))) == (((100, 0, 30),), list(found.creates))
+
+
+# --- limits of plans --------------------------------------------------------------------------------------------------
+
+
+def test_a_role_has_at_most_10000_pods() -> None:
+    plan = scale_plan(create=[{"type": "worker"}] * 10_000)
+    assert len(changes(plan).creates) == 10_000
+    with pytest.raises(SpecError, match="spec: asks for 10001 worker pods, and a job can have 10000"):
+        changes(plan, pod(0))
+
+
+def failure_of(manifest: JsonObject, elastic: ElasticJob) -> str:
+    """The message of a plan that fails in the first pass."""
+    manifest["metadata"]["uid"] = "plan"
+    plan = elastic.reconcile(Snapshot(scale_plans=(_decode_plan(msgspec.json.encode(manifest)),)), 1000.0)
+    (report,) = plan.reports
+    assert (report.status["phase"], "members" in (plan.status or {})["dlop"]) == ("Failed", False)
+    return str(report.status["message"])
+
+
+def test_a_plan_whose_pods_an_api_server_cannot_hold_fails() -> None:
+    hosts = [f"elastic-edljob-ps-{rank}.default.svc:2222" for rank in range(3000)]
+    message = failure_of(scale_plan(replicas={"ps": 3000, "worker": 3000}, hosts=hosts), with_servers())
+    assert re.fullmatch(r"spec: the pods of this job need 1\.\d GiB in the API server, more than the limit of 1 GiB; .*", message)
+
+
+def test_a_plan_that_does_not_fit_into_the_status_of_the_job_fails() -> None:
+    creates = [pod_meta("worker", number, number, resources={"cpu": f"{number + 1}m", "memory": "1Gi"}) for number in range(10_000)]
+    message = failure_of(scale_plan(create=creates), job())
+    assert re.match(r"spec: needs [\d,]+ bytes in the status of the job, more than the limit of 800,000; ", message)
+    hosts = [f"{number:0100}" for number in range(9_000)]
+    assert "bytes in the status of the job" in failure_of(scale_plan(hosts=hosts), with_servers())
+
+
+def test_the_message_of_a_plan_with_many_problems_is_short() -> None:
+    message = failure_of(scale_plan(create=[{"type": "x"}] * 10_000), job())
+    assert (message[:24], len(message)) == ("spec.createPods[0].type:", 1000)
 
 
 # --- manual plans -----------------------------------------------------------------------------------------------------

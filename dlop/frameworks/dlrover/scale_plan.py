@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -19,6 +19,10 @@ SCALE_PLAN = JobType(group="elastic.iml.github.io", version="v1alpha1", kind="Sc
 MANUAL, AUTOMATIC = "manual", "auto"
 """Values of the label `scale-type`: who has written a plan."""
 _Resources = dict[str, int | str]
+_MAX_ITEMS = 10_000
+"""Number of pods that a field can list."""
+_MAX_NUMBER = 999_999
+"""Of IDs and ranks, which are labels."""
 
 
 class ReplicaResourceModel(ApiModel):
@@ -95,7 +99,7 @@ class _Reader:
             creates=tuple(self._creates()),
             removes=tuple(self._names("removePods")),
             migrations=tuple(self._migrations()),
-            hosts=tuple(host.string() for host in self._spec.get("psHosts").items()),
+            hosts=tuple(host.string() for host in self._items("psHosts")),
             is_manual=self._is_manual,
         )
         self._spec.raise_problems()
@@ -106,26 +110,39 @@ class _Reader:
         specs.object()
         for role, field in specs.entries():
             field.object()
-            replicas = field.get("replicas").optional_integer(maximum=10_000)
+            replicas = field.get("replicas").optional_integer(maximum=_MAX_ITEMS)
             # The master is in the plan if the spec of the job mentions it.
             if role != MASTER and self._check_role(field, role) and replicas is not None:
                 yield role, RoleTarget(replicas=replicas, resources=self._resources(field.get("resource")))
 
     def _creates(self) -> Iterator[MemberRequest]:
-        for item in self._spec.get("createPods").items():
+        for item in self._items("createPods"):
             item.object()
             role = item.get("type").string()
             if self._check_role(item.get("type"), role):
+                rank = item.get("rankIndex").optional_integer(maximum=_MAX_NUMBER)
                 yield MemberRequest(
                     role=role,
-                    id=item.get("id").optional_integer(),
-                    rank=item.get("rankIndex").optional_integer(),
+                    id=item.get("id").optional_integer(maximum=_MAX_NUMBER),
+                    rank=rank,
                     resources=self._resources(item.get("resource")),
-                    service=item.get("service").string().partition(":")[0].partition(".")[0],
+                    service=self._service(item.get("service"), role, rank),
                 )
 
+    def _service(self, field: ManifestField, role: str, rank: int | None) -> str:
+        """The name in the address of a service; empty for the default, so that members with consecutive ranks are stored together."""
+        name = field.string().partition(":")[0].partition(".")[0]
+        return "" if rank is not None and name == member_name(self._job.metadata.name, role, rank) else name
+
+    def _items(self, field: str) -> Sequence[ManifestField]:
+        items = list(self._spec.get(field).items())
+        if len(items) > _MAX_ITEMS:
+            self._spec.get(field).error(f"must have at most {_MAX_ITEMS} items, got {len(items)}")
+            return ()
+        return items
+
     def _names(self, field: str) -> Iterator[str]:
-        for item in self._spec.get(field).items():
+        for item in self._items(field):
             name = item.get("name").string()
             if not name:
                 item.get("name").error("is missing; it selects the pod")
@@ -134,8 +151,7 @@ class _Reader:
             yield name
 
     def _migrations(self) -> Iterator[Migration]:
-        names = self._names("migratePods")
-        for item, name in zip(self._spec.get("migratePods").items(), names, strict=False):
+        for item, name in zip(self._spec.get("migratePods").items(), self._names("migratePods"), strict=False):
             if not self._is_manual:
                 item.error("is only possible in a manual plan; use createPods and removePods")
             yield Migration(pod=name, resources=self._resources(item.get("resource")))
