@@ -328,6 +328,16 @@ def test_the_run_policy_is_inline_and_run_policy_takes_precedence(kind: type[Kub
     assert (policy.clean_pod_policy, policy.ttl_seconds_after_finished, policy.backoff_limit) == (CleanPodPolicy.RUNNING, 7, 1)
 
 
+def test_the_options_of_gang_scheduling_are_inline_and_run_policy_takes_precedence() -> None:
+    inline: dict[str, Any] = {"schedulingPolicy": {"priorityClassName": "low", "queue": "q", "minAvailable": 2, "priority": 3}}
+    scheduling = job(TFJob, **inline).spec.run_policy.scheduling
+    assert (scheduling.priority_class, scheduling.queue, scheduling.min_available) == ("low", "q", 2)
+    scheduling = job(TFJob, **inline, runPolicy={"schedulingPolicy": {"priorityClass": "high"}}).spec.run_policy.scheduling
+    assert (scheduling.priority_class, scheduling.queue) == ("high", "")
+    scheduling = job(TFJob, **inline, runPolicy={"suspend": False}).spec.run_policy.scheduling
+    assert (scheduling.priority_class, scheduling.queue) == ("low", "q")
+
+
 @pytest.mark.parametrize(
     ("kind", "roles", "expected"),
     [

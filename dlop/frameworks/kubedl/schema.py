@@ -114,6 +114,11 @@ class KubeDLSchema(Schema):
             spec.get(name).warning(f"has no effect: {consequence}; remove it")
         return super().read(ManifestField(spec.path, {**missing, **raw}, spec.problems, spec.warnings), kind)
 
+    def used_scheduling_path(self, spec: ManifestField) -> tuple[str | int, ...]:
+        """As for the other fields, `runPolicy` takes precedence."""
+        path = ("runPolicy", "schedulingPolicy")
+        return self.scheduling_path if spec.get("runPolicy").get("schedulingPolicy").is_absent else path
+
 
 def _unsupported_fields(spec: ManifestField) -> Iterator[tuple[str, str]]:
     return ((name, consequence) for name, consequence in _UNSUPPORTED.items() if not spec.get(name).is_absent)
