@@ -375,6 +375,7 @@ def test_fields_without_effect_are_reported(kind: type[KubeDLJob]) -> None:
         (TFJob, None, {"successPolicy": "Some"}, "spec.successPolicy: input should be '' or 'AllWorkers'"),
         (TFJob, None, {"cleanPodPolicy": "Some"}, "spec.cleanPodPolicy: must be one of All, Running, None, got 'Some'"),
         (TFJob, None, {"backoffLimit": -1}, "spec.backoffLimit: must be at least 0, got -1"),
+        (TFJob, None, {"schedulingPolicy": {"priorityClassName": 3}}, "spec.schedulingPolicy.priorityClassName: must be a string"),
         (TFJob, {"Worker": role(restartPolicy="Maybe")}, {}, "spec.tfReplicaSpecs.Worker.restartPolicy: must be one of"),
         (
             TFJob,

@@ -101,7 +101,7 @@ class KubeDLSchema(Schema):
     def normalize_legacy(self, spec: Any) -> Any:
         """The priority class has another name in the other kinds."""
         policy = spec.get("schedulingPolicy") if isinstance(spec, dict) else None
-        if not isinstance(policy, dict) or "priorityClassName" not in policy:
+        if not isinstance(policy, dict) or not isinstance(policy.get("priorityClassName"), str):
             return spec
         others = {name: value for name, value in policy.items() if name != "priorityClassName"}
         return {**spec, "schedulingPolicy": {**others, "priorityClass": policy["priorityClassName"]}}
