@@ -283,7 +283,7 @@ def test_there_are_at_most_as_many_spot_replicas_as_replicas(number: int, expect
     ],
 )
 def test_the_defaults_of_the_run_policy(kind: type[KubeDLJob], clean_pod_policy: str, ttl_seconds: Any, backoff_limit: Any) -> None:
-    specs: tuple[dict[str, Any], ...] = ({},)
+    specs: tuple[dict[str, Any], ...] = ({}, {"ttlSecondsAfterFinished": None, "backoffLimit": None})
     for spec in specs:
         policy = job(kind, **spec).spec.run_policy
         found = (policy.clean_pod_policy.value, policy.ttl_seconds_after_finished, policy.backoff_limit)

@@ -112,7 +112,7 @@ class KubeDLSchema(Schema):
         missing = {name: value for name, value in defaults.items() if value is not None and raw.get(name) is None}
         for name, consequence in _unsupported_fields(spec):
             spec.get(name).warning(f"has no effect: {consequence}; remove it")
-        return super().read(ManifestField(spec.path, {**missing, **raw}, spec.problems, spec.warnings), kind)
+        return super().read(ManifestField(spec.path, {**raw, **missing}, spec.problems, spec.warnings), kind)
 
     def used_scheduling_path(self, spec: ManifestField) -> tuple[str | int, ...]:
         """As for the other fields, `runPolicy` takes precedence."""
