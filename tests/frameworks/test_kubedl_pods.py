@@ -228,7 +228,9 @@ def test_xdl_config_and_the_task_of_a_replica() -> None:
     assert env(rendered["demo-extendrole-0"])["TASK_NAME"] == "extendrole"
 
 
-@pytest.mark.parametrize(("address", "expected"), [("zfs://zk:2181/a", f"zfs://zk:2181/a/{UID}"), ("zk:2181/", f"zk:2181/{UID}"), ("", "")])
+@pytest.mark.parametrize(
+    ("address", "expected"), [("zfs://zk:2181/a", f"zfs://zk:2181/a/{UID}"), ("zk:2181/", f"zk:2181/{UID}"), ("", ""), (5, 5)]
+)
 def test_paths_of_zookeeper_end_with_the_uid_of_the_job_in_all_containers(address: Any, expected: Any) -> None:
     zookeeper = [{"name": "ZK_ADDR", "value": address}]
     worker = role(container={"env": zookeeper})
@@ -242,6 +244,12 @@ def test_paths_of_zookeeper_end_with_the_uid_of_the_job_in_all_containers(addres
 
 def test_without_zk_addr_none_is_added() -> None:
     assert "ZK_ADDR" not in env(pods(XDLJob)["demo-worker-0"])
+
+
+def test_an_xdl_config_in_the_template_is_overridden() -> None:
+    worker = role(container={"env": [{"name": "XDL_CONFIG", "value": "mine"}]})
+    (main,) = pods(XDLJob, {"Worker": worker})["demo-worker-0"]["spec"]["containers"]
+    assert [json.loads(each["value"])["task"] for each in main["env"] if each["name"] == "XDL_CONFIG"] == [{"type": "worker", "index": 0}]
 
 
 # --- spot replicas ------------------------------------------------------------------------------------------------------

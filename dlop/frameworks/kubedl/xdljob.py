@@ -93,13 +93,17 @@ class XDLJob(KubeDLJob):
         return {**pod, "spec": {**pod["spec"], "containers": containers}}
 
     def _with_paths(self, container: JsonObject, *, config: str) -> JsonObject:
-        env = [
-            {**variable, "value": f"{variable['value'].rstrip('/')}/{self.metadata.uid}"}
-            if variable["name"] == "ZK_ADDR" and variable.get("value")
-            else variable
-            for variable in container.get("env") or []
-        ]
-        return {**container, "env": [*env, {"name": "XDL_CONFIG", "value": config}] if container["name"] == _CONTAINER else env}
+        env = [self._with_path(variable) for variable in container.get("env") or []]
+        if container["name"] == _CONTAINER:
+            others = (variable for variable in env if variable["name"] != "XDL_CONFIG")
+            env = [*others, {"name": "XDL_CONFIG", "value": config}]
+        return {**container, "env": env}
+
+    def _with_path(self, variable: JsonObject) -> JsonObject:
+        address = variable.get("value")
+        if variable["name"] != "ZK_ADDR" or not isinstance(address, str) or not address:
+            return variable
+        return {**variable, "value": f"{address.rstrip('/')}/{self.metadata.uid}"}
 
     @cached_property
     def needed_workers(self) -> int:
