@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.gang import DEFAULT_PRIORITY_CLASS
@@ -20,6 +21,7 @@ from dlop.controller.nodes import down_nodes
 from dlop.kube.cache import Cache
 from dlop.kube.objects import CustomObject, KubeObject, Node, OwnerReference, PartialObject, Pod, PriorityClass, T
 from dlop.kube.resources import NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from dlop.policies.members import Members
 from dlop.reconcile.snapshot import NameConflict, Snapshot, TerminatingConflict
 
 
@@ -118,13 +120,14 @@ def _labelled_orphans(informers: InformerSet, kind: ManagedKind, job_object: Cus
         orphans += [Orphan(resource, child) for child in labelled if _is_adoptable(child)]
     if kind.members is not None:
         created = informers.pods.orphans(kind.members.name_label, job_object.metadata.name, namespace=job_object.metadata.namespace)
-        orphans += [Orphan(PODS, pod) for pod in created if _is_adoptable(pod) and _is_owned(pod, job_object)]
+        orphans += [Orphan(PODS, pod) for pod in created if _is_adoptable(pod) and _is_member(pod, kind.members, job_object)]
     return tuple(orphans)
 
 
-def _is_owned(child: KubeObject, job_object: CustomObject) -> bool:
-    """Whether an object has an owner reference to the job, which is not its controller."""
-    return any(owner.uid == job_object.metadata.uid for owner in child.metadata.owner_references)
+def _is_member(pod: Pod, members: Members[Any], job_object: CustomObject) -> bool:
+    """Whether the master of the job created a pod: it is a member, and has an owner reference to the job, which is not its controller."""
+    is_owned = any(owner.uid == job_object.metadata.uid for owner in pod.metadata.owner_references)
+    return is_owned and members.identify(pod.metadata.labels) is not None
 
 
 # --- name conflicts --------------------------------------------------------------------------------------------------

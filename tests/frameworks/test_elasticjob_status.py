@@ -494,6 +494,24 @@ async def test_the_record_says_what_was_scaled_by_which_plan_and_by_whom() -> No
         assert records[0]["reason"] != records[1]["reason"]
 
 
+@virtual_time
+async def test_a_pod_that_is_not_a_member_is_neither_adopted_nor_deleted() -> None:
+    async with OperatorKit(frameworks=[ElasticJob]) as kit:
+        view = await start(kit, elastic_job(platform="pyk8s"))
+        labels = {"elasticjob.dlrover/name": "elastic", "elasticjob.dlrover/replica-type": "debugger"}
+        owner = {
+            "apiVersion": "elastic.iml.github.io/v1alpha1",
+            "kind": "ElasticJob",
+            "name": "elastic",
+            "uid": view.body["metadata"]["uid"],
+        }
+        metadata = {"name": "debugger", "labels": labels, "ownerReferences": [owner]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "x", "image": "x"}]}}
+        await kit.client.create(PODS, body, namespace="default")
+        assert await kit.writes_when_idle() == []
+        assert (await kit.client.get(PODS, "debugger", namespace="default"))["metadata"]["ownerReferences"] == [owner]
+
+
 # --- suspension -------------------------------------------------------------------------------------------------------
 
 
