@@ -6,12 +6,13 @@ import structlog
 
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.kinds import JobKey, ManagedKind
+from dlop.controller.scale_plan_queue import ScalePlanQueue
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import ConflictError, NotFoundError
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import Resource
 from dlop.kube.timestamps import format_time
-from dlop.reconcile.scale_plans import plan_status
+from dlop.reconcile.scale_plans import is_finished, job_uids, plan_status
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +27,7 @@ async def finish_plans_without_job(client: Client, informers: InformerSet, kind:
         (resource, plan)
         for resource in kind.plan_resources
         if resource in informers.scale_plans
-        for plan in informers.scale_plans[resource].first((key.namespace, key.name))
+        for plan in _plans_of(informers.scale_plans[resource], key)
     ]
     if not plans or await _exists(client, key):
         return
@@ -35,6 +36,16 @@ async def finish_plans_without_job(client: Client, informers: InformerSet, kind:
             await _finish(client, resource, plan, key, now=now)
         except (NotFoundError, ConflictError) as error:
             log.info("scale plan was changed or deleted", plan=plan.metadata.name, error=str(error))
+
+
+def _plans_of(queue: ScalePlanQueue, key: JobKey) -> tuple[CustomObject, ...]:
+    """Plans that wait, and failed ones of a deleted job. Others that have failed are kept for their message."""
+    owner = (key.namespace, key.name)
+    return (*queue.first(owner), *(plan for plan in queue.failed(owner) if _is_of_deleted_job(plan, key)))
+
+
+def _is_of_deleted_job(plan: CustomObject, key: JobKey) -> bool:
+    return bool(job_uids(plan, kind=key.resource.kind, name=key.name))
 
 
 async def _exists(client: Client, key: JobKey) -> bool:
@@ -48,8 +59,8 @@ async def _exists(client: Client, key: JobKey) -> bool:
 
 
 async def _finish(client: Client, resource: Resource, plan: CustomObject, key: JobKey, *, now: float) -> None:
-    """Delete the plan of a deleted job. Other plans wait, because their job may be created later."""
-    if plan.metadata.owner_references:
+    """Delete a plan that has succeeded or whose job was deleted. Other plans wait, because their job may be created later."""
+    if is_finished(plan) or _is_of_deleted_job(plan, key):
         await client.delete(resource, plan.metadata.name, namespace=key.namespace, uid=plan.metadata.uid)
         return
     message = f"spec.ownerJob: {key.resource.kind} {key.name!r} does not exist in namespace {key.namespace}; create it, or delete this plan"

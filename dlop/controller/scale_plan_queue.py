@@ -50,7 +50,7 @@ class ScalePlanQueue:
 
     def owners(self) -> tuple[Owner, ...]:
         """The jobs that have plans. They may not exist."""
-        return tuple(self._plans)
+        return tuple({**self._plans, **self._failed})
 
     def _add(self, plan: CustomObject) -> None:
         owner = self._owner(plan)

@@ -74,6 +74,12 @@ def is_finished(plan: CustomObject) -> bool:
     return plan_status(plan).get("phase") in (PlanPhase.SUCCEEDED, PlanPhase.FAILED)
 
 
+def job_uids(plan: CustomObject, *, kind: str, name: str) -> frozenset[str]:
+    """The UIDs of the jobs in the owner references of a plan. The master may write their kind in lower case. Other owners are ignored."""
+    owners = plan.metadata.owner_references
+    return frozenset(owner.uid for owner in owners if (owner.kind.lower(), owner.name) == (kind.lower(), name))
+
+
 def next_scale_step(context: ReconcileContext) -> tuple[ReconcileContext, ScaleStep]:
     """Start the next plan, or continue the last one. If a plan is started, the context has the record that must be stored first."""
     if context.job.members is None:
@@ -248,8 +254,9 @@ class _ScalePlans:
         ]
 
     def _is_of_earlier_job(self, plan: CustomObject) -> bool:
-        owners = plan.metadata.owner_references
-        return bool(owners) and all(owner.uid != self._context.job.metadata.uid for owner in owners)
+        job = self._context.job
+        uids = job_uids(plan, kind=job.job_type.kind, name=job.metadata.name)
+        return bool(uids) and job.metadata.uid not in uids
 
     def _report(self, plan: CustomObject, phase: PlanPhase, message: str = "") -> Report:
         return report_plan(self._context, self._policy, plan, phase, message)

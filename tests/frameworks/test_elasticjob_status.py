@@ -15,7 +15,7 @@ from dlop.frameworks.dlrover.elasticjob import ElasticJob
 from dlop.frameworks.dlrover.names import RANK_LABEL, RELAUNCH_LABEL
 from dlop.kube.client import PatchType
 from dlop.kube.errors import NotFoundError
-from dlop.kube.resources import NAMESPACES, PODS, ROLES, SERVICES, Resource
+from dlop.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, ROLES, SERVICES, Resource
 from dlop.kube.types import JsonObject
 from dlop.reconcile.snapshot import Snapshot
 from dlop.testing.kit import OperatorKit
@@ -435,6 +435,38 @@ async def test_a_plan_of_an_earlier_job_of_the_same_name_is_deleted_and_not_exec
         await write(kit, scale_plan(replicas={"worker": 1}, owner=earlier))
         await kit.writes_when_idle()
         assert (list(view.pods), await plans(kit)) == ([master()], {})
+
+
+@virtual_time
+async def test_a_plan_that_an_object_other_than_a_job_owns_is_executed() -> None:
+    async with OperatorKit(frameworks=[ElasticJob]) as kit:
+        view = await start(kit)
+        owner = await kit.client.create(
+            CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}}, namespace="default"
+        )
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+        for name in ("elastic", "late"):
+            plan = scale_plan(name, replicas={"worker": 1}, kind="manual")
+            plan["metadata"]["ownerReferences"] = [reference]
+            await write(kit, plan)
+        await until_pods(kit, view, {master(): "Running", **workers(0)})
+        await kit.writes_when_idle()
+        assert {name: status["phase"] for name, status in (await plans(kit)).items()} == {"late-scaleplan-0": "Pending"}
+
+
+@virtual_time
+async def test_finished_plans_of_a_deleted_job_are_deleted() -> None:
+    async with OperatorKit(frameworks=[ElasticJob], operator=False) as kit:
+        deleted = {"apiVersion": "elastic.iml.github.io/v1alpha1", "metadata": {"name": "elastic", "uid": "deleted"}}
+        # The garbage collector does not know the kind of the owner reference, which is in lower case.
+        await write(kit, scale_plan(number=0, replicas={"servers": 1}, owner=deleted))
+        await write(kit, scale_plan(number=1, replicas={"worker": 1}, kind="manual"))
+        for number, phase in enumerate(("Failed", "Succeeded")):
+            status = {"status": {"phase": phase}}
+            await kit.client.patch(SCALE_PLANS, f"elastic-scaleplan-{number}", status, namespace="default", subresource="status")
+        await kit.start_operator()
+        await kit.writes_when_idle()
+        assert await plans(kit) == {}
 
 
 @virtual_time
