@@ -9,6 +9,7 @@ import pytest
 
 from dlop.deploy.apply import apply
 from dlop.deploy.rbac import find_grants, job_rules
+from dlop.embedded.apiserver.store import ObjectKey
 from dlop.frameworks.kubedl.marsjob import MarsJob
 from dlop.frameworks.registry import Registry
 from dlop.jobs.render import render
@@ -304,3 +305,18 @@ async def test_scaling_the_workers_restarts_nothing() -> None:
         await kit.edit(job, {"spec": {"marsReplicaSpecs": {"Worker": {"replicas": 3}}}})
         await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 5 and all_run(view))
         assert len(created(kit, "pods")) == 5
+
+
+@virtual_time
+async def test_an_edited_web_host_reaches_the_ingress() -> None:
+    async with OperatorKit(frameworks=[MarsJob], operator=False) as kit:
+        await apply(kit.client, [INGRESS_CRD], report=lambda _: None)
+        await kit.start_operator()
+        job = await kit.submit(kubedl_job(MarsJob, webHost="mars.example.org"))
+        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 4 and all_run(view))
+        await kit.edit(job, {"spec": {"webHost": "new.example.org"}})
+        await kit.writes_when_idle()
+        ingress = kit.cluster.store.get(ObjectKey("ingresses.networking.k8s.io", "default", "demo-webservice-0"))
+        assert ingress is not None
+        assert ingress.body["spec"]["rules"][0]["host"] == "new.example.org"
+        assert job.status["webServiceAddresses"] == ["new.example.org/mars/default/demo-webservice-0"]

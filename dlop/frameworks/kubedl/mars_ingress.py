@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlop import Create, JsonObject, PermissionSet, Resource
+from dlop import Create, JsonObject, PermissionSet, Progress, Resource
 from dlop.policies import ChildObjects
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ class WebIngress(ChildObjects["MarsJob"]):
             return ()
         names = (job.naming.pod_name(job, role, index) for index in range(role.replicas))
         return tuple(_ingress(job, name, host=host) for name in names)
+
+    def update(self, job: MarsJob, progress: Progress) -> tuple[Create, ...]:
+        """The host of a running job can change."""
+        return self.build(job)
 
 
 def _ingress(job: MarsJob, name: str, *, host: str) -> Create:
