@@ -161,6 +161,16 @@ def test_spill_directories_share_the_ephemeral_storage_of_the_container() -> Non
     assert env(pod)["MARS_SPILL_DIRS"] == "/a:/b:/c"
 
 
+def test_without_a_request_the_limit_of_the_ephemeral_storage_is_shared() -> None:
+    pod = worker_pod({"spillDirs": ["/a"]}, resources={"limits": {"ephemeral-storage": "1Gi"}})
+    assert volumes(pod) == {"mars-empty-dir-0": ("/a", {"emptyDir": {"sizeLimit": str(GIB)}})}
+
+
+@pytest.mark.parametrize("resources", ["x", ["x"], {"requests": "x"}, {"requests": {"ephemeral-storage": []}}])
+def test_resources_that_cannot_be_read_are_ignored(resources: Any) -> None:
+    assert volumes(worker_pod({"spillDirs": ["/a"]}, resources=resources)) == {"mars-empty-dir-0": ("/a", {"emptyDir": {}})}
+
+
 def test_spill_directories_have_no_limit_without_a_request() -> None:
     assert volumes(worker_pod({"spillDirs": ["/a"]})) == {"mars-empty-dir-0": ("/a", {"emptyDir": {}})}
 

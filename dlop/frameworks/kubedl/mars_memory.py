@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dlop import JsonObject, ManifestField
-from dlop.policies import parse_quantities
+from dlop.policies import parse_quantities, pod_requests
 
 _DEFAULT_PLASMA_STORE = "/dev/shm"  # noqa: S108 - a path in the container
 _CACHE_VOLUME = "mars-shared-cache"
@@ -73,7 +73,6 @@ def with_memory_volumes(spec: ManifestField, pod_spec: JsonObject, *, container:
 
 def _spill_sources(policy: MemoryPolicy, container: JsonObject) -> list[JsonObject]:
     """The ephemeral storage that the container requests is divided among the directories."""
-    requests = parse_quantities((container.get("resources") or {}).get("requests"))
-    storage = requests.get("ephemeral-storage")
+    storage = pod_requests({"containers": [container]}).get("ephemeral-storage")
     limit = {} if storage is None or not policy.spill_dirs else {"sizeLimit": str(math.floor(storage.value / len(policy.spill_dirs)))}
     return [dict(limit) for _ in policy.spill_dirs]
