@@ -14,12 +14,14 @@ from dlop.frameworks.kubedl.marsjob import MarsJob
 from dlop.frameworks.registry import Registry
 from dlop.jobs.render import render
 from dlop.kube.types import JsonObject
+from dlop.reconcile.snapshot import Snapshot
 from dlop.testing.kit import OperatorKit
 from dlop.testing.pod_steps import ContainerExit
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.example_manifests import by_name
 from tests.frameworks.kubedl_manifests import kubedl_job, role
 from tests.frameworks.kubeflow_jobs import all_run, created, message_of
+from tests.unit.job.jobs import make
 
 REGISTRY = Registry([MarsJob])
 GIB = 1024**3
@@ -268,6 +270,14 @@ async def test_a_job_with_a_web_host_is_blocked_on_a_cluster_without_ingresses_a
         assert "ingresses.networking.k8s.io" in message_of(blocked, "Blocked")
         assert blocked.pods == {}
         assert await kit.writes_when_idle() == []
+
+
+def test_an_invalid_job_with_a_web_host_has_a_status() -> None:
+    for field in ({}, {"Worker": role()}, {"WebService": 3}):
+        status = make(MarsJob, {"marsReplicaSpecs": field, "webHost": "mars.example.org"}).reconcile(Snapshot(), 1000.0).status
+        assert status is not None
+        assert status["conditions"][-1]["reason"] == "InvalidSpec"
+        assert "webServiceAddresses" not in status
 
 
 # --- results ------------------------------------------------------------------------------------------------------------

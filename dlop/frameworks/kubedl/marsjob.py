@@ -97,7 +97,10 @@ class MarsStatus(KubeDLStatus):
 
     def write(self, job: KubeDLJob, outcome: Outcome) -> JsonObject:
         status, host = super().write(job, outcome), job.spec_field.get("webHost").string()
-        names = [job.host("WebService", index).partition(".")[0] for index in range(job.replicas("WebService"))] if host else []
+        role = outcome.progress.role("WebService")
+        if not host or role is None:
+            return status
+        names = (job.naming.pod_name(job, role.spec, index) for index in range(role.spec.replicas))
         addresses = [f"{host}{web_path(job.metadata.namespace, name)}" for name in names]
         return {**status, "webServiceAddresses": addresses} if addresses else status
 
