@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from dlop import DLJob, Options, Phase
+from dlop.frameworks.kubedl.base import KubeDLJob
+from dlop.frameworks.kubedl.marsjob import MarsJob
+from dlop.frameworks.kubedl.tfjob import TFJob as KubeDLTFJob
+from dlop.frameworks.kubedl.xdljob import XDLJob
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.paddlejob import PaddleJob
 from dlop.frameworks.kubeflow.pytorch_init import PyTorchFlags
@@ -18,6 +22,8 @@ from dlop.frameworks.registry import Registry, load_registry
 from dlop.jobs.render import RenderError, parse_job, render
 from dlop.reconcile.snapshot import Snapshot
 from tests.frameworks.example_manifests import example
+from tests.frameworks.kubedl_manifests import KINDS as KUBEDL_KINDS
+from tests.frameworks.kubedl_manifests import kubedl_job
 from tests.frameworks.kubeflow_jobs import job, mpi_job
 from tests.frameworks.kubeflow_manifests import KINDS
 from tests.frameworks.paddle_manifests import batch_job, batch_role, sample, training_example
@@ -173,10 +179,52 @@ def complete_batch_paddle_job() -> dict[str, Any]:
     return manifest
 
 
+def complete_kubedl_job(kind: type[KubeDLJob]) -> dict[str, Any]:
+    """A job of training.kubedl.io with all fields of its spec."""
+    manifest = kubedl_job(kind, **KUBEDL_FIELDS.get(kind, {}))
+    manifest["spec"] |= {
+        "cleanPodPolicy": "None",
+        "ttlSecondsAfterFinished": 3,
+        "activeDeadlineSeconds": 1,
+        "backoffLimit": 1,
+        "schedulingPolicy": {"minAvailable": 1, "priority": 1, "priorityClassName": "p", "queue": "q"},
+        "cronPolicy": {"schedule": "@daily"},
+        "modelVersion": {"modelName": "m"},
+        "cacheBackend": {"name": "c"},
+        "runPolicy": {"suspend": False, "restartScope": "Role", "managedBy": "dlop"},
+    }
+    for role in manifest["spec"][kind.schema.field].values():
+        add_all_fields(role)
+        role |= {
+            "restartPolicy": "ExitCode",
+            "spotReplicaSpec": {"spotReplicaNumber": 1, "priorityClassName": "p", "labels": {"a": "b"}},
+        }
+        role["template"]["spec"]["containers"][0]["env"].append({"name": "ZK_ADDR", "value": "zk"})
+    return manifest
+
+
+KUBEDL_FIELDS: dict[type[KubeDLJob], dict[str, Any]] = {
+    KubeDLTFJob: {"successPolicy": "AllWorkers"},
+    XDLJob: {"minFinishWorkNum": 1, "minFinishWorkRate": 50},
+    MarsJob: {
+        "webHost": "h",
+        "workerMemoryTuningPolicy": {
+            "plasmaStore": "/p",
+            "lockFreeFileIO": True,
+            "spillDirs": ["/s"],
+            "workerCachePercentage": 50,
+            "workerCacheSize": "1Gi",
+        },
+    },
+}
+"""Fields of individual kinds of training.kubedl.io."""
+
+
 KUBEFLOW_KINDS: tuple[type[DLJob], ...] = (*KINDS, MPIJob)
 MANIFESTS = {"mxjob": complete_mxjob(), "poc": complete_example("02-mxnet-poc"), "ring": complete_example("04-custom-framework")} | {
     kind.job_type.kind: complete_kubeflow_job(kind) for kind in KUBEFLOW_KINDS
 }
+MANIFESTS |= {f"kubedl-{kind.job_type.kind}": complete_kubedl_job(kind) for kind in KUBEDL_KINDS}
 MANIFESTS |= {"trainingjob": complete_training_job(), "paddlepaddle": sample(), "batch_paddlepaddle": complete_batch_paddle_job()}
 
 

@@ -19,7 +19,7 @@ from dlop.jobs.render import render
 from tests.frameworks.example_manifests import by_name
 
 REGISTRY = load_registry()
-SINGLE = ("Master", "Scheduler", "SCHEDULER", "Launcher", "Evaluator")
+SINGLE = ("Master", "Scheduler", "SCHEDULER", "Launcher", "Evaluator", "AIMaster", "dlrover-master")
 UNUSED = ("Chief", "TunerTracker", "TunerServer", "Tuner")
 """Roles that exclude other roles."""
 HASHES = {
@@ -80,6 +80,39 @@ HASHES = {
     "xgboostjobs.kubeflow.org": {
         "demo-master-0": "2458958f38df4110",
         "demo-worker-0": "b6390f5c59434204",
+    },
+    "elasticjobs.elastic.iml.github.io": {
+        "elasticjob-demo-dlrover-master-0": "b4dd0a2795b6ac2e",
+    },
+    "tfjobs.training.kubedl.io": {
+        "demo-aimaster-0": "04a7b09f0b3912c8",
+        "demo-ps-0": "1b78baf02a1626a4",
+        "demo-master-0": "908b55237283bff8",
+        "demo-worker-0": "de3d98ec4747fa8a",
+        "demo-evaluator-0": "941798ff734f1029",
+    },
+    "pytorchjobs.training.kubedl.io": {
+        "demo-aimaster-0": "e29cba80f3b47bd2",
+        "demo-master-0": "c7dee40d68c619f2",
+        "demo-worker-0": "35b38f0b35b2d856",
+    },
+    "xgboostjobs.training.kubedl.io": {
+        "demo-master-0": "de5fbf3d4b8e2261",
+        "demo-worker-0": "4d493e8d03a1c3ea",
+    },
+    "xdljobs.training.kubedl.io": {
+        "demo-ps-0": "efc57d02aca05807",
+        "demo-scheduler-0": "e7b44ace0d18945d",
+        "demo-worker-0": "4d3a71be442c7029",
+        "demo-extendrole-0": "ba40eecf3f6bf955",
+    },
+    "marsjobs.training.kubedl.io": {
+        "demo-scheduler-0": "ae102dc73c7cb45d",
+        "demo-webservice-0": "b02fd1b5104dc615",
+        "demo-worker-0": "10374b7a1dbec470",
+    },
+    "elasticdljobs.training.kubedl.io": {
+        "elasticdl-demo-master": "9242f41b1c1e2862",
     },
 }
 """By kind: the hash of the first pod of each role."""
