@@ -264,6 +264,19 @@ async def test_one_failed_worker_fails_an_xdljob_despite_the_tolerance() -> None
     assert await end_of(XDLJob, {"Worker": 10}, exits, minFinishWorkNum=1) == "Failed"
 
 
+@pytest.mark.parametrize(
+    ("roles", "required"),
+    [
+        ({"Master": 1, "Worker": 1}, ("Master", "Worker")),
+        ({"Master": 1}, ("Master",)),
+        ({"AIMaster": 1, "Master": 1, "Worker": 1}, ("AIMaster",)),
+    ],
+)
+def test_the_required_roles_of_a_pytorchjob(roles: dict[str, int], required: tuple[str, ...]) -> None:
+    job = make(PyTorchJob, kubedl_job(PyTorchJob, roles)["spec"])
+    assert job.lifecycle.required_roles(job) == required
+
+
 @virtual_time
 async def test_an_xgboostjob_succeeds_with_its_master() -> None:
     never = {"Master": role(restartPolicy="OnFailure"), "Worker": role(2, restartPolicy="Never")}

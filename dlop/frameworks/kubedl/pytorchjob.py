@@ -28,6 +28,10 @@ class PyTorchNaming(KubeDLNaming):
 class PyTorchLifecycle(KubeDLLeader["PyTorchJob"]):
     """The job succeeds with its AIMaster; without one, with the master and all workers."""
 
+    def required_roles(self, job: PyTorchJob) -> tuple[str, ...]:
+        leaders = super().required_roles(job)
+        return (*leaders, "Worker") if leaders == ("Master",) and job.spec.role("Worker") is not None else leaders
+
     def has_succeeded(self, job: PyTorchJob, progress: Progress) -> bool:
         workers = progress.role("Worker")
         if self.leader(job) == "AIMaster" and super().has_succeeded(job, progress):
