@@ -234,6 +234,8 @@ async def test_when_a_pytorchjob_succeeds(roles: Any, exits: dict[str, int], exp
         (10, 2, {"minFinishWorkNum": 2}, "Succeeded"),
         (10, 2, {"minFinishWorkNum": 2, "minFinishWorkRate": 21}, "Running"),
         (3, 3, {"minFinishWorkNum": 7}, "Succeeded"),
+        (3, 0, {"minFinishWorkNum": 0}, "Running"),
+        (3, 1, {"minFinishWorkRate": 0}, "Succeeded"),
     ],
 )
 @virtual_time
@@ -251,7 +253,7 @@ async def test_extend_roles_count_as_workers_of_an_xdljob() -> None:
 
 
 def test_the_number_of_workers_that_must_succeed_is_rounded_up_exactly() -> None:
-    rates = {(100, 7): 7, (100, 29): 29, (100, 57): 57, (3, 34): 2, (7, 0): 0}
+    rates = {(100, 7): 7, (100, 29): 29, (100, 57): 57, (3, 34): 2, (7, 0): 1}
     for (workers, rate), expected in rates.items():
         job = make(XDLJob, kubedl_job(XDLJob, {"Worker": workers}, minFinishWorkRate=rate)["spec"])
         assert isinstance(job, XDLJob)

@@ -107,13 +107,13 @@ class XDLJob(KubeDLJob):
 
     @cached_property
     def needed_workers(self) -> int:
-        """Number of workers that must succeed."""
+        """Number of workers that must succeed, at least one."""
         total = sum(self.replicas(role) for role in _WORKERS)
         number = self.spec_field.get("minFinishWorkNum").optional_integer()
         rate = self.spec_field.get("minFinishWorkRate").optional_integer()
         if rate is None and number is None:
             rate = _DEFAULT_RATE
-        return min(total, number or 0) if rate is None else math.ceil(total * rate / 100)
+        return max(1, min(total, number or 0) if rate is None else math.ceil(total * rate / 100))
 
     @cached_property
     def _cluster(self) -> msgspec.Raw:
