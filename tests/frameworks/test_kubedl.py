@@ -198,6 +198,8 @@ async def test_scaling_a_tfjob_restarts_it_because_its_size_is_in_the_environmen
         ({"AIMaster": 1, "Worker": 2}, {"demo-worker-*": 0}, "AllWorkers", "Running"),
         ({"PS": 1, "Worker": 2}, {"demo-ps-0": 1}, None, "Failed"),
         ({"Worker": 1, "Evaluator": 1}, {"demo-evaluator-0": 1}, None, "Failed"),
+        ({"PS": 1, "Evaluator": 1}, {"demo-ps-0": 0}, None, "Running"),
+        ({"PS": 1, "Evaluator": 1}, {"demo-*": 0}, None, "Succeeded"),
     ],
 )
 @virtual_time

@@ -24,7 +24,10 @@ class TFJobModel(KubeDLModel):
 
 
 class TFLifecycle(KubeDLLeader["TFJob"]):
-    """The chief decides, and with `AllWorkers` the workers, too. Without a chief, worker 0 or all workers decide."""
+    """The chief decides, and with `AllWorkers` the workers, too. Without a chief, worker 0 or all workers decide.
+
+    Without any of them, all replicas must succeed.
+    """
 
     def has_succeeded(self, job: TFJob, progress: Progress) -> bool:
         workers, needs_all = progress.role("Worker"), job.spec_field.get("successPolicy").string() == "AllWorkers"
@@ -33,6 +36,8 @@ class TFLifecycle(KubeDLLeader["TFJob"]):
         if leader in _CHIEFS:
             waits = needs_all and leader != "AIMaster" and workers is not None
             return super().has_succeeded(job, progress) and (all_workers or not waits)
+        if leader is None:
+            return super().has_succeeded(job, progress)
         first = progress.replica("Worker", 0)
         return all_workers or (not needs_all and first is not None and first.state is ReplicaState.SUCCEEDED)
 
