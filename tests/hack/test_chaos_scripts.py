@@ -13,6 +13,8 @@ from chaos_scripts import End, JobScript, PodFault, draw_scripts, finishing_role
 from chaos_watch import Histories, parse_event
 
 from dlop.api.spec import RestartPolicy
+from dlop.frameworks.kubedl.marsjob import MarsJob
+from dlop.frameworks.kubedl.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.registry import BUILT_IN, load
 from dlop.kube.objects import CustomObject, object_decoder
@@ -58,6 +60,18 @@ def test_a_culprit_has_a_restart_policy_under_which_it_fails_the_job() -> None:
         if script.culprit is not None and script.culprit_fault is PodFault.FAIL_PERMANENTLY:
             policy = next(role.restart_policy for role in script.draft.roles if role.name == script.culprit[0])
             assert policy in (RestartPolicy.NEVER, RestartPolicy.EXIT_CODE)
+
+
+def test_the_culprit_of_a_marsjob_is_a_scheduler_because_other_failures_leave_it_running() -> None:
+    culprits = {script.culprit for seed in range(5) for script in scripts(seed) if script.kind is MarsJob} - {None}
+    assert culprits == {("Scheduler", 0)}
+
+
+def test_the_workers_of_a_pytorchjob_of_kubedl_finish_before_its_master() -> None:
+    for script in scripts(3):
+        if script.kind is PyTorchJob and "AIMaster" not in {role.name for role in script.draft.roles}:
+            assert script.decisive == ("Master", 0)
+            assert finishing_roles(script.kind, script.draft) == {"Master", "Worker"}
 
 
 # --- the watch -------------------------------------------------------------------------------------------------------
