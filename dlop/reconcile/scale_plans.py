@@ -194,30 +194,47 @@ class _ScalePlans:
         rejected = self._rejected_writes(missing)
         is_invalid = any(write.reason == _INVALID for write in rejected)
         if not rejected or not (others or is_invalid):
-            return self._context, self._continue(plan, missing)
+            return self._continue(plan, missing)
         # The plan must not block the next one.
-        total = sum(count for group in self._record.creates for _, _, count in group.runs)
         end = "" if is_invalid else "; they are created with the next scale plan"
-        message = f"{len(missing)} of {total} pods could not be created: {rejected[0].message}{end}"
+        count = f"{len(missing)} {'pod' if len(missing) == 1 else 'pods'}"
+        message = _shorten(f"{count} could not be created: {rejected[0].message}{end}")
         context, step = self._start_first(others, () if is_invalid else missing)
         if not step.is_unfinished and not is_invalid:
             return context, replace(step, is_unfinished=True)  # no other plan creates the missing members
         reports = (self._report(plan, PlanPhase.FAILED, message), *step.reports)
         return context, replace(step, reports=reports, events=(_failure_event(plan, message), *step.events), is_unfinished=True)
 
-    def _continue(self, plan: CustomObject, missing: Sequence[Member]) -> ScaleStep:
-        """Create and remove what is left. The plan has succeeded when these writes have."""
+    def _continue(self, plan: CustomObject, missing: Sequence[Member]) -> tuple[ReconcileContext, ScaleStep]:
+        """Create and remove what is left. The plan has succeeded when these writes have.
+
+        While some of its members cannot be created, those that exist are removed from the record. They are not created again if they are
+        deleted.
+        """
         replicas = [replica for member in missing if (replica := self._context.job.member(member)) is not None]
         existing = self._context.existing_services
         services = {replica.service_name: replica for replica in replicas if replica.service_name not in existing}
         removed = (self._context.members[name].pod for name in self._record.removes if name in self._context.members)
-        return ScaleStep(
+        step = ScaleStep(
             services=tuple(ReplicaCreate(SERVICES, name, replica) for name, replica in services.items() if name is not None),
             pods=tuple(ReplicaCreate(PODS, replica.name, replica) for replica in replicas),
             deletes=tuple(Delete(PODS, pod.metadata.name, pod.metadata.uid) for pod in removed if pod.metadata.deletion_timestamp is None),
             reports=(self._report(plan, PlanPhase.SUCCEEDED),),
             is_unfinished=True,
         )
+        return self._without_existing_members(missing) if self._is_blocked else self._context, step
+
+    def _without_existing_members(self, missing: Sequence[Member]) -> ReconcileContext:
+        members = msgspec.structs.replace(self._record, creates=group_members(missing))
+        context = self._context.with_record(msgspec.structs.replace(self._context.stored.record, members=members))
+        # The missing members may be created before the record is stored.
+        return replace(context, must_store_record=self._context.must_store_record)
+
+    @property
+    def _is_blocked(self) -> bool:
+        """Whether creates of the job have been rejected, or other objects have their names."""
+        snapshot = self._context.snapshot
+        return bool(snapshot.rejected_writes or snapshot.name_conflicts or snapshot.terminating_conflicts)
 
     def _missing_members(self) -> list[Member]:
         """Members of the current plan that have no pod yet."""

@@ -333,7 +333,7 @@ async def test_pods_that_the_api_server_rejects_fail_the_plan_and_not_the_next_o
         await kit.writes_when_idle()
         ((name, status),) = (await plans(kit)).items()
         assert (name, status["phase"]) == ("elastic-scaleplan-0", "Failed")
-        assert "1 of 1 pods could not be created" in status["message"]
+        assert "1 pod could not be created" in status["message"]
 
 
 @virtual_time
@@ -351,7 +351,7 @@ async def test_pods_that_a_quota_rejects_are_created_when_it_allows_them() -> No
         await write(kit, scale_plan(number=1, create=[pod_meta("worker", 2, 2)], owner=view.body))
         await kit.until(view, reached=lambda view: view.status["dlop"]["members"]["plan"] == "elastic-scaleplan-1", within_seconds=60)
         status = (await plans(kit))["elastic-scaleplan-0"]
-        message = "2 of 2 pods could not be created: exceeded quota: pods; they are created with the next scale plan"
+        message = "2 pods could not be created: exceeded quota: pods; they are created with the next scale plan"
         assert (status["phase"], status["message"]) == ("Failed", message)
         server.faults.clear()
         await until_pods(kit, view, {master(): "Running", **workers(0, 1, 2)})
@@ -422,6 +422,50 @@ async def test_a_plan_waits_for_the_end_of_a_pod_of_a_deleted_job_with_the_same_
         assert await kit.writes_when_idle() == []
         await kit.client.patch(PODS, worker(0), {"metadata": {"finalizers": None}}, namespace="default", patch_type=PatchType.MERGE)
         await until_pods(kit, view, {master(): "Running", **workers(0)})
+
+
+@virtual_time
+async def test_a_pod_that_is_deleted_while_its_plan_waits_for_others_is_not_created_again() -> None:
+    async with OperatorKit(frameworks=[ElasticJob]) as kit:
+        kit.script.when(worker(0)).run().after(10).succeed()
+        earlier = {"apiVersion": "elastic.iml.github.io/v1alpha1", "kind": "ElasticJob", "name": "elastic", "uid": "x", "controller": True}
+        metadata = {"name": worker(1), "finalizers": ["example.org/wait"], "ownerReferences": [earlier]}
+        await kit.client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **template()}, namespace="default")
+        view = await start(kit)
+        await write(kit, scale_plan(replicas={"worker": 2}, owner=view.body))
+        await kit.until(view, reached=lambda view: view.pod_phases.get(worker(0)) == "Succeeded", within_seconds=60)
+        await kit.client.delete(PODS, worker(0), namespace="default")
+        await kit.client.patch(PODS, worker(1), {"metadata": {"finalizers": None}}, namespace="default", patch_type=PatchType.MERGE)
+        await until_pods(kit, view, {master(): "Running", **workers(1)})
+        assert await kit.writes_when_idle() == []
+        assert worker(0) not in view.pods
+
+
+@virtual_time
+async def test_a_pod_that_is_deleted_while_its_plan_waits_for_a_quota_is_not_created_again() -> None:
+    async with OperatorKit(frameworks=[ElasticJob], operator=False) as kit:
+        server = kit.new_server()
+        await kit.start_operator(server)
+        view = await start(kit)
+
+        is_exhausted = False
+
+        def exhaust_quota(_: object) -> None:
+            nonlocal is_exhausted
+            if worker(0) in view.pods and not is_exhausted:
+                is_exhausted = True
+                server.faults.fail_before(QUOTA, match=RequestMatch(plural="pods", verb="create"), times=1_000_000)
+
+        kit.cluster.store.listeners.append(exhaust_quota)
+        await write(kit, scale_plan(replicas={"worker": 2}, owner=view.body))
+        await until_pods(kit, view, {master(): "Running", **workers(0)})
+        await kit.until(view, reached=lambda view: view.condition("Blocked") is not None, within_seconds=60)
+        await kit.client.delete(PODS, worker(0), namespace="default")
+        await until_pods(kit, view, {master(): "Running"})
+        server.faults.clear()
+        await until_pods(kit, view, {master(): "Running", **workers(1)})
+        assert await kit.writes_when_idle() == []
+        assert worker(0) not in view.pods
 
 
 @virtual_time
