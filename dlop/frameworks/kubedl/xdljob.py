@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
+from pydantic import Field
 
 from dlop import (
     CleanPodPolicy,
@@ -38,7 +40,7 @@ class XDLJobModel(KubeDLModel):
     """Replica specs by role: PS, Scheduler, Worker, ExtendRole."""
     min_finish_work_num: Count | None = None
     """Number of workers that must succeed. Defaults to minFinishWorkRate."""
-    min_finish_work_rate: Count | None = None
+    min_finish_work_rate: Annotated[Count, Field(le=100)] | None = None
     """Percentage of the workers that must succeed. Takes precedence. Defaults to 90 if neither is set."""
 
 
