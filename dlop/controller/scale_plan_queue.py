@@ -10,7 +10,7 @@ from typing import Any
 from dlop.kube.cache import CacheChange
 from dlop.kube.objects import CustomObject
 from dlop.policies.members import Members
-from dlop.reconcile.scale_plans import PlanPhase, is_finished, plan_status
+from dlop.reconcile.scale_plans import PlanPhase, plan_status
 
 _MAX_PLANS = 64
 """Number of plans that one pass gets."""
@@ -21,7 +21,7 @@ _Order = tuple[int, float, str]
 
 
 class ScalePlanQueue:
-    """The scale plans of all jobs of one kind."""
+    """The scale plans of all jobs of one kind, except those that are being deleted."""
 
     def __init__(self, members: Members[Any], *, on_change: Callable[[Owner], None]) -> None:
         """`on_change` is called with the job of a plan that has changed."""
@@ -53,11 +53,13 @@ class ScalePlanQueue:
         return tuple({**self._plans, **self._failed})
 
     def _add(self, plan: CustomObject) -> None:
+        if plan.metadata.deletion_timestamp is not None:
+            return
         owner = self._owner(plan)
         if plan_status(plan).get("phase") == PlanPhase.FAILED:
             if self._members.is_automatic(plan):
                 self._failed.setdefault(owner, {})[plan.metadata.uid] = plan
-        elif not (is_finished(plan) and plan.metadata.deletion_timestamp is not None):
+        else:
             insort(self._plans.setdefault(owner, []), (self._order(plan), plan), key=lambda entry: entry[0])
 
     def _remove(self, plan: CustomObject) -> None:

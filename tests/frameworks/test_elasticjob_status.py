@@ -482,6 +482,21 @@ async def test_a_plan_of_an_earlier_job_of_the_same_name_is_deleted_and_not_exec
 
 
 @virtual_time
+async def test_a_plan_that_is_being_deleted_is_not_executed() -> None:
+    async with OperatorKit(frameworks=[ElasticJob]) as kit:
+        view = await start(kit, elastic_job(suspend=True))
+        plan = scale_plan(replicas={"worker": 1}, owner=view.body)
+        plan["metadata"]["finalizers"] = ["example.org/wait"]
+        await write(kit, plan)
+        await kit.client.delete(SCALE_PLANS, "elastic-scaleplan-0", namespace="default")
+        await write(kit, scale_plan(number=1, replicas={"worker": 2}, owner=view.body))
+        await kit.edit(view, {"spec": {"suspend": False}})
+        await until_pods(kit, view, {master(): "Running", **workers(0, 1)})
+        assert await plans(kit) == {"elastic-scaleplan-0": {}}
+        assert [record["plan"] for record in view.status["dlop"]["scaleRecords"]] == ["elastic-scaleplan-1"]
+
+
+@virtual_time
 async def test_a_plan_that_an_object_other_than_a_job_owns_is_executed() -> None:
     async with OperatorKit(frameworks=[ElasticJob]) as kit:
         view = await start(kit)
