@@ -135,6 +135,7 @@ class KindManager:
             errors = await self._start_extra_informers(kind)
             if errors != logged_errors:
                 self._enqueue_all_jobs(kind)
+                self._enqueue_scaled_jobs(kind)
 
     def enqueue_all_jobs(self) -> None:
         """Enqueue the jobs of all kinds."""

@@ -47,7 +47,7 @@ async def resume(client: Client, job: JobHandle) -> bool:
 async def scale(client: Client, job: JobHandle, replicas: Mapping[str, int]) -> bool:
     """Set the number of replicas by role. Returns False if the job already has these numbers.
 
-    For a job whose master manages the pods, this writes a scale plan.
+    For a job whose master manages the pods, this writes a scale plan, waits for its execution and returns True.
 
     Raises:
         JobUpdateError: the job has no such role, the number is invalid for it, or the job has finished.
