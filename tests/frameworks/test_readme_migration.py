@@ -108,7 +108,12 @@ async def deployed_operator(cluster: RealCluster, client: Client, folder: Path) 
         if process.returncode is None:
             process.kill()
             await process.wait()
-        assert "forbidden" not in await log
+        assert [line for line in (await log).splitlines() if "forbidden" in line and not _is_optional(line)] == []
+
+
+def _is_optional(line: str) -> bool:
+    """Whether a line of the log is about permissions that only some jobs need: those of MarsJobs with a web host."""
+    return "jobs that need them are blocked" in line and "marsjobs.training.kubedl.io" in line
 
 
 async def _read(stream: asyncio.StreamReader | None) -> str:
