@@ -18,6 +18,7 @@ from dlop.frameworks.dlrover.elasticjob import Platform
 from dlop.frameworks.dlrover.names import PLATFORM_ANNOTATION
 from dlop.frameworks.fioravanzo.mxjob import MXJob as ChiefJob
 from dlop.frameworks.kubedl.marsjob import MarsJob
+from dlop.frameworks.kubedl.schema import KubeDLSchema
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, object_decoder
 from dlop.kube.types import JsonObject
@@ -261,8 +262,8 @@ def _draw_run_policy(kind: type[DLJob], end: End, scope: RestartScope, rng: Rand
         return {}
     clean_pod_policies = ("Running", "All", "None") if kind.members is None else ("Running", "All")  # members do not end by themselves
     policy: dict[str, Any] = {"restartScope": scope.value, "cleanPodPolicy": rng.choice(clean_pod_policies), "suspend": False}
-    if rng.random() < 0.2:
-        policy["ttlSecondsAfterFinished"] = 3
+    if rng.random() < 0.2 or (isinstance(kind.schema, KubeDLSchema) and kind.schema.default_ttl_seconds is not None):
+        policy["ttlSecondsAfterFinished"] = 3  # a default would delete the job while the test is at rest
     limits = {
         End.BACKOFF_LIMIT: {"backoffLimit": rng.randint(0, 1)},
         End.DISRUPTION_LIMIT: {"disruptionLimit": rng.randint(0, 1)},

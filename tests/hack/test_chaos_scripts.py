@@ -74,6 +74,12 @@ def test_the_workers_of_a_pytorchjob_of_kubedl_finish_before_its_master() -> Non
             assert finishing_roles(script.kind, script.draft) == {"Master", "Worker"}
 
 
+def test_no_job_is_deleted_later_than_a_few_seconds_after_its_end() -> None:
+    for script in scripts(4):
+        job = script.kind(_decode_job(msgspec.json.encode(script.body("chaos"))))
+        assert job.spec.run_policy.ttl_seconds_after_finished in (None, 3)
+
+
 # --- the watch -------------------------------------------------------------------------------------------------------
 
 
