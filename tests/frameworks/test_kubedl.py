@@ -387,6 +387,16 @@ async def test_the_default_clean_pod_policy(kind: type[KubeDLJob], exits: dict[s
 
 
 @virtual_time
+async def test_replicas_that_run_when_the_job_succeeds_count_as_succeeded() -> None:
+    async with OperatorKit(frameworks=[TFJob]) as kit:
+        kit.script.when("demo-worker-0").run().after(60).succeed()
+        job = await kit.submit(kubedl_job(TFJob))
+        await kit.until(job, phase="Succeeded")
+        assert job.status["replicaStatuses"] == {"PS": {"succeeded": 1}, "Worker": {"succeeded": 2}}
+        assert await kit.writes_when_idle() == []
+
+
+@virtual_time
 async def test_an_xgboostjob_is_deleted_100_seconds_after_its_end() -> None:
     async with OperatorKit(frameworks=[XGBoostJob]) as kit:
         kit.script.when("demo-*").run().after(60).succeed()
