@@ -58,15 +58,15 @@ def save_checkpoint(step, weights):
 def meet(master):
     """The number of the rendezvous, and the ranks of the workers that take part in it."""
     call(master.report_rdzv_params, MINIMUM, WORKERS, 3, 1, 600)
-    call(master.join_rendezvous, RANK, 1, rdzv_name=RENDEZVOUS)
     while True:
-        number, _, world = call(master.get_comm_world, RENDEZVOUS, RANK)
-        if RANK in world:
-            return number, sorted(world)
-        if not world and call(master.num_nodes_waiting, RENDEZVOUS) == 0:
-            # A new master does not know who waited for the last one.
-            call(master.join_rendezvous, RANK, 1, rdzv_name=RENDEZVOUS)
-        time.sleep(0.5)
+        call(master.join_rendezvous, RANK, 1, rdzv_name=RENDEZVOUS)
+        # A new master does not know who waited for the last one.
+        rejoin_at = time.monotonic() + 10
+        while time.monotonic() < rejoin_at:
+            number, _, world = call(master.get_comm_world, RENDEZVOUS, RANK)
+            if RANK in world:
+                return number, sorted(world)
+            time.sleep(0.5)
 
 
 def gradient(step, weights, ranks):

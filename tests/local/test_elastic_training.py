@@ -33,7 +33,8 @@ class Server(http.server.BaseHTTPRequestHandler):
         gradient = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         Server.weights[:] = [weight - 0.05 * each for weight, each in zip(Server.weights, gradient)]
         Server.steps += 1
-        (SHARED / "steps").write_text(str(Server.steps))
+        (SHARED / "steps.new").write_text(str(Server.steps))
+        (SHARED / "steps.new").rename(SHARED / "steps")
         done = (SHARED / "stop").exists()
         if done:
             (SHARED / "weights").write_text(json.dumps(Server.weights))
@@ -122,14 +123,9 @@ async def test_a_job_scales_from_two_to_six_trainers_and_back_while_it_trains(tm
             assert {name: pods[name].metadata.uid for name in first} == {name: pod.metadata.uid for name, pod in first.items()}
         assert [container.restart_count for pod in shrunk.values() for container in pod.status.container_statuses] == [0, 0, 0]
         steps = int((shared / "steps").read_text())
-        await eventually(lambda: _read_number(shared / "steps") > steps + 100, details=lambda: (shared / "steps").read_text())
+        await eventually(lambda: int((shared / "steps").read_text()) > steps + 100, details=lambda: (shared / "steps").read_text())
         (shared / "stop").touch()
         await env.wait_until_succeeded(job)
     weights = [float(word) for word in (shared / "weights").read_text().strip("[]").split(",")]
     assert abs(weights[0] - 2.0) < 0.05
     assert abs(weights[1] + 3.4) < 0.05
-
-
-def _read_number(path: Path) -> int:
-    text = path.read_text()
-    return int(text) if text else 0
