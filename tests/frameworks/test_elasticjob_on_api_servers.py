@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from elastic_master import member_pod
@@ -11,8 +12,9 @@ from real_cluster import RealCluster
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.scale_plan import Member
 from dlop.frameworks.dlrover.elasticjob import ElasticJob
-from dlop.frameworks.dlrover.names import NAME_LABEL, RANK_LABEL, RELAUNCH_LABEL, TYPE_LABEL
-from dlop.kube.resources import PODS, SERVICES
+from dlop.frameworks.dlrover.names import INDEX_LABEL, NAME_LABEL, RANK_LABEL, RELAUNCH_LABEL, TYPE_LABEL
+from dlop.kube.client import PatchType
+from dlop.kube.resources import PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
 from dlop.kube.transport import Transport
 from dlop.kube.types import JsonObject
 from dlop.testing.pod_steps import ContainerExit
@@ -92,6 +94,98 @@ async def check_end(sandbox: Sandbox, phase: str) -> None:
     assert condition in (await sandbox.status())["status"]["conditions"]
     await sandbox.settle()
     assert await sandbox.names(PODS) == [MASTER]
+
+
+# --- the contract with the master -----------------------------------------------------------------------------------------
+
+
+def own_access_job() -> JsonObject:
+    """A job whose master gets a service account of its own."""
+    manifest = elastic_job("demo", annotations={"pending_timeout": "60 0"})
+    del manifest["spec"]["replicaSpecs"]["dlrover-master"]["template"]["spec"]["serviceAccountName"]
+    return manifest
+
+
+async def the_master_finds_what_it_relies_on(transport: Transport, clock: Clock) -> None:
+    async with open_sandbox(transport, ElasticJob, clock=clock) as sandbox:
+        job = await start_job(sandbox, own_access_job())
+        assert all(spec["template"]["spec"]["containers"] for spec in job["spec"]["replicaSpecs"].values())
+        pod, service = (await sandbox.pods())[MASTER], (await sandbox.all(SERVICES))[MASTER[:-2]]
+        labels, container = pod["metadata"]["labels"], pod["spec"]["containers"][0]
+        assert (labels[NAME_LABEL], labels[TYPE_LABEL]) == ("demo", "dlrover-master")
+        assert container["command"][-2:] == ["--pending_timeout", "60 0"]
+        assert container["command"][3:5] == ["--platform", "k8s"]
+        assert [variable["valueFrom"]["fieldRef"]["fieldPath"] for variable in container["env"]] == ["status.podIP"]
+        assert [port["port"] for port in service["spec"]["ports"]] == [50001]
+        assert service["spec"]["selector"].items() <= labels.items()
+        account = pod["spec"]["serviceAccountName"]
+        names = [await sandbox.names(resource) for resource in (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS)]
+        assert [account in listed for listed in names] == [True, True, True]
+
+
+async def the_operator_keeps_the_service_that_the_master_patches(transport: Transport, clock: Clock) -> None:
+    async with open_sandbox(transport, ElasticJob, clock=clock) as sandbox:
+        await start_job(sandbox, elastic_job("demo"))
+        before = (await sandbox.all(SERVICES))[MASTER[:-2]]
+        ports = [{"name": "grpc", "port": 50001, "targetPort": 50001}]
+        patch = {"metadata": {"annotations": {"app": "dlrover"}}, "spec": {"ports": ports}}
+        await sandbox.client.patch(SERVICES, MASTER[:-2], patch, patch_type=PatchType.STRATEGIC, namespace=sandbox.namespace)
+        await sandbox.edit({"spec": {"resourceLimits": {"cpu": "9"}}})
+        await sandbox.settle()
+        after = (await sandbox.all(SERVICES))[MASTER[:-2]]
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert after["metadata"]["annotations"]["app"] == "dlrover"
+
+
+async def the_pods_of_a_plan_have_what_the_master_and_the_agents_read(transport: Transport, clock: Clock) -> None:
+    async with open_sandbox(transport, ElasticJob, clock=clock) as sandbox:
+        job = await start_job(sandbox, elastic_job("demo"))
+        await write_plan(sandbox, scale_plan("demo", 0, replicas={"dlrover-master": 1, "worker": 2}, owner=job))
+        await until_pods(sandbox, {MASTER: "Running", worker(0): "Running", worker(1): "Running"})
+        pod = (await sandbox.pods())[worker(1)]
+        labels, container = pod["metadata"]["labels"], pod["spec"]["containers"][0]
+        assert [int(labels[label]) for label in (INDEX_LABEL, RANK_LABEL, RELAUNCH_LABEL)] == [1, 1, 0]
+        assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+        env = {variable["name"]: variable.get("value") for variable in container["env"]}
+        assert (
+            env.items()
+            >= {
+                "DLROVER_MASTER_ADDR": "elasticjob-demo-dlrover-master:50001",
+                "JOB_UID": job["metadata"]["uid"],
+                "ELASTIC_JOB_NAME": "demo",
+                "NODE_TYPE": "worker",
+                "NODE_ID": "1",
+                "NODE_RANK": "1",
+                "NODE_NUM": "2",
+                "WORLD_SIZE": "2",
+                "RANK": "1",
+                "MONITOR_ENABLED": "true",
+            }.items()
+        )
+        assert {"POD_NAME", "POD_IP", "NODE_IP"} <= env.keys()
+        for name, child in {**await sandbox.pods(), **await sandbox.all(SERVICES)}.items():
+            assert [owner["uid"] for owner in child["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]], name
+
+
+async def the_account_of_the_master_may_manage_pods_and_no_secrets(transport: Transport, clock: Clock) -> None:
+    async with open_sandbox(transport, ElasticJob, clock=clock) as sandbox:
+        await start_job(sandbox, own_access_job())
+        user = f"system:serviceaccount:{sandbox.namespace}:{(await sandbox.pods())[MASTER]['spec']['serviceAccountName']}"
+
+        async def is_allowed(group: str, resource: str, verb: str) -> bool:
+            attributes = {"namespace": sandbox.namespace, "group": group, "resource": resource, "verb": verb}
+            review = {"kind": "SubjectAccessReview", "spec": {"user": user, "resourceAttributes": attributes}}
+            body = {"apiVersion": "authorization.k8s.io/v1", **review}
+            response = await sandbox.client.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=body)
+            return bool(json.loads(response.body)["status"]["allowed"])
+
+        group = ElasticJob.job_type.group
+        needed = [("", "pods", verb) for verb in ("get", "list", "watch", "create", "patch", "delete")]
+        needed += [("", "services", verb) for verb in ("get", "create", "patch")]
+        needed += [(group, "elasticjobs", "get"), (group, "elasticjobs", "watch"), (group, "scaleplans", "create")]
+        assert [await is_allowed(*permission) for permission in needed] == [True] * len(needed)
+        refused = [("", "secrets", "get"), ("", "pods/exec", "create"), (group, "elasticjobs", "delete"), ("", "configmaps", "list")]
+        assert [await is_allowed(*permission) for permission in refused] == [False] * len(refused)
 
 
 # --- platform k8s ---------------------------------------------------------------------------------------------------------
@@ -255,6 +349,9 @@ async def a_new_master_takes_over_the_pods_of_the_one_that_was_killed(transport:
 
 
 SCENARIOS = (
+    the_master_finds_what_it_relies_on,
+    the_operator_keeps_the_service_that_the_master_patches,
+    the_pods_of_a_plan_have_what_the_master_and_the_agents_read,
     plans_are_executed_until_the_master_succeeds,
     a_failed_master_fails_the_job_and_its_plans_are_deleted,
     plans_that_arrive_out_of_order_are_executed_in_the_order_of_their_numbers,
@@ -274,5 +371,6 @@ async def test_elastic_jobs_on_the_embedded_server(scenario: Scenario) -> None:
 
 async def test_elastic_jobs_on_the_real_server(real_cluster: RealCluster) -> None:
     async with asyncio.TaskGroup() as group:
-        for scenario in SCENARIOS:
+        # The embedded server has no access reviews.
+        for scenario in (*SCENARIOS, the_account_of_the_master_may_manage_pods_and_no_secrets):
             group.create_task(run_real(scenario, real_cluster), name=scenario.__name__)
