@@ -1,4 +1,4 @@
-"""Applies a plan, in this order: deletes, patches, other children, services, pods, one status write, events.
+"""Applies a plan, in this order: deletes, patches, other children, services, pods, reports about scale plans, one status write, events.
 
 Creates use slow start. They stop at the first rejected create, or after a few if each object is invalid on its own. The
 rejections are recorded, creates back off, and the job is requeued at once so that its status shows the reason.

@@ -75,11 +75,7 @@ class Autoscaler:
             if not any(entry.demand.elastic for entry in self._entries.values()):
                 continue
             if not informers.is_synced(NODES):
-                if not self._has_warned:
-                    log.warning(
-                        "autoscaler disabled: not allowed to read nodes; add `--with nodes` to the `dlop deploy` line that was used"
-                    )
-                self._has_warned = True
+                self._warn_once()
                 continue
             self._has_warned = False
             await self._decide(informers)

@@ -112,7 +112,7 @@ class Plan:
     children: tuple[Create, ...] = ()
     """Other child objects, created before services and pods."""
     reports: tuple[Report, ...] = ()
-    """Executed after the creates, because they tell that a scale plan is executed."""
+    """Executed after the creates, because they say that a scale plan is executed."""
     status: JsonObject | None = None
     """The complete new status; None if it is unchanged."""
     events: tuple[Event, ...] = ()

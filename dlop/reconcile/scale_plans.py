@@ -286,7 +286,7 @@ def _rejected_name(conflict: NameConflict) -> RejectedWrite:
 
 
 def _deletes(policy: Members[Any], plans: Iterable[CustomObject]) -> tuple[Delete, ...]:
-    """Deletes for these scale plans, except those that are terminating. One that is gone already is no error."""
+    """Deletes for these scale plans, except those that are terminating. A plan that was deleted meanwhile causes no error."""
     resource = policy.plan_type.resource
     existing = (plan.metadata for plan in plans if plan.metadata.deletion_timestamp is None)
     return tuple(Delete(resource, metadata.name, metadata.uid, is_retry=True) for metadata in existing)

@@ -1,6 +1,6 @@
 """`hack/bench plans`: measures how the operator executes ScalePlans of ElasticJobs, on the real API server.
 
-First the cost of each plan, by the number of plans that wait for one job. Then a job of which nearly all workers fail at once. Then the CPU
+First the cost of each plan, by the number of plans that wait for one job. Then a job whose workers nearly all fail at once. Then the CPU
 time of the planner alone, by the number of workers.
 
 Prints a table; with `--json FILE` also writes the results to a file. The exit code is 1 only if a measurement failed, not if a goal is

@@ -102,10 +102,8 @@ class KubeDLStatus(Status["KubeDLJob"]):
     reason_prefix: str = "Job"
 
     def describe_result(self, job: KubeDLJob, result: JobResult, progress: Progress) -> str:
-        if result.succeeded:
-            return f"{job.job_type.kind} {job.metadata.name} is successfully completed."
         role = None if result.failed_replica is None else progress.role(result.failed_replica.role)
-        if role is None:
+        if result.succeeded or role is None:
             return super().describe_result(job, result, progress)
         count = role.count(ReplicaState.FAILED)
         return f"{job.job_type.kind} {job.metadata.name} is failed because {count} {role.spec.name} replica(s) failed."
