@@ -1,12 +1,13 @@
 """A job as stored in the API server: metadata, parsed spec and status.
 
-Parsed specs are cached across passes, because a job is reconciled many times before its spec changes. The spec itself is the
-cache key, so an entry is never stale.
+Parsed specs are cached across passes, because a job is reconciled many times before its spec changes. The spec itself, with the
+annotations that add to it, is the cache key, so an entry is never stale.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import msgspec
 
 from dlop.api.cached_property import cached_property
 from dlop.api.fields import ManifestField
+from dlop.api.job_annotations import spec_annotations, with_annotations
 from dlop.api.record import Record, parse_record
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RoleSpec, SpecError
 from dlop.kube.objects import CustomObject, ObjectMeta
@@ -39,7 +41,7 @@ class ParsedSpec:
 
 
 class SpecCache:
-    """LRU cache of parsed specs, by kind and serialized spec. For one thread only."""
+    """LRU cache of parsed specs, by kind and serialized spec with annotations. For one thread only."""
 
     def __init__(self, *, max_entries: int = MAX_CACHED_SPECS, max_bytes: int = MAX_CACHED_SPEC_BYTES) -> None:
         """`max_bytes` limits the total length of the serialized specs."""
@@ -151,13 +153,16 @@ class JobResource:
 
     @cached_property
     def _parsed(self) -> ParsedSpec:
-        data = bytes(self.stored.spec)
-        return _cache.get(self._kind, data) or _cache.put(self._kind, data, self._parse(msgspec.json.decode(data)))
+        data, annotations = bytes(self.stored.spec), spec_annotations(self.metadata.annotations)
+        key = data + msgspec.json.encode(annotations) if annotations else data
+        return _cache.get(self._kind, key) or _cache.put(self._kind, key, self._parse(msgspec.json.decode(data), annotations))
 
-    def _parse(self, raw: Any) -> ParsedSpec:
+    def _parse(self, raw: Any, annotations: Mapping[str, str]) -> ParsedSpec:
         schema = self._kind.schema
         field = ManifestField("spec", schema.normalize_legacy(raw))
         spec = schema.read(field, self._kind)
+        if annotations:
+            spec = with_annotations(spec, annotations, field)
         # A field that is read twice reports its problem twice.
         problems, warnings = (tuple(dict.fromkeys(reports)) for reports in (field.problems, field.warnings))
         return ParsedSpec(raw, spec, problems or schema.model_problems(field.value, self._kind), warnings)

@@ -36,6 +36,7 @@ def read_run_policy(
         managed_by=field.get("managedBy").string() or None,
         scheduling=read_scheduling_policy(scheduling or field.get("schedulingPolicy")),
         autoscale=field.get("autoscale").boolean(),
+        host_network=field.get("hostNetwork").boolean(),
     )
 
 

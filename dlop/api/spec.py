@@ -76,6 +76,8 @@ class RunPolicy:
     scheduling: SchedulingPolicy = SchedulingPolicy()
     autoscale: bool = False
     """Whether the autoscaler of the operator scales the roles that have a range, in kinds in which this is not the default."""
+    host_network: bool = False
+    """Whether the pods use the network of their nodes, with ports that the operator assigns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

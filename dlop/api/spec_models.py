@@ -101,6 +101,8 @@ class RunPolicyModel(ApiModel):
     """Options of gang scheduling."""
     autoscale: bool = False
     """Whether the operator scales the elastic role between its minimum and maximum, with the idle capacity of the cluster."""
+    host_network: bool = False
+    """Whether the pods use the network of their nodes, with ports that the operator assigns."""
 
 
 class ContainerModel(OpenModel):

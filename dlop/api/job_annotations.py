@@ -1,0 +1,51 @@
+"""Annotations of a job that have the meaning of fields of its spec, for kinds whose spec does not have these fields.
+
+Some of them are those of KubeDL. A field of the spec takes precedence over the annotation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import msgspec
+
+from dlop.api.fields import ManifestField
+from dlop.api.spec import JobSpec
+
+NETWORK_MODE_ANNOTATION = "kubedl.io/network-mode"
+_PATH = "metadata.annotations"
+
+
+def spec_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The annotations that are part of the specification of a job; empty for most jobs."""
+    return {name: value for name, value in annotations.items() if name in _READERS} if annotations else {}
+
+
+def with_annotations(spec: JobSpec, annotations: Mapping[str, str], manifest: ManifestField) -> JobSpec:
+    """The spec with what these annotations add. Problems are added to those of the manifest."""
+    for name, value in annotations.items():
+        spec = _READERS[name](spec, ManifestField(f"{_PATH}[{name}]", value, manifest.problems, manifest.warnings))
+    return spec
+
+
+def decode_annotation(field: ManifestField) -> ManifestField:
+    """The JSON value of an annotation; absent if it is not JSON, which is reported."""
+    try:
+        value = msgspec.json.decode(field.string().encode())
+    except msgspec.DecodeError as error:
+        field.error(f"must be JSON: {error}")
+        value = None
+    return replace(field, value=value)
+
+
+def _network_mode(spec: JobSpec, field: ManifestField) -> JobSpec:
+    if field.value != "host":
+        field.error(f"must be 'host', got {field.value!r:.60}; remove the annotation to use the network of the pods")
+        return spec
+    return replace(spec, run_policy=replace(spec.run_policy, host_network=True))
+
+
+_READERS: dict[str, Callable[[JobSpec, ManifestField], JobSpec]] = {
+    NETWORK_MODE_ANNOTATION: _network_mode,
+}
