@@ -26,6 +26,7 @@ from dlop.api.types import ConfigMapKey, ContainerProperties, FieldRef, JobType,
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
 from dlop.policies.children import ChildObjects
+from dlop.policies.common_children import COMMON_CHILDREN
 from dlop.policies.declaration import check_declaration
 from dlop.policies.lifecycle import Lifecycle
 from dlop.policies.members import Members
@@ -236,9 +237,14 @@ class DLJob(ABC):
         role = self.spec.role(member.role)
         return None if role is None or self.members is None else MemberReplica(self, self.members, role, member)
 
+    @classmethod
+    def all_children(cls) -> tuple[ChildObjects[Any], ...]:
+        """The child objects of the kind, and those that jobs of all kinds can have."""
+        return cls.children + COMMON_CHILDREN
+
     def child_objects(self) -> tuple[Create, ...]:
-        """All desired child objects of the kind, in the order of creation."""
-        return tuple(create for child in self.children for create in child.build(self))
+        """All desired child objects, in the order of creation."""
+        return tuple(create for child in self.all_children() for create in child.build(self))
 
     def all_replicas(self, progress: Progress | None = None) -> Iterator[Replica]:
         """All desired replicas in the order of the roles, with their observed state if `progress` is given."""

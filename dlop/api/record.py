@@ -170,6 +170,8 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     scale_records: list[ScaleRecord] = []
     """The last changes by the autoscaler or by scale plans, oldest first."""
     members: MembersRecord | None = None
+    watched: list[str] = []
+    """Qualified names of the resources that are watched on demand and of which the job may have objects."""
 
     def attempt_of(self, role: str) -> int:
         """The current attempt of a role."""
@@ -305,6 +307,7 @@ class RecordBuilder:
         self.counted_restarts = {role: parse_counts(record.counted_restarts.get(role, {})) for role in self._roles}
         self.backoffs = parse_backoffs(record.backoffs)
         self.last_failure = record.last_failure
+        self.watched = record.watched
         replicas = {role.name: role.replicas for role in spec.roles}
         self.completed_indexes = _parse_desired(record.completed_indexes, replicas)
         self.failed_indexes = _parse_desired(record.failed_indexes, replicas)
@@ -319,6 +322,12 @@ class RecordBuilder:
 
     def count_disruption(self, role: str) -> None:
         self.disruptions[role] = self.disruptions.get(role, 0) + 1
+
+    def add_watched(self, resources: Iterable[str]) -> None:
+        """Add resources of which the job may have objects."""
+        new = [name for name in resources if name not in self.watched]
+        if new:
+            self.watched = [*self.watched, *new]
 
     def update_last_failure(self, failure: LastFailure) -> None:
         """Store a failure as the last one unless the stored one is later. Failures of one pass are reported in any order."""
@@ -369,6 +378,7 @@ class RecordBuilder:
             counted_restarts=_format_counts_by_role(self.counted_restarts),
             backoffs=format_backoffs(self.backoffs),
             last_failure=self.last_failure,
+            watched=self.watched,
         )
 
 

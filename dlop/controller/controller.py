@@ -76,6 +76,8 @@ class Dependencies:
     max_parallel_writes: int
     """Maximum number of concurrent writes of one job."""
     host_ports: HostPorts
+    watch: Callable[[Resource, JobKey], None]
+    """Called with a resource that must be watched before a job can continue."""
     autoscaler: Autoscaler | None = None
     """None if it is disabled."""
 
@@ -228,6 +230,8 @@ class Controller:
                 deps.queue.add(key)
                 return Requeue.NOW.value
             plan = await self._plan(job, snapshot, now)
+            for resource in plan.watch:
+                deps.watch(resource, key)
             changes_children = plan.creates or plan.deletes or plan.patches
             if changes_children and not await self._freshness.is_current(informers, key, job_object):
                 log.info("job cache is stale, retrying")

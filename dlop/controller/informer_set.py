@@ -72,6 +72,8 @@ class InformerSet:
         self._filtered: set[Resource] = set()
         """Resources whose cache is only relied on for objects of jobs."""
         self._not_installed: set[Resource] = set()
+        self._on_demand: dict[Resource, bool] = {}
+        """Resources that are watched on demand and were checked before, and whether the operator may read them."""
         self.gate = ReadYourWrites(self._caches, refresh=self._refresh)
         self.record_gate = RecordGate(self.gate)
         self._capacity = capacity
@@ -88,6 +90,14 @@ class InformerSet:
         """Add informers for the extra resources of a kind, except `without`. Returns the new ones; the caller runs them."""
         resources = [resource for resource in kind.extra_resources if resource not in self._informers and resource not in without]
         return [self._add_extra_informer(resource, kind) for resource in resources]
+
+    def add_on_demand_informer(self, resource: Resource) -> Informer[Any] | None:
+        """Add an informer for a resource of child objects. None if it is watched already."""
+        self._on_demand[resource] = True
+        if resource in self._informers:
+            return None
+        self._filtered.add(resource)
+        return self._add_informer(resource, PartialObject, self._child_handler(resource), label_selector=JOB_UID_LABEL)
 
     def add_legacy_informer(self, resource: Resource) -> Informer[Any]:
         """Add an informer for children left over from an earlier configuration. Only their metadata is kept."""
@@ -186,6 +196,15 @@ class InformerSet:
     def set_not_installed(self, resources: Iterable[Resource], *, checked: Iterable[Resource]) -> None:
         """Mark `resources` as not served by the API server, and the rest of `checked` as served."""
         self._not_installed = (self._not_installed - set(checked)) | set(resources)
+
+    def set_unreadable(self, resource: Resource, *, is_installed: bool) -> None:
+        """Mark a resource that is watched on demand as not readable."""
+        self._on_demand[resource] = False
+        self.set_not_installed(() if is_installed else (resource,), checked=(resource,))
+
+    def is_unchecked(self, resource: Resource) -> bool:
+        """Whether a resource is to be watched on demand, and it is not known yet whether the operator can read it."""
+        return self._on_demand.get(resource, True) and resource not in self._not_installed
 
     def is_not_installed(self, resource: Resource) -> bool:
         return resource in self._not_installed and resource not in self._informers

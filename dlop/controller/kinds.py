@@ -37,6 +37,8 @@ class ManagedKind:
     another operator created do not have the label."""
     read_only_resources: tuple[Resource, ...] = ()
     """Resources that jobs read and do not own. Jobs run without them where the operator cannot read them."""
+    on_demand_resources: tuple[Resource, ...] = ()
+    """Subset of `child_resources` that is watched from the first job on that needs it."""
     legacy_resources: tuple[Resource, ...] = ()
     """Resources of children left over from an earlier configuration of the operator. They are only deleted, and only
     where the operator can read them."""
@@ -59,8 +61,9 @@ class ManagedKind:
 
     @property
     def extra_resources(self) -> tuple[Resource, ...]:
-        """All resources to watch in addition to pods, services and the jobs themselves."""
-        return self.needed_resources + self.read_only_resources
+        """All resources to watch from the start, in addition to pods, services and the jobs themselves."""
+        needed = tuple(resource for resource in self.needed_resources if resource not in self.on_demand_resources)
+        return needed + self.read_only_resources
 
 
 class ManagedKinds:

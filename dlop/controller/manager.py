@@ -16,12 +16,14 @@ from dlop.controller.informer_set import InformerSet
 from dlop.controller.job_state import JobStates
 from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds
 from dlop.controller.metrics import ControllerMetrics
+from dlop.controller.on_demand import OnDemandInformers
 from dlop.kube.client import Client
 from dlop.kube.errors import NotFoundError
 from dlop.kube.expectations import Child, Expectations, ResolvedExpectation
 from dlop.kube.informer import Handler, Informer, InformerTimings
 from dlop.kube.metrics import Metrics
 from dlop.kube.objects import CustomObject
+from dlop.kube.resources import Resource
 from dlop.kube.workqueue import WorkQueue
 
 QUEUE_NAME = "dlop"
@@ -80,12 +82,14 @@ class ControllerManager:
         self.controller = self._make_controller(config, clients)
         self.informer_sets = self._make_informer_sets(config, clients)
         self.controller.set_informer_sets(self.informer_sets)
+        self._on_demand = OnDemandInformers(clients.read, self.informer_sets, enqueue=self.queue.add, rng=clients.rng)
 
     def background_tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Names and coroutines to run for the lifetime of the operator, in addition to the workers."""
         yield "expectations", self._expectations.run()
         yield "events", self._events.run()
         yield "retries after outages", self._retry_after_outages()
+        yield "informers on demand", self._on_demand.run()
         if self.autoscaler is not None:
             yield "autoscaler", self.autoscaler.run(self.informer_sets[0])
         for informers in self.informer_sets:
@@ -143,6 +147,7 @@ class ControllerManager:
             forget=self.forget,
             max_parallel_writes=config.writes_in_flight,
             host_ports=self._host_ports,
+            watch=self._watch,
             autoscaler=self.autoscaler,
         )
         return Controller(deps, workers=config.workers)
@@ -172,6 +177,9 @@ class ControllerManager:
             )
             for namespace in namespaces
         ]
+
+    def _watch(self, resource: Resource, key: JobKey) -> None:
+        self._on_demand.request(resource, key)
 
     def _job_handlers(self, kind: ManagedKind, handlers: EventHandlers) -> list[Handler[CustomObject]]:
         own = [self._host_ports.on_job] if kind.uses_host_ports else []

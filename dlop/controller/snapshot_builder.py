@@ -44,16 +44,17 @@ def build_snapshot(
     uid = job_object.metadata.uid
     state = job_states.get(uid)
     conflicts = _Conflicts() if state is None else _find_conflicts(informers, job_object, state, job_states)
+    unsynced = [resource for resource in kind.needed_resources if not informers.is_synced(resource)]
+    unwatched = tuple(resource for resource in unsynced if resource in kind.on_demand_resources and informers.is_unchecked(resource))
     pods = _remaining(informers.pods.owned_by(uid), removed)
     snapshot = Snapshot(
         pods=pods,
         pods_version=str(informers.pods.resource_version),
         services=_remaining(informers.services.owned_by(uid), removed),
         children=_owned_children(informers, kind, uid, removed),
-        forbidden=tuple(
-            resource for resource in kind.needed_resources if not informers.is_synced(resource) and not informers.is_not_installed(resource)
-        ),
-        not_installed=tuple(resource for resource in kind.needed_resources if informers.is_not_installed(resource)),
+        forbidden=tuple(resource for resource in unsynced if resource not in unwatched and not informers.is_not_installed(resource)),
+        not_installed=tuple(resource for resource in unsynced if informers.is_not_installed(resource)),
+        unwatched=unwatched,
         priorities=_priorities(informers, kind),
         down_nodes=_down_nodes(informers, pods),
         name_conflicts=tuple(conflicts.names),

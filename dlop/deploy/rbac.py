@@ -82,7 +82,7 @@ def job_rules(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
         rules.append(_rule(group, [f"{plural}/status" for plural in plurals], "patch"))
     rules.append(_rule("", ["pods", "services"], "get", "list", "watch", "create", "patch", "delete"))
     rules.append(_rule("events.k8s.io", ["events"], "create", "patch"))
-    for child in (child for kind in kinds for child in kind.children):
+    for child in (child for kind in kinds for child in kind.all_children()):
         rules += [dict(rule) for rule in child.rules if dict(rule) not in rules]
     return rules
 
@@ -224,7 +224,7 @@ class UnknownPermissionSetError(LookupError):
 
 def all_permission_sets(kinds: Iterable[type[DLJob]]) -> tuple[PermissionSet, ...]:
     """The permission sets of the kinds without duplicates, and those that apply to all kinds."""
-    permission_sets = (child.permission_set for kind in kinds for child in kind.children)
+    permission_sets = (child.permission_set for kind in kinds for child in kind.all_children())
     by_name = {permission_set.name: permission_set for permission_set in permission_sets if permission_set is not None}
     return (*by_name.values(), GANG, NODES)
 

@@ -24,6 +24,11 @@ class ChildObjects(ABC, Generic[Job]):
     """The resources of the objects other than pods and services."""
     is_ephemeral: ClassVar[bool] = False
     """Whether the objects are deleted when the job is suspended, has finished, or no longer needs them. Otherwise they go with the job."""
+    on_demand: ClassVar[bool] = False
+    """Whether the operator watches the resources only from the first job on that needs them, for objects that few jobs need.
+
+    Objects that a job no longer needs are deleted.
+    """
     rules: ClassVar[tuple[JsonObject, ...]] = ()
     """RBAC rules that the operator needs for the objects."""
     permission_set: ClassVar[PermissionSet | None] = None

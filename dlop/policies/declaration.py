@@ -128,7 +128,7 @@ def _check_children(kind: type[DLJob]) -> None:
     children = kind.children
     if not isinstance(children, tuple) or not all(isinstance(child, ChildObjects) for child in children):
         raise DeclarationError(f"{kind.__name__}.children must be a tuple of ChildObjects: children = (MyObjects(),)")
-    lifetimes: dict[Resource, bool] = {}
+    lifetimes: dict[Resource, tuple[bool, bool]] = {}
     for child in children:
         name, resources = type(child).__name__, getattr(child, "resources", None)
         if not isinstance(resources, tuple) or not all(isinstance(resource, Resource) for resource in resources):
@@ -139,8 +139,11 @@ def _check_children(kind: type[DLJob]) -> None:
             raise DeclarationError(f'{name}.permission_set must be a PermissionSet: permission_set = PermissionSet("mpi", (...))')
         if PODS in resources or SERVICES in resources:
             raise DeclarationError(f"{name}.resources must not contain pods or services, which the operator watches anyway.")
-        if any(lifetimes.setdefault(resource, child.is_ephemeral) != child.is_ephemeral for resource in resources):
-            raise DeclarationError(f"{name}.is_ephemeral must be the same for all children of {kind.__name__} with the same resource.")
+        lifetime = (child.is_ephemeral, child.on_demand)
+        if any(lifetimes.setdefault(resource, lifetime) != lifetime for resource in resources):
+            raise DeclarationError(
+                f"{name}.is_ephemeral and on_demand must be the same for all children of {kind.__name__} with the same resource."
+            )
 
 
 def _check_flags(kind: type[DLJob]) -> None:

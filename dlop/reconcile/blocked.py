@@ -102,7 +102,7 @@ def _rbac_hint(context: ReconcileContext, resources: Collection[Resource]) -> st
     """How to grant the operator the permissions for these resources."""
     if context.job.gang is not None and context.job.gang.resource in resources:
         return rbac_hint(GANG_PERMISSIONS, namespace=context.job.metadata.namespace)
-    permission_sets = (child.permission_set for child in context.job.children if any(each in resources for each in child.resources))
+    permission_sets = (child.permission_set for child in context.job.all_children() if any(each in resources for each in child.resources))
     name = next((permission_set.name for permission_set in permission_sets if permission_set is not None), "")
     return rbac_hint(name, namespace=context.job.metadata.namespace)
 

@@ -36,6 +36,7 @@ def plan_finished(context: ReconcileContext) -> Plan:
     return Plan(
         deletes=deletes,
         reports=step.reports,
+        watch=context.unwatched,
         events=(*_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)), *pod_group_events(deletes)),
         requeue_at=earliest(expires_at, *next_retried_deletes(context), *next_deletion_deadlines(context, pods)),
     )

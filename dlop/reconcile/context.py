@@ -131,8 +131,23 @@ class ReconcileContext:
     @property
     def ephemeral_resources(self) -> tuple[Resource, ...]:
         """Resources whose objects are deleted when the job is suspended or finished."""
-        kinds = (child for child in self.job.children if child.is_ephemeral)
+        kinds = (child for child in self.job.all_children() if child.is_ephemeral)
         return (*POD_GROUPS, *(resource for child in kinds for resource in child.resources))
+
+    @property
+    def pruned_resources(self) -> tuple[Resource, ...]:
+        """Resources whose objects are deleted when the job no longer needs them."""
+        kinds = (child for child in self.job.all_children() if child.on_demand)
+        return (*self.ephemeral_resources, *(resource for child in kinds for resource in child.resources))
+
+    @cached_property
+    def unwatched(self) -> tuple[Resource, ...]:
+        """Resources that the job needs, or has needed before, and that the operator does not watch yet."""
+        if not self.snapshot.unwatched:
+            return ()
+        recorded = self.stored.record.watched
+        needed = {resource for resource, _ in self.desired_children}
+        return tuple(each for each in self.snapshot.unwatched if each in needed or each.qualified_name in recorded)
 
     @cached_property
     def unavailable(self) -> tuple[Resource, ...]:

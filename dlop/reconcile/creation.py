@@ -51,7 +51,7 @@ class Creates:
 
 def plan_creates(context: ReconcileContext, progress: Progress, *, in_backoff: Container[str] = ()) -> Creates:
     """Everything that is missing and may be created now. `in_backoff` are the restart units whose pods have to wait."""
-    if context.unavailable:
+    if context.unavailable or context.unwatched:
         return Creates()
     missing = [create for create in context.child_objects if _is_missing(context, create)]
     children = pod_group_creates(context, progress) + with_current_bodies(context, progress, missing)
@@ -166,7 +166,7 @@ def child_patches(context: ReconcileContext, progress: Progress) -> tuple[Patch,
 
 def _updated_children(context: ReconcileContext, progress: Progress) -> Iterator[Create]:
     job = context.job
-    for child in job.children:
+    for child in job.all_children():
         for create in child.update(job, progress):
             yield replace(create, body=child_with_template_hash(create.body, generation=job.metadata.generation))
 

@@ -9,7 +9,7 @@ and is written in the pass that deletes the drifted pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from dlop.api.constants import TEMPLATE_HASH_ANNOTATION
@@ -68,20 +68,25 @@ def deletes_if_unchanged(pods: Iterable[Pod]) -> tuple[Delete, ...]:
 
 def ephemeral_deletes(context: ReconcileContext) -> tuple[Delete, ...]:
     """Deletes for all ephemeral children, for a job that is suspended or finished."""
-    return _child_deletes(context, lambda _: True)
+    return _child_deletes(context, context.ephemeral_resources, lambda _: True)
 
 
 def obsolete_deletes(context: ReconcileContext) -> tuple[Delete, ...]:
-    """Deletes for ephemeral children that the job no longer needs. A PodGroup is kept as long as it has pods."""
-    return _child_deletes(context, lambda ref: ref not in context.desired_children and not _has_members(context, ref))
+    """Deletes for children that the job no longer needs and that do not go with it. A PodGroup is kept as long as it has pods."""
+    if not context.snapshot.children:
+        return ()  # the common case
+    return _child_deletes(
+        context, context.pruned_resources, lambda ref: ref not in context.desired_children and not _has_members(context, ref)
+    )
 
 
 def _has_members(context: ReconcileContext, ref: tuple[Resource, str]) -> bool:
     return ref[0] in POD_GROUPS and any(pod_group_of(pod) == ref for pod in context.snapshot.pods)
 
 
-def _child_deletes(context: ReconcileContext, is_deleted: Callable[[tuple[Resource, str]], bool]) -> tuple[Delete, ...]:
-    resources = context.ephemeral_resources
+def _child_deletes(
+    context: ReconcileContext, resources: Collection[Resource], is_deleted: Callable[[tuple[Resource, str]], bool]
+) -> tuple[Delete, ...]:
     return tuple(
         _delete(resource, child)
         for resource, child in context.snapshot.children

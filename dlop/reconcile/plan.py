@@ -113,6 +113,8 @@ class Plan:
     """Other child objects, created before services and pods."""
     reports: tuple[Report, ...] = ()
     """Executed after the creates, because they say that a scale plan is executed."""
+    watch: tuple[Resource, ...] = ()
+    """Resources that the operator must watch before the job can continue."""
     status: JsonObject | None = None
     """The complete new status; None if it is unchanged."""
     events: tuple[Event, ...] = ()

@@ -81,6 +81,7 @@ def _suspend(context: ReconcileContext) -> Plan:
     deletes = suspend_deletes(context) if status is None else ()
     return Plan(
         deletes=deletes + plans_of_deleted_master(context),
+        watch=context.unwatched,
         status=status,
         events=(*events.phase_events(context.stored.phase, outcome), *events.delete_events(deletes)),
         requeue_at=earliest(*next_retried_deletes(context), *next_deletion_deadlines(context, context.snapshot.pods)),
@@ -152,6 +153,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
     if not context.must_store_record:
         pods += unclaimed_surplus_pods(context)
         services += surplus_services(context)
+    observation.builder.add_watched(each.qualified_name for each in context.unwatched)
     record = observation.builder.build()
     overdue = retried_deletes(context) + force_deletes(context, context.snapshot.pods)
     # The results of overdue pods must be stored in the record before the pods are deleted.
@@ -181,6 +183,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         children=creates.children,
         # A scale plan whose pods are not created in this pass is not reported as succeeded.
         reports=step.reports if may_create_members or not step.pods else (),
+        watch=context.unwatched,
         status=changed_status(context.job, outcome, context.snapshot),
         events=(
             *events.phase_events(context.stored.phase, outcome),
@@ -202,5 +205,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
             next_terminating_report(context),
         ),
         demand=job_demand(context, expected) if context.job.options.autoscaler else None,
-        settles=not step.is_unfinished and is_settled(context, observation, expected, deletes + overdue + drift_deletes),
+        settles=not step.is_unfinished
+        and not context.unwatched
+        and is_settled(context, observation, expected, deletes + overdue + drift_deletes),
     )

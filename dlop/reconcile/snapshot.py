@@ -73,6 +73,8 @@ class Snapshot:
     """Resources that the operator is not allowed to read. It is unknown whether the job has such objects."""
     not_installed: tuple[Resource, ...] = ()
     """Resources that the cluster does not serve."""
+    unwatched: tuple[Resource, ...] = ()
+    """Resources of child objects that the operator watches on demand and does not watch yet."""
     priorities: Mapping[str, int] = field(default_factory=dict)
     """Values of priority classes by name, if gang scheduling needs them."""
     assigned_host_port: int | None = None

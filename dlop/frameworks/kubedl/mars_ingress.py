@@ -28,6 +28,7 @@ class WebIngress(ChildObjects["MarsJob"]):
     """Two paths lead to a web service: the one of the service, and everything below it."""
 
     resources = (INGRESSES,)
+    on_demand = True
     permission_set = PermissionSet("ingress", (_RULE,))
 
     def build(self, job: MarsJob) -> tuple[Create, ...]:

@@ -1,0 +1,10 @@
+"""Child objects that jobs of all kinds can have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlop.policies.children import ChildObjects
+
+COMMON_CHILDREN: tuple[ChildObjects[Any], ...] = ()
+"""They are watched on demand, because most jobs have none of them."""
