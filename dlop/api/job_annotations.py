@@ -10,10 +10,13 @@ from dataclasses import replace
 
 import msgspec
 
+from dlop.api.depends_on import with_start_order
 from dlop.api.fields import ManifestField
 from dlop.api.spec import JobSpec
+from dlop.api.types import ReplicaType
 
 NETWORK_MODE_ANNOTATION = "kubedl.io/network-mode"
+START_ORDER_ANNOTATION = "dlop.dev/start-order"
 _PATH = "metadata.annotations"
 
 
@@ -22,10 +25,10 @@ def spec_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in annotations.items() if name in _READERS} if annotations else {}
 
 
-def with_annotations(spec: JobSpec, annotations: Mapping[str, str], manifest: ManifestField) -> JobSpec:
-    """The spec with what these annotations add. Problems are added to those of the manifest."""
+def with_annotations(spec: JobSpec, annotations: Mapping[str, str], manifest: ManifestField, *, types: tuple[ReplicaType, ...]) -> JobSpec:
+    """The spec with what these annotations add. Problems are added to those of the manifest. `types` are the roles of the kind."""
     for name, value in annotations.items():
-        spec = _READERS[name](spec, ManifestField(f"{_PATH}[{name}]", value, manifest.problems, manifest.warnings))
+        spec = _READERS[name](spec, ManifestField(f"{_PATH}[{name}]", value, manifest.problems, manifest.warnings), types)
     return spec
 
 
@@ -39,13 +42,18 @@ def decode_annotation(field: ManifestField) -> ManifestField:
     return replace(field, value=value)
 
 
-def _network_mode(spec: JobSpec, field: ManifestField) -> JobSpec:
+def _network_mode(spec: JobSpec, field: ManifestField, _: tuple[ReplicaType, ...]) -> JobSpec:
     if field.value != "host":
         field.error(f"must be 'host', got {field.value!r:.60}; remove the annotation to use the network of the pods")
         return spec
     return replace(spec, run_policy=replace(spec.run_policy, host_network=True))
 
 
-_READERS: dict[str, Callable[[JobSpec, ManifestField], JobSpec]] = {
+def _start_order(spec: JobSpec, field: ManifestField, types: tuple[ReplicaType, ...]) -> JobSpec:
+    return with_start_order(spec, decode_annotation(field), types)
+
+
+_READERS: dict[str, Callable[[JobSpec, ManifestField, tuple[ReplicaType, ...]], JobSpec]] = {
     NETWORK_MODE_ANNOTATION: _network_mode,
+    START_ORDER_ANNOTATION: _start_order,
 }

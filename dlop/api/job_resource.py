@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dlop.api.cached_property import cached_property
+from dlop.api.depends_on import check_start_order
 from dlop.api.fields import ManifestField
 from dlop.api.job_annotations import spec_annotations, with_annotations
 from dlop.api.record import Record, parse_record
@@ -162,7 +163,8 @@ class JobResource:
         field = ManifestField("spec", schema.normalize_legacy(raw))
         spec = schema.read(field, self._kind)
         if annotations:
-            spec = with_annotations(spec, annotations, field)
+            spec = with_annotations(spec, annotations, field, types=self._kind.replica_types)
+        check_start_order(spec, field)
         # A field that is read twice reports its problem twice.
         problems, warnings = (tuple(dict.fromkeys(reports)) for reports in (field.problems, field.warnings))
         return ParsedSpec(raw, spec, problems or schema.model_problems(field.value, self._kind), warnings)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dlop.api.constants import MANAGER
+from dlop.api.depends_on import with_dependencies
 from dlop.api.fields import ManifestField
 from dlop.api.parsing import ordered_roles, read_listed_roles, read_role, read_roles, read_run_policy
 from dlop.api.spec import CleanPodPolicy, ElasticRange, JobSpec, Problem, RestartScope, RoleSpec, RunPolicy
@@ -161,9 +162,10 @@ class Schema:
         require(is_path, f"Schema suspend_path {self.suspend_path!r}", "a tuple of fields, like ('runPolicy', 'suspend'), or None")
 
     def read_ordered_roles(self, spec: ManifestField, kind: type[DLJob]) -> tuple[RoleSpec, ...]:
-        """The roles, with the start order of the kind."""
+        """The roles, with the start order of the kind or of the job."""
         start_after = {role.name: role.upstream for role in kind.replica_types}
-        return tuple(replace(role, start_after=start_after.get(role.name, ())) for role in self.read_roles(spec, kind))
+        roles = (replace(role, start_after=start_after.get(role.name, ())) for role in self.read_roles(spec, kind))
+        return tuple(with_dependencies(role, self._role_field(spec, role.name).get("dependsOn"), kind.replica_types) for role in roles)
 
     def scale_role(self, kind: type[DLJob]) -> str:
         """The role of the scale subresource; empty if the kind has none."""
@@ -182,6 +184,10 @@ class Schema:
     def used_scheduling_path(self, spec: ManifestField) -> FieldPath:
         """The path of the options of gang scheduling that apply."""
         return _SCHEDULING_PATH if _field_at(spec, self.scheduling_path).is_absent else self.scheduling_path
+
+    def _role_field(self, spec: ManifestField, role: str) -> ManifestField:
+        """The object of a role in a spec with an object by role; absent in other formats."""
+        return _field_at(spec, (self.replicas_path(spec, role) or ())[:-1])
 
     def template_path(self, spec: ManifestField, role: str) -> str:
         """The path of the pod template of a role, which is next to the number of replicas, for messages."""

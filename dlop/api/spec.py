@@ -109,6 +109,8 @@ class RoleSpec:
     restart_policy: RestartPolicy = RestartPolicy.ON_FAILURE
     start_after: tuple[StartAfter, ...] = ()
     """What the pods of this role wait for before they are created."""
+    order_path: str = ""
+    """The field that sets `start_after`, for messages; empty if it is the default of the kind."""
     container: str = ""
     """The container whose exit ends the replica; the first container if this is empty or does not exist."""
     port: int | None = None

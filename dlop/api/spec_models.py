@@ -30,6 +30,7 @@ Replicas = Annotated[int, Field(ge=0, le=10_000)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
 NonEmptyString = Annotated[str, Field(min_length=1)]
 RestartPolicyValue = Literal["", "Always", "OnFailure", "Never", "ExitCode"]
+StartConditionValue = Literal["Running", "Ready", "Succeeded"]
 CleanPodPolicyValue = Literal["", "All", "Running", "None"]
 """Generated clients write an empty string for an unset value."""
 
@@ -145,6 +146,15 @@ class RestartedPodTemplate(PodTemplate):
     spec: RestartedPodSpecModel
 
 
+class DependencyModel(ApiModel):
+    """A role that must reach a condition before the pods of another role are created."""
+
+    role: NonEmptyString
+    """The name of the other role. Names of roles are case-insensitive."""
+    condition: StartConditionValue | None = None
+    """The condition that all its replicas must reach. Defaults to Running."""
+
+
 class ReplicaModel(ApiModel):
     """One role of a job."""
 
@@ -152,6 +162,8 @@ class ReplicaModel(ApiModel):
     """The number of pods of the role. The default depends on the kind."""
     restart_policy: RestartPolicyValue | None = None
     """What to do when a pod of the role fails. With ExitCode, codes 1 to 127 are permanent failures, and 128 to 255 are retried."""
+    depends_on: Annotated[list[DependencyModel], Field(max_length=16)] | None = None
+    """The roles that must run before the pods of the role are created. Replaces the default of the kind; an empty list means none."""
     template: PodTemplate
     """The pod template of the role."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from dlop.api.constants import ATTEMPT_LABEL, REPLICA_TYPE_LABEL
+from dlop.api.constants import ATTEMPT_LABEL, REPLICA_INDEX_LABEL, REPLICA_TYPE_LABEL
 from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import Phase
 from dlop.api.record import BackoffState, parse_backoffs
@@ -40,6 +40,7 @@ class InvariantChecker:
         self.deletes: Counter[str] = Counter()
         self.violations: list[str] = []
         self.job_finished = False
+        self._started: set[tuple[str, str, str]] = set()
         store.listeners.append(self._observe)
 
     def object_counts(self) -> dict[str, tuple[int, int]]:
@@ -62,6 +63,10 @@ class InvariantChecker:
             self._check_job(event.before.body, event.after.body)
         elif event.key.storage in _CHILDREN and event.type is ChangeType.ADDED:
             self._check_create(event)
+        elif event.key.storage == "pods" and event.after.body["status"].get("phase") in ("Running", *_FINAL_POD_PHASES):
+            labels = _labels(event.after.body)
+            if REPLICA_INDEX_LABEL in labels:
+                self._started.add((labels[REPLICA_TYPE_LABEL], labels[REPLICA_INDEX_LABEL], labels[ATTEMPT_LABEL]))
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
@@ -95,6 +100,7 @@ class InvariantChecker:
         if event.key.storage == "pods":
             self._check_duplicates(event)
             self._check_attempts(event, scope=job["spec"].get("runPolicy", {}).get("restartScope", "Replica"))
+            self._check_order(event, job)
 
     def _check_duplicates(self, event: StoreEvent) -> None:
         """Labels identify role, index and attempt, so no two live pods may have the same labels."""
@@ -113,6 +119,21 @@ class InvariantChecker:
                 self.violations.append(
                     f"{event.key} of attempt {labels[ATTEMPT_LABEL]} exists together with {key} of attempt {other_labels[ATTEMPT_LABEL]}"
                 )
+
+    def _check_order(self, event: StoreEvent, job: JsonObject) -> None:
+        """Pods of a role with `dependsOn` are created when the replicas of the other roles have started in the same attempt."""
+        labels, roles = _labels(event.after.body), job["spec"].get("replicaSpecs")
+        role = (
+            {name.lower(): spec for name, spec in roles.items()}.get(labels.get(REPLICA_TYPE_LABEL, ""))
+            if isinstance(roles, dict)
+            else None
+        )
+        for dependency in (role or {}).get("dependsOn") or []:
+            name = dependency["role"].lower()
+            other = next(spec for key, spec in roles.items() if key.lower() == name)
+            replicas = {(name, str(index), labels[ATTEMPT_LABEL]) for index in range(other["replicas"])}
+            if missing := replicas - self._started:
+                self.violations.append(f"{event.key} was created before {sorted(missing)} started")
 
     def _other_pods(self, event: StoreEvent) -> Iterator[tuple[ObjectKey, JsonObject]]:
         for key, stored in self._store.list("pods", namespace=event.key.namespace):

@@ -72,7 +72,7 @@ async def _ring(run: ScenarioRun) -> None:
     await run.reach("scaled up", lambda job: all_running(job, 3))
     await run.edit({"replicaSpecs": {"Worker": {"replicas": 2}}})
     await run.reach("scaled down", lambda job: all_running(job, 2))
-    await _succeed(run, "ring-worker-0", "ring-worker-1")
+    await succeed(run, "ring-worker-0", "ring-worker-1")
 
 
 # --- two roles -------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ async def _pair(run: ScenarioRun, *, scope: str) -> None:
     await run.reach("pod deleted", lambda job: has_counted(job, restarts=1, disruptions=2) and all_running(job, 3), phase="Running")
     await run.kit.kubelet.perform("default/pair-worker-1", LoseNode(_NODE_LOST_AFTER_SECONDS))
     await run.reach("node lost", lambda job: has_counted(job, restarts=1, disruptions=3) and all_running(job, 3), phase="Running")
-    await _succeed(run, "pair-server-0", "pair-worker-0", "pair-worker-1")
+    await succeed(run, "pair-server-0", "pair-worker-0", "pair-worker-1")
 
 
 # --- MXJob -----------------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ async def _mxnet(run: ScenarioRun) -> None:
     await run.reach("pod deleted", lambda job: has_counted(job, restarts=2, disruptions=2) and all_running(job, 4), phase="Running")
     await run.kit.kubelet.perform("default/mx-worker-r-1", LoseNode(_NODE_LOST_AFTER_SECONDS))
     await run.reach("node lost", lambda job: has_counted(job, restarts=2, disruptions=3) and all_running(job, 4), phase="Running")
-    await _succeed(run, "mx-scheduler-r-0")
+    await succeed(run, "mx-scheduler-r-0")
 
 
 # --- gang scheduling -------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ async def _gang(run: ScenarioRun) -> None:
     await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
     await run.edit({"runPolicy": {"suspend": False}})
     await run.reach("resumed", lambda job: all_running(job, 3), phase="Running")
-    await _succeed(run, *(f"ring-worker-{index}" for index in range(3)))
+    await succeed(run, *(f"ring-worker-{index}" for index in range(3)))
 
 
 def _admit(kit: OperatorKit, event: StoreEvent) -> None:
@@ -187,7 +187,7 @@ async def _host_network(run: ScenarioRun) -> None:
     await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
     await run.edit({"runPolicy": {"suspend": False}})
     await run.reach("resumed", lambda job: all_running(job, 4), phase="Running")
-    await _succeed(run, "wide-ps-0", "wide-worker-0", "wide-worker-1", "wide-worker-2")
+    await succeed(run, "wide-ps-0", "wide-worker-0", "wide-worker-1", "wide-worker-2")
 
 
 # --- elastic jobs ----------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ async def _elastic(run: ScenarioRun) -> None:
     await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
     await run.edit({"runPolicy": {"suspend": False}})
     await run.reach("resumed", lambda job: all_running(job, 3), phase="Running")
-    await _succeed(run, *(f"elastic-worker-{index}" for index in range(3)))
+    await succeed(run, *(f"elastic-worker-{index}" for index in range(3)))
 
 
 def _fault_tolerant_manifest() -> JsonObject:
@@ -244,7 +244,7 @@ async def _fault_tolerant(run: ScenarioRun) -> None:
     await run.reach("failed", lambda job: job.status["dlop"].get("failedIndexes") == {"trainer": "3"}, phase="Running")
     await _set_cpus(run, 4)
     await run.reach("shrunk", lambda job: all_running(job, 4), phase="Running")
-    await _succeed(run, "ft-trainer-0", "ft-trainer-1")
+    await succeed(run, "ft-trainer-0", "ft-trainer-1")
 
 
 async def _set_cpus(run: ScenarioRun, cpus: int) -> None:
@@ -278,7 +278,7 @@ async def _scale_plans(run: ScenarioRun) -> None:
     await run.reach("shrunk", lambda job: all_running(job, 4), phase="Running")
     await run.kit.kubelet.perform("default/elasticjob-elastic-dlrover-master-0", Evict())
     await run.reach("new master", lambda job: has_counted(job, restarts=0, disruptions=1) and all_running(job, 4), phase="Running")
-    await _succeed(run, "elasticjob-elastic-dlrover-master-1")
+    await succeed(run, "elasticjob-elastic-dlrover-master-1")
 
 
 async def _adopted(run: ScenarioRun) -> None:
@@ -298,7 +298,7 @@ async def _adopted(run: ScenarioRun) -> None:
     await run.reach("resumed", lambda job: all_running(job, 1), phase="Running")
     await _create_worker(run, 0, rank=0)
     await run.reach("adopted again", lambda job: all_running(job, 2), phase="Running")
-    await _succeed(run, "elasticjob-elastic-dlrover-master-1")
+    await succeed(run, "elasticjob-elastic-dlrover-master-1")
 
 
 async def _create_worker(run: ScenarioRun, number: int, *, rank: int) -> None:
@@ -311,7 +311,7 @@ async def _create_worker(run: ScenarioRun, number: int, *, rank: int) -> None:
 # --- shared steps and predicates -------------------------------------------------------------------------------------
 
 
-async def _succeed(run: ScenarioRun, *pods: str) -> None:
+async def succeed(run: ScenarioRun, *pods: str) -> None:
     for pod in pods:
         await run.kit.kubelet.perform(f"default/{pod}", ContainerExit(0))
     await run.reach("succeeded", phase="Succeeded")

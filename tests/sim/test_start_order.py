@@ -129,3 +129,33 @@ async def test_after_a_restart_of_the_whole_job_the_role_waits_again() -> None:
         assert job.pods.keys() == SERVERS
         kit.kubelet.release("default/train-server-1")
         await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3)
+
+
+@virtual_time
+async def test_a_job_can_replace_the_order_of_the_kind() -> None:
+    async with OperatorKit(frameworks=[OrderedJob]) as kit:
+        kit.script.when("train-worker-0").until_released().run()
+        body = manifest()
+        body["spec"]["replicaSpecs"]["Worker"]["dependsOn"] = []
+        body["spec"]["replicaSpecs"]["Server"]["dependsOn"] = [{"role": "worker"}]
+        job = await kit.submit(body)
+        await settle(60)
+        assert job.pods.keys() == {"train-worker-0"}
+        assert waiting(OrderedJob, job)[-1] == "Server waits for Worker: 0 of 1 running"
+        kit.kubelet.release("default/train-worker-0")
+        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3)
+        assert await kit.writes_when_idle() == []
+
+
+@virtual_time
+async def test_roles_that_wait_for_each_other_make_the_job_invalid() -> None:
+    async with OperatorKit(frameworks=[OrderedJob]) as kit:
+        body = manifest()
+        body["metadata"]["annotations"] = {"dlop.dev/start-order": '{"Server": [{"role": "Worker"}]}'}
+        job = await kit.submit(body)
+        await kit.until(job, phase="Invalid")
+        message = (job.condition("Failed") or {})["message"]
+        assert "metadata.annotations[dlop.dev/start-order].Server: makes the roles Server, Worker wait for each other" in message
+        assert job.pods == {}
+        await kit.edit(job, {"metadata": {"annotations": {"dlop.dev/start-order": "{}"}}})
+        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3)

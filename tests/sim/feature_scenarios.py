@@ -1,0 +1,41 @@
+"""Scenarios with features that any kind of job can use: a start order of its own.
+
+- ORDERED: workers that wait for servers, and after an edit servers that wait for workers, with restarts and suspension.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlop.kube.types import JsonObject
+from dlop.testing.pod_steps import Evict
+from dlop.testing.script import Script
+from tests.sim.pair_job import PairJob, pair
+from tests.sim.scenario_run import Scenario, ScenarioRun
+from tests.sim.scenarios import TTL_SECONDS, all_running, has_counted, succeed
+
+# --- start order -----------------------------------------------------------------------------------------------------
+
+
+def _with_order(manifest: JsonObject, **depends_on: list[JsonObject]) -> JsonObject:
+    for role, dependencies in depends_on.items():
+        manifest["spec"]["replicaSpecs"][role]["dependsOn"] = dependencies
+    return manifest
+
+
+async def _ordered(run: ScenarioRun) -> None:
+    policy: dict[str, Any] = {"restartScope": "Job", "ttlSecondsAfterFinished": TTL_SECONDS}
+    await run.submit(_with_order(pair(**policy), Worker=[{"role": "Server", "condition": "Ready"}]))
+    await run.reach("running", lambda job: all_running(job, 3), phase="Running")
+    await run.kit.kubelet.perform("default/pair-server-0", Evict())
+    await run.reach("evicted", lambda job: has_counted(job, restarts=0, disruptions=1) and all_running(job, 3), phase="Running")
+    await run.edit(
+        {"runPolicy": {"suspend": True}, "replicaSpecs": {"Worker": {"dependsOn": []}, "Server": {"dependsOn": [{"role": "worker"}]}}}
+    )
+    await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
+    await run.edit({"runPolicy": {"suspend": False}})
+    await run.reach("resumed", lambda job: all_running(job, 3), phase="Running")
+    await succeed(run, "pair-server-0", "pair-worker-0", "pair-worker-1")
+
+
+ORDERED = Scenario(name="start order", framework=PairJob, script=Script, steps=_ordered)

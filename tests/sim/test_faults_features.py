@@ -1,0 +1,66 @@
+"""Faults in scenarios with features that any kind of job can use.
+
+A sample, to save time: writes get in turn a crash and one of the other faults, and each write of a status gets a crash. In a thorough run
+all writes get all faults. Every fourth commit, or each in a thorough run, gets an operator on a stale server. Forks run to the end of the
+stage after their fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from dlop.testing.virtual_time import run as run_on_virtual_time
+from tests.sim.faults import WRITE_FAULTS, FaultFactory, StaleOperator, at_each_write, run_with_faults, stale_server_at_each_commit
+from tests.sim.feature_scenarios import ORDERED
+from tests.sim.scenario_run import RunResult, Scenario, run_scenario
+from tests.thorough import THOROUGH
+
+_IN_TURN = [name for name in WRITE_FAULTS if name != "crash"]
+_INTERVAL = 1 if THOROUGH else 4
+_STAGES = {
+    ORDERED.name: ["running", "evicted", "suspended", "resumed", "succeeded", "deleted by TTL"],
+}
+pytestmark = pytest.mark.timeout(900 if THOROUGH else 120)
+
+
+@pytest.fixture(scope="module", params=[ORDERED], ids=str)
+def scenario(request: pytest.FixtureRequest) -> Scenario:
+    parameter: Scenario = request.param
+    return parameter
+
+
+@pytest.fixture(scope="module")
+def reference(scenario: Scenario) -> RunResult:
+    return run_on_virtual_time(run_scenario(scenario))
+
+
+def test_the_reference_run_reaches_all_stages_and_causes_no_writes_at_rest(scenario: Scenario, reference: RunResult) -> None:
+    assert list(reference.snapshots) == _STAGES[scenario.name]
+    assert reference.snapshots["deleted by TTL"] == {}
+    assert reference.violations == []
+    assert reference.errors == []
+    assert reference.writes_when_idle == []
+
+
+def test_faults_at_a_write_do_not_change_the_outcome(scenario: Scenario, reference: RunResult) -> None:
+    def sample(number: int) -> Mapping[str, FaultFactory]:
+        if THOROUGH:
+            return WRITE_FAULTS
+        is_status = reference.writes[number - 1].request.path.endswith("/status") if number <= len(reference.writes) else False
+        name = "crash" if number % 2 or is_status else _IN_TURN[number // 2 % len(_IN_TURN)]
+        return {name: WRITE_FAULTS[name]}
+
+    forks = run_with_faults(scenario, reference, at_each_write(sample), stages_after=1)
+    assert forks.failures == []
+    assert forks.count == sum(len(sample(number)) for number, _ in enumerate(reference.writes, start=1))
+
+
+def test_an_operator_on_a_stale_server_does_not_change_the_outcome(scenario: Scenario, reference: RunResult) -> None:
+    jobs = scenario.framework.job_type.resource.plural
+    operators = [StaleOperator(alone=alone, syncs_last=resource) for resource in ("pods", jobs) for alone in (True, False)]
+    setup = stale_server_at_each_commit(lambda number: operators[number // _INTERVAL % 4] if number % _INTERVAL == 0 else None)
+    forks = run_with_faults(scenario, reference, setup, stages_after=1)
+    assert forks.failures == []
+    assert forks.count == reference.commits // _INTERVAL > 0
