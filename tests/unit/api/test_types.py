@@ -220,7 +220,7 @@ async def later_environment(self: DLJob, replica: Replica) -> Mapping[str, str]:
         ),
         (
             {"children": (Kept(), Dropped())},
-            "Dropped.is_ephemeral must be the same for all children of RingJob with the same resource.",
+            "Dropped.is_ephemeral and on_demand must be the same for all children of RingJob with the same resource.",
         ),
         ({"flags": dict}, "RingJob.flags must be a subclass of FrameworkFlags: flags = MyFlags"),
         (
