@@ -14,6 +14,7 @@ from dlop.controller.informer_set import InformerSet
 from dlop.controller.kinds import JobKey, ManagedKind
 from dlop.controller.manager import Clients, ControllerManager
 from dlop.controller.read_access import check_read_access
+from dlop.kube.cache import CacheChange
 from dlop.kube.errors import ForbiddenError, KubeError, NotFoundError, UnauthorizedError
 from dlop.kube.informer import Informer
 from dlop.kube.resources import Resource
@@ -92,6 +93,8 @@ class KindManager:
         for informers in self._manager.informer_sets:
             for job in informers.cache(kind.resource) or ():
                 self._manager.forget(job.metadata.uid)
+                for handle in kind.job_handlers:
+                    handle(CacheChange(job, None))
             informers.remove_job_informer(kind)
 
     async def _start(self, kind: ManagedKind) -> None:

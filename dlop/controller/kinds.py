@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dlop.job import DLJob
+from dlop.kube.cache import CacheChange
 from dlop.kube.objects import CustomObject, OwnerReference
 from dlop.kube.resources import Resource
 from dlop.policies.members import Members
@@ -46,6 +47,8 @@ class ManagedKind:
     """Pods that the masters of jobs manage, and their scale plans."""
     uses_host_ports: bool = False
     """Whether the operator assigns ports of the host network to jobs of this kind."""
+    job_handlers: tuple[Callable[[CacheChange[CustomObject]], None], ...] = ()
+    """Are called with every change of a cached job, and when the kind is no longer served."""
     metric_label: str = ""
     """Value of the `framework` label of the Kubeflow-compatible counters; empty leaves the kind out of them."""
 

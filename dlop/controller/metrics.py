@@ -80,6 +80,14 @@ class ControllerMetrics(Collector):
     def observe_all_pods_running(self, resource: Resource, *, seconds: float) -> None:
         _get_histogram(self._all_running, resource.qualified_name, _START_BUCKETS).observe(seconds)
 
+    def first_pod_running(self) -> dict[str, Histogram]:
+        """Seconds until the first pod of a job was running, by qualified resource name."""
+        return dict(self._first_running)
+
+    def all_pods_running(self) -> dict[str, Histogram]:
+        """Seconds until all pods of a job were running, by qualified resource name."""
+        return dict(self._all_running)
+
     def collect(self) -> Iterator[Metric]:
         yield from self._passes()
         yield from self._job_counters()

@@ -1,6 +1,7 @@
-"""Reads settings from the command line and the environment, under the names of dlop and of the Kubeflow training operator.
+"""Reads settings from the command line and the environment, under the names of dlop and of other operators.
 
-The arguments of a Deployment of the Kubeflow training operator start dlop unchanged. What dlop does with them is logged.
+The arguments of a Deployment of the Kubeflow training operator or of KubeDL start dlop unchanged. What dlop does with them is logged.
+A flag of several operators has the same meaning for all of them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dlop.compat.kubeflow.flags import LEGACY_FLAGS, LEGACY_VARIABLES, LegacyFlag, Values
+from dlop.compat.kubedl.flags import KUBEDL
+from dlop.compat.kubeflow.flags import KUBEFLOW
+from dlop.compat.legacy import LegacyFlag, LegacyVariable, Values
 from dlop.frameworks.registry import Registry, load_registry
 from dlop.operator import settings as own
 from dlop.operator.settings import Settings, SettingsError, SourcedValue, values_from_environment, values_from_flags
 
+LEGACY_OPERATORS = (KUBEFLOW, KUBEDL)
+LEGACY_FLAGS: tuple[LegacyFlag, ...] = tuple({flag.name: flag for operator in LEGACY_OPERATORS for flag in operator.flags}.values())
+_VARIABLES: tuple[LegacyVariable, ...] = tuple({each.name: each for operator in LEGACY_OPERATORS for each in operator.variables}.values())
 _PREFIX = "legacy:"
 
 
@@ -29,9 +35,9 @@ class LegacyNotice:
 def add_arguments(parser: argparse.ArgumentParser, model: type[Settings]) -> None:
     """Add a flag for every setting, and for every legacy flag whose name is not that of a setting."""
     own.add_arguments(parser, model)
-    group = parser.add_argument_group("flags of the Kubeflow training operator")
-    for legacy in LEGACY_FLAGS:
-        if not _is_setting(legacy, model):
+    for operator in LEGACY_OPERATORS:
+        group = parser.add_argument_group(f"flags of {operator.name}")
+        for legacy in (flag for flag in operator.flags if not _is_setting(flag, model)):
             options: dict[str, Any] = {"nargs": "?", "const": "true"} if legacy.is_switch else {}
             metavar = "true|false" if legacy.is_switch else "VALUE"
             description = argparse.SUPPRESS if legacy.is_rejected else legacy.description
@@ -68,8 +74,8 @@ def read_settings(
 ) -> tuple[Settings, list[LegacyNotice]]:
     """Read the settings from parsed flags (as a dict of the argparse namespace) and the environment.
 
-    Flags take precedence over variables, and names of dlop over legacy names. Values of `--kinds` and `--enable-scheme`
-    are combined. Also returns the legacy names in use.
+    Flags take precedence over variables, and names of dlop over legacy names. Values of `--kinds`,
+    `--enable-scheme` and `--workloads` are combined. Also returns the legacy names in use.
 
     Raises:
         SettingsError: a value is invalid, or a legacy flag is not supported.
@@ -85,8 +91,8 @@ def read_settings(
     if "kinds" in from_legacy_flags and "kinds" in from_flags:
         kinds = [*from_flags["kinds"].value, *from_legacy_flags["kinds"].value]
         from_flags["kinds"] = SourcedValue(kinds, from_flags["kinds"].origin)
-    variables = [legacy for legacy in LEGACY_VARIABLES if environ.get(legacy.name)]
-    from_legacy_variables = {legacy.field: SourcedValue(environ[legacy.name], legacy.name) for legacy in variables}
+    variables = [legacy for legacy in _VARIABLES if environ.get(legacy.name)]
+    from_legacy_variables = {legacy.field: SourcedValue(_read_variable(legacy, environ), legacy.name) for legacy in variables}
     settings = model.from_values(from_legacy_variables | values_from_environment(environ, model) | from_legacy_flags | from_flags)
     notices = [LegacyNotice(legacy.flag, legacy.description) for legacy in used]
     return settings, notices + [LegacyNotice(legacy.name, legacy.description) for legacy in variables]
@@ -100,10 +106,23 @@ def _is_setting(legacy: LegacyFlag, model: type[Settings]) -> bool:
 def _convert(used: Iterable[LegacyFlag], legacy_values: Mapping[str, Values]) -> dict[str, SourcedValue]:
     converted: dict[str, SourcedValue] = {}
     for legacy in used:
-        if legacy.mapping is not None:
-            try:
-                value = legacy.mapping.convert(legacy_values[legacy.name], legacy_values)
-            except ValueError as error:
-                raise SettingsError(f"{legacy.flag}: invalid value {error}") from None
-            converted[legacy.mapping.field] = SourcedValue(value, legacy.flag)
+        try:
+            if legacy.check is not None:
+                legacy.check(legacy_values[legacy.name])
+            if legacy.mapping is None:
+                continue
+            value = legacy.mapping.convert(legacy_values[legacy.name], legacy_values)
+        except ValueError as error:
+            raise SettingsError(f"{legacy.flag}: invalid value {error}") from None
+        field, earlier = legacy.mapping.field, converted.get(legacy.mapping.field)
+        # The kinds of several operators are combined.
+        value = [*earlier.value, *value] if field == "kinds" and earlier is not None else value
+        converted[field] = SourcedValue(value, legacy.flag)
     return converted
+
+
+def _read_variable(legacy: LegacyVariable, environ: Mapping[str, str]) -> Any:
+    try:
+        return legacy.convert(environ[legacy.name])
+    except ValueError as error:
+        raise SettingsError(f"{legacy.name}: invalid value {error}") from None

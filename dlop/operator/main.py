@@ -43,7 +43,7 @@ def run(settings: Settings, registry: Registry, *, notices: Iterable[LegacyNotic
     for error in registry.skipped:
         log.error("failed to load framework", error=error)
     for notice in notices:
-        log.info("using flag or variable of the Kubeflow training operator", name=notice.name, description=notice.description)
+        log.info("using flag or variable of another operator", name=notice.name, description=notice.description)
     try:
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
             runner.run(_serve(settings, registry, environ=environ))

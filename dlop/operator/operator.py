@@ -16,6 +16,8 @@ import structlog
 
 from dlop.api.gang import POD_GROUPS, pod_group_resource
 from dlop.api.types import ForceDeletion, Options
+from dlop.compat.kubedl.metrics import GROUP as KUBEDL_GROUP
+from dlop.compat.kubedl.metrics import JobGauges, KubeDLMetrics
 from dlop.compat.kubeflow.metrics import KubeflowMetrics
 from dlop.controller.kind_manager import KindManager
 from dlop.controller.kinds import ManagedKind
@@ -87,7 +89,8 @@ class Operator:
             timings=timings,
             metrics=self.metrics,
         )
-        kinds = [_make_kind(job_class, options) for job_class in _select(job_classes, settings.kinds)]
+        gauges = JobGauges()
+        kinds = [_make_kind(job_class, options, gauges) for job_class in _select(job_classes, settings.kinds)]
         config = ControllerConfig(
             namespaces=settings.namespaces,
             workers=settings.workers,
@@ -99,6 +102,8 @@ class Operator:
         self._manager = ControllerManager(config, clients)
         labels = self._manager.kinds.metric_labels
         self.metrics.registry.register(KubeflowMetrics(self._manager.metrics, metric_labels=labels))
+        kubedl_kinds = {kind.resource.qualified_name: kind.resource.kind for kind in kinds if kind.resource.group == KUBEDL_GROUP}
+        self.metrics.registry.register(KubeDLMetrics(self._manager.metrics, gauges, kinds=kubedl_kinds))
         self._kind_manager = KindManager(self._manager, clients, kinds, spawn=self._spawn)
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
@@ -257,10 +262,11 @@ def _select(job_classes: Iterable[type[DLJob]], names: tuple[str, ...]) -> Itera
     return registry.select(names) if names else registry
 
 
-def _make_kind(job_class: type[DLJob], options: Options) -> ManagedKind:
+def _make_kind(job_class: type[DLJob], options: Options, gauges: JobGauges) -> ManagedKind:
     pod_groups, children = _pod_group_resources(options), job_class.all_children()
+    resource = job_class.job_type.resource
     return ManagedKind(
-        resource=job_class.job_type.resource,
+        resource=resource,
         make_job=lambda job_object: job_class(job_object, options=options),
         child_resources=tuple(dict.fromkeys((*(resource for child in children for resource in child.resources), *pod_groups))),
         ephemeral_resources=tuple(resource for child in children if child.is_ephemeral for resource in child.resources),
@@ -269,6 +275,7 @@ def _make_kind(job_class: type[DLJob], options: Options) -> ManagedKind:
         read_only_resources=tuple(_read_only_resources(options)),
         members=job_class.members,
         uses_host_ports=job_class.schema.uses_host_ports,
+        job_handlers=(gauges.handler(resource.qualified_name),) if resource.group == KUBEDL_GROUP else (),
         metric_label=job_class.status.metric_label,
     )
 

@@ -20,7 +20,9 @@ import dlop
 from dlop import policies
 from dlop.api.spec_models import RunPolicyModel
 from dlop.cli.command_list import COMMANDS
-from dlop.compat.kubeflow.flags import LEGACY_FLAGS, LEGACY_VARIABLES
+from dlop.compat.kubedl.flags import KUBEDL
+from dlop.compat.kubeflow.flags import KUBEFLOW
+from dlop.compat.legacy import LegacyOperator
 from dlop.frameworks.registry import load_registry
 from dlop.job import DLJob
 from dlop.operator.settings import list_settings, with_framework_flags
@@ -42,6 +44,7 @@ PAGES = {
     "README.md": ("groups",),
     "manifests/README.md": ("settings",),
     "manifests/kubeflow/README.md": ("legacy flags",),
+    "manifests/kubedl/README.md": ("flags of KubeDL",),
     "dlop/cli/README.md": ("commands",),
     "dlop/reconcile/README.md": ("run policy", "restart matrix"),
     "dlop/frameworks/README.md": (
@@ -83,13 +86,13 @@ def settings_markdown() -> str:
     return "\n".join(["| flag | variable | default | meaning |", "|---|---|---|---|", *rows])
 
 
-def legacy_flags_markdown() -> str:
-    """How flags and variables of Kubeflow's operator are translated; those with the same translation share a row."""
+def legacy_flags_markdown(operator: LegacyOperator) -> str:
+    """How flags and variables of another operator are translated; those with the same translation share a row."""
     names_by_description: dict[str, list[str]] = {}
-    for flag in LEGACY_FLAGS:
+    for flag in operator.flags:
         description = f"Rejected: {flag.description}." if flag.is_rejected else flag.description
         names_by_description.setdefault(description, []).append(f"`{flag.flag}`")
-    for variable in LEGACY_VARIABLES:
+    for variable in operator.variables:
         names_by_description.setdefault(variable.description, []).append(f"`{variable.name}`")
     rows = [f"| {', '.join(names)} | {_with_marked_flags(description)} |" for description, names in names_by_description.items()]
     return "\n".join(["| flag or variable | here |", "|---|---|", *rows])
@@ -155,7 +158,8 @@ def tables() -> dict[str, str]:
         "kinds": kinds_markdown(),
         "commands": commands_markdown(),
         "settings": settings_markdown(),
-        "legacy flags": legacy_flags_markdown(),
+        "legacy flags": legacy_flags_markdown(KUBEFLOW),
+        "flags of KubeDL": legacy_flags_markdown(KUBEDL),
         "run policy": run_policy_markdown(),
         "restart matrix": restart_matrix_markdown(),
         "framework": members_markdown(DLJob, REQUIRED, POLICIES),

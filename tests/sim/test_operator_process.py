@@ -152,7 +152,7 @@ async def test_the_arguments_of_the_kubeflow_operator_run_its_jobs_and_serve_bot
     for crd in build_crds([TFJob]):
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
     async with run_process(*KUBEFLOW_ARGUMENTS, kubeconfig=tmp_path / "config") as operator:
-        assert (await operator.wait_for_log("using flag or variable of the Kubeflow training operator"))["name"] == "--enable-scheme"
+        assert (await operator.wait_for_log("using flag or variable of another operator"))["name"] == "--enable-scheme"
         await operator.wait_for_log("became leader")
         ports = {tuple(line["paths"]): line["port"] for line in operator.lines if line["msg"] == "serving health probes and metrics"}
         metrics, probes = ports[("/metrics",)], ports[("/healthz", "/readyz")]

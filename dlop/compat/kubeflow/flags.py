@@ -1,62 +1,16 @@
-"""Flags and environment variables of the Kubeflow training operator, and what dlop does with them.
-
-A flag that dlop has under the same name is an ordinary setting. A flag with another name is mapped to a setting. A flag
-without a meaning in dlop is ignored. A flag that cannot be honored is rejected with an error that names the alternative.
-"""
+"""Flags and environment variables of the Kubeflow training operator, and what dlop does with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+
+from dlop.compat.legacy import FlagMapping, LegacyFlag, LegacyOperator, LegacyVariable, Values, last, workers
 
 KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "MPIJob", "PaddleJob", "JAXJob", "MXJob")
 """Valid values of `--enable-scheme`."""
 _GROUP = "kubeflow.org"
 _LEVELS = {"debug": "debug", "info": "info", "error": "error", "panic": "error"}
 _NO_WEBHOOK = "Ignored: dlop has no webhook; the schemas of the CRDs validate instead."
-
-Values = Sequence[str]
-"""The values of a flag, one for each time it is set."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlagMapping:
-    """Maps a legacy flag to a setting."""
-
-    field: str
-    """The name of the setting."""
-    convert: Callable[[Values, Mapping[str, Values]], Any]
-    """Returns the value of the setting, given the values of this flag and of all legacy flags.
-
-    Raises ValueError with a message that starts with the invalid value.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class LegacyFlag:
-    name: str
-    description: str
-    """What dlop does with the flag; for a rejected flag, what to use instead."""
-    mapping: FlagMapping | None = None
-    is_switch: bool = False
-    is_rejected: bool = False
-
-    @property
-    def flag(self) -> str:
-        return f"--{self.name}"
-
-    @property
-    def field(self) -> str:
-        """The name as a Python identifier."""
-        return self.name.replace("-", "_")
-
-
-@dataclass(frozen=True, slots=True)
-class LegacyVariable:
-    name: str
-    field: str
-    description: str
 
 
 def _kinds(values: Values, _: Mapping[str, Values]) -> list[str]:
@@ -69,9 +23,7 @@ def _kinds(values: Values, _: Mapping[str, Values]) -> list[str]:
 
 
 def _workers(values: Values, flags: Mapping[str, Values]) -> int:
-    if not values[-1].isdecimal() or not int(values[-1]):
-        raise ValueError(f"{values[-1]!r}: must be an integer of at least 1")
-    return int(values[-1]) * (len(set(_kinds(flags.get("enable-scheme", ()), flags))) or len(KINDS))
+    return workers(values, len(set(_kinds(flags.get("enable-scheme", ()), flags))) or len(KINDS))
 
 
 def _level(values: Values, _: Mapping[str, Values]) -> str:
@@ -81,10 +33,6 @@ def _level(values: Values, _: Mapping[str, Values]) -> str:
     if level not in _LEVELS:
         raise ValueError(f"{values[-1]!r}: must be debug, info or error")
     return _LEVELS[level]
-
-
-def _last(values: Values, _: Mapping[str, Values]) -> str:
-    return values[-1]
 
 
 LEGACY_FLAGS = (
@@ -105,10 +53,10 @@ LEGACY_FLAGS = (
     LegacyFlag(
         "leader-elect",
         "Same as --leader-election, which is on by default in a cluster.",
-        FlagMapping("leader_election", _last),
+        FlagMapping("leader_election", last),
         is_switch=True,
     ),
-    LegacyFlag("leader-election-id", "Same as --lease-name. The Role for leases must name it.", FlagMapping("lease_name", _last)),
+    LegacyFlag("leader-election-id", "Same as --lease-name. The Role for leases must name it.", FlagMapping("lease_name", last)),
     LegacyFlag("metrics-bind-address", "Supported. Moves the probes to :8081, unless --health-probe-bind-address is set."),
     LegacyFlag("health-probe-bind-address", "Supported. Leaves the metrics on :8080, unless --metrics-bind-address is set."),
     LegacyFlag("kubeconfig", "Supported."),
@@ -120,7 +68,7 @@ LEGACY_FLAGS = (
     LegacyFlag("webhook-service-name", _NO_WEBHOOK),
     LegacyFlag("webhook-secret-name", _NO_WEBHOOK),
     LegacyFlag("zap-log-level", "Same as --log-level.", FlagMapping("log_level", _level)),
-    LegacyFlag("zap-encoder", "Same as --log-format.", FlagMapping("log_format", _last)),
+    LegacyFlag("zap-encoder", "Same as --log-format.", FlagMapping("log_format", last)),
     LegacyFlag("zap-devel", "Ignored: use --log-format and --log-level.", is_switch=True),
     LegacyFlag("zap-stacktrace-level", "Ignored: only bugs in dlop are logged with a traceback."),
     LegacyFlag("zap-time-encoding", "Ignored: times are in RFC 3339 format."),
@@ -132,3 +80,4 @@ LEGACY_VARIABLES = (
     LegacyVariable("MY_POD_NAMESPACE", "lease_namespace", "Same as --lease-namespace."),
     LegacyVariable("CUSTOM_CLUSTER_DOMAIN", "cluster_domain", "Same as --cluster-domain."),
 )
+KUBEFLOW = LegacyOperator("the Kubeflow training operator", LEGACY_FLAGS, LEGACY_VARIABLES)

@@ -1,0 +1,1 @@
+"""Compatibility with KubeDL's operator."""
