@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import Field
-
 from dlop import (
     AGE,
     LAST_FAILURE,
     STATE_BY_CONDITIONS,
-    FrameworkFlags,
     JobType,
     JsonObject,
     Outcome,
@@ -20,24 +17,14 @@ from dlop import (
     ReplicaType,
     RestartPolicy,
     RoleSpec,
-    cached_property,
 )
 from dlop.frameworks.kubeflow.base import KubeflowContainer, KubeflowJob, KubeflowLifecycle, KubeflowNaming, KubeflowStatus
-from dlop.frameworks.kubeflow.mpi import pods
-from dlop.frameworks.kubeflow.mpi.launcher_objects import LauncherObjects, config_map_name
+from dlop.frameworks.kubeflow.mpi.launcher import PODS, KubeflowLauncherObjects, launcher_env, with_idle_command
 from dlop.frameworks.kubeflow.mpi.schema import MPIJobModel, MPIJobSchema
-from dlop.policies import object_name
+from dlop.policies import MPIFlags, config_map_name, launcher_account, object_name
 
 _KUBECTL_DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:v1-3f15cb8"
 """The image that Kubeflow published with release 1.9.2. Kubeflow's operator uses the tag `latest`, whose contents can change."""
-
-
-class MPIFlags(FrameworkFlags):
-    """Flags of the operator for MPIJobs."""
-
-    mpi_kubectl_delivery_image: str = Field(
-        default="", description="Image that delivers kubectl to the launchers of MPI jobs. Defaults to the image that Kubeflow publishes."
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,40 +79,26 @@ class MPIJob(KubeflowJob):
     naming = MPINaming()
     lifecycle = MPILifecycle("Launcher")
     status = MPIStatus(metric_label="mpi")
-    children = (LauncherObjects(),)
+    children = (KubeflowLauncherObjects(),)
     flags = MPIFlags
 
     def get_environment_variables(self, replica: Replica) -> Mapping[str, str]:
-        return pods.launcher_env(replica.spec.template) if replica.role == "Launcher" else {}
+        return launcher_env(replica.spec.template) if replica.role == "Launcher" else {}
 
     def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
         config_map = config_map_name(self)
         if replica.role == "Worker":
-            return {**pod, "spec": pods.worker_spec(pod["spec"], config_map=config_map)}
-        image = self.options.flags(MPIFlags).mpi_kubectl_delivery_image or _KUBECTL_DELIVERY_IMAGE
-        init_container = pods.kubectl_delivery_container(image, namespace=self.metadata.namespace)
-        spec = pods.launcher_spec(pod["spec"], config_map=config_map, service_account=self.launcher_account, init_container=init_container)
+            return {**pod, "spec": PODS.worker_spec(with_idle_command(pod["spec"]), config_map=config_map)}
+        spec = PODS.launcher_spec(
+            pod["spec"],
+            config_map=config_map,
+            namespace=self.metadata.namespace,
+            service_account=launcher_account(self),
+            image=self.options.flags(MPIFlags).mpi_kubectl_delivery_image or _KUBECTL_DELIVERY_IMAGE,
+        )
         return {**pod, "spec": spec}
 
     @property
     def launcher_name(self) -> str:
-        """The name of the launcher's pod, role and role binding."""
+        """The name of the launcher's pod."""
         return object_name(self.metadata.name, "-launcher")
-
-    @property
-    def launcher_template(self) -> JsonObject:
-        """The pod template of the launcher."""
-        launcher = self.spec.role("Launcher")
-        return {} if launcher is None else launcher.template
-
-    @cached_property
-    def launcher_account(self) -> str:
-        """The service account of the launcher, which may be the user's."""
-        account = (self.launcher_template.get("spec") or {}).get("serviceAccountName")
-        return account if isinstance(account, str) and account else self.launcher_name
-
-    @cached_property
-    def worker_names(self) -> list[str]:
-        """The pod names of all desired workers."""
-        role = self.spec.role("Worker")
-        return [] if role is None else [self.naming.pod_name(self, role, index) for index in range(role.replicas)]

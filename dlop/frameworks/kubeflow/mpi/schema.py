@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
-
-import pydantic
 
 from dlop import CleanPodPolicy, CleanPodPolicyValue, Count, DLJob, JobSpec, ManifestField
 from dlop.frameworks.kubeflow.schema import KubeflowSchema, KubeflowSpec
-
-# The value becomes part of a script, so only container names are accepted.
-_ContainerName = Annotated[str, pydantic.Field(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=63)]
+from dlop.policies import MainContainer
 
 
 class MPIJobModel(KubeflowSpec):
@@ -21,7 +16,7 @@ class MPIJobModel(KubeflowSpec):
     """Number of slots per worker in the host file. Defaults to 1."""
     clean_pod_policy: CleanPodPolicyValue | None = None
     """Deprecated: use runPolicy.cleanPodPolicy instead, which takes precedence."""
-    main_container: _ContainerName | None = None
+    main_container: MainContainer | None = None
     """Container of a worker in which the launcher runs commands. Defaults to the first container."""
 
 

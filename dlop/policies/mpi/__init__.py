@@ -1,0 +1,1 @@
+"""What MPI jobs of several groups have in common: a launcher that starts processes in its workers with `kubectl exec`."""
