@@ -17,6 +17,8 @@ from dlop.api.types import ReplicaType
 
 NETWORK_MODE_ANNOTATION = "kubedl.io/network-mode"
 START_ORDER_ANNOTATION = "dlop.dev/start-order"
+ELASTIC_TRAINING_ANNOTATION = "kubedl.io/enable-elastic-training"
+ERROR_MONITORING_ANNOTATION = "pai.ai/enable-error-monitoring"
 _PATH = "metadata.annotations"
 
 
@@ -53,7 +55,21 @@ def _start_order(spec: JobSpec, field: ManifestField, types: tuple[ReplicaType, 
     return with_start_order(spec, decode_annotation(field), types)
 
 
+def _elastic_training(spec: JobSpec, field: ManifestField, _: tuple[ReplicaType, ...]) -> JobSpec:
+    if field.value == "true":
+        field.warning("has no effect: a job that is scaled restarts; use a PyTorchJob of kubeflow.org with elasticPolicy, or an ElasticJob")
+    return spec
+
+
+def _error_monitoring(spec: JobSpec, field: ManifestField, _: tuple[ReplicaType, ...]) -> JobSpec:
+    if field.value == "true":
+        field.warning("has no effect: dlop itself restarts failed replicas; use restartPolicy, runPolicy.restartScope and backoffLimit")
+    return spec
+
+
 _READERS: dict[str, Callable[[JobSpec, ManifestField, tuple[ReplicaType, ...]], JobSpec]] = {
     NETWORK_MODE_ANNOTATION: _network_mode,
     START_ORDER_ANNOTATION: _start_order,
+    ELASTIC_TRAINING_ANNOTATION: _elastic_training,
+    ERROR_MONITORING_ANNOTATION: _error_monitoring,
 }
