@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         Replicas,
         RestartedPodTemplate,
         RunPolicyModel,
+        SchedulingPolicyModel,
     )
 
 _LAZY = {
@@ -76,6 +77,7 @@ _LAZY = {
         "Replicas",
         "RestartedPodTemplate",
         "RunPolicyModel",
+        "SchedulingPolicyModel",
     ),
 }
 """Names that are imported on first use, by module."""
@@ -141,6 +143,7 @@ __all__ = [
     "RunPolicy",
     "RunPolicyModel",
     "ScaleRecord",
+    "SchedulingPolicyModel",
     "Schema",
     "SpecError",
     "StartAfter",

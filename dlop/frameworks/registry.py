@@ -43,6 +43,7 @@ BUILT_IN = (
     "dlop.frameworks.kubedl.xdljob:XDLJob",
     "dlop.frameworks.kubedl.marsjob:MarsJob",
     "dlop.frameworks.kubedl.elasticdljob:ElasticDLJob",
+    "dlop.frameworks.kubedl.mpijob:MPIJob",
 )
 
 

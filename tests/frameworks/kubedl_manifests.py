@@ -8,13 +8,14 @@ from typing import Any
 from dlop.frameworks.kubedl.base import KubeDLJob
 from dlop.frameworks.kubedl.elasticdljob import ElasticDLJob
 from dlop.frameworks.kubedl.marsjob import MarsJob
+from dlop.frameworks.kubedl.mpijob import MPIJob
 from dlop.frameworks.kubedl.pytorchjob import PyTorchJob
 from dlop.frameworks.kubedl.tfjob import TFJob
 from dlop.frameworks.kubedl.xdljob import XDLJob
 from dlop.frameworks.kubedl.xgboostjob import XGBoostJob
 from dlop.kube.types import JsonObject
 
-KINDS: tuple[type[KubeDLJob], ...] = (TFJob, PyTorchJob, XGBoostJob, XDLJob, MarsJob, ElasticDLJob)
+KINDS: tuple[type[KubeDLJob], ...] = (TFJob, PyTorchJob, XGBoostJob, XDLJob, MarsJob, ElasticDLJob, MPIJob)
 ROLES: dict[type[KubeDLJob], dict[str, int]] = {
     TFJob: {"PS": 1, "Worker": 2},
     PyTorchJob: {"Master": 1, "Worker": 2},
@@ -22,6 +23,7 @@ ROLES: dict[type[KubeDLJob], dict[str, int]] = {
     XDLJob: {"PS": 1, "Scheduler": 1, "Worker": 2},
     MarsJob: {"Scheduler": 1, "WebService": 1, "Worker": 2},
     ElasticDLJob: {"Master": 1},
+    MPIJob: {"Launcher": 1, "Worker": 2},
 }
 """The roles of a typical job, with their replicas."""
 
@@ -33,7 +35,7 @@ def role(replicas: int = 1, *, container: JsonObject | None = None, pod: JsonObj
 
 def kubedl_job(kind: type[KubeDLJob], roles: Mapping[str, Any] | None = None, *, name: str = "demo", **spec: Any) -> JsonObject:
     """A job with these roles: a number of replicas, or a replica spec."""
-    field, main = kind.schema.field, {"name": kind.container_properties.name, "image": "example.org/train:1"}
+    field, main = kind.schema.field, {"name": kind.container_properties.name or "mpi", "image": "example.org/train:1"}
     specs: dict[str, JsonObject] = {}
     for role_name, value in (ROLES[kind] if roles is None else roles).items():
         entry = role(value) if isinstance(value, int) else value

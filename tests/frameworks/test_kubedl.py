@@ -11,6 +11,7 @@ import pytest
 from dlop.frameworks.kubedl.base import KubeDLJob
 from dlop.frameworks.kubedl.elasticdljob import ElasticDLJob
 from dlop.frameworks.kubedl.marsjob import MarsJob
+from dlop.frameworks.kubedl.mpijob import MPIJob
 from dlop.frameworks.kubedl.pytorchjob import PyTorchJob
 from dlop.frameworks.kubedl.tfjob import TFJob
 from dlop.frameworks.kubedl.xdljob import XDLJob
@@ -333,7 +334,8 @@ async def test_conditions_have_the_reasons_of_kubedl_and_nothing_is_written_at_r
             ("Running", "JobRunning"),
             ("Succeeded", "JobSucceeded"),
         ]
-        assert message_of(job, "Succeeded") == f"{kind.job_type.kind} demo is successfully completed."
+        verb = "has" if kind is MPIJob else "is"
+        assert message_of(job, "Succeeded") == f"{kind.job_type.kind} demo {verb} successfully completed."
         assert job.status["replicaStatuses"] == {name: {"succeeded": count} for name, count in kubedl_roles(kind).items()}
         assert job.status["startTime"] < job.status["completionTime"]
 

@@ -13,6 +13,7 @@ from dlop.api.crd import build_crds
 from dlop.frameworks.kubedl.base import KubeDLJob
 from dlop.frameworks.kubedl.elasticdljob import ElasticDLJob
 from dlop.frameworks.kubedl.marsjob import MarsJob
+from dlop.frameworks.kubedl.mpijob import MPIJob
 from dlop.frameworks.kubedl.pytorchjob import PyTorchJob
 from dlop.frameworks.kubedl.tfjob import TFJob
 from dlop.frameworks.kubedl.xdljob import XDLJob
@@ -40,6 +41,7 @@ NAMES: dict[type[KubeDLJob], tuple[list[str], list[str]]] = {
         ["demo-scheduler-0", "demo-webservice-0", "demo-worker-0", "demo-worker-1"],
     ),
     ElasticDLJob: (["elasticdl-demo-master"], []),
+    MPIJob: (["demo-worker-0", "demo-worker-1", "demo-launcher-0"], []),
 }
 """The pods and services of the job in `kubedl_manifests`."""
 PORTS = {
@@ -49,6 +51,7 @@ PORTS = {
     XDLJob: ("xdl", "xdljob-port", 2222),
     MarsJob: ("mars", "mars-port", 11111),
     ElasticDLJob: ("elasticdl", "elasticdl-port", 11111),
+    MPIJob: ("mpi", "mpi-port", 2222),
 }
 Roles = Mapping[str, Any]
 """By role, the number of replicas or a replica spec."""
@@ -288,6 +291,7 @@ def test_there_are_at_most_as_many_spot_replicas_as_replicas(number: int, expect
         (XDLJob, "Running", None, 20),
         (MarsJob, "None", None, None),
         (ElasticDLJob, "None", None, None),
+        (MPIJob, "Running", None, None),
     ],
 )
 def test_the_defaults_of_the_run_policy(kind: type[KubeDLJob], clean_pod_policy: str, ttl_seconds: Any, backoff_limit: Any) -> None:
@@ -307,6 +311,7 @@ def test_the_defaults_of_the_run_policy(kind: type[KubeDLJob], clean_pod_policy:
         (XDLJob, {"PS": 1, "Scheduler": 1, "Worker": 1, "ExtendRole": 1}, ["Never"] * 4),
         (MarsJob, {"Scheduler": 1, "WebService": 1, "Worker": 1}, ["Never", "Always", "ExitCode"]),
         (ElasticDLJob, {"Master": 1}, ["Never"]),
+        (MPIJob, {"Launcher": 1, "Worker": 1}, ["Never", "Never"]),
     ],
 )
 def test_the_default_restart_policies(kind: type[KubeDLJob], roles: Roles, policies: list[str]) -> None:
@@ -355,6 +360,7 @@ def test_the_options_of_gang_scheduling_are_inline_and_run_policy_takes_preceden
         (XDLJob, {"worker": 1, "extendrole": 1, "scheduler": 1}, ["Scheduler", "Worker", "ExtendRole"]),
         (MarsJob, {"scheduler": 1, "webservice": 1}, ["Scheduler", "WebService"]),
         (ElasticDLJob, {"master": 1}, ["Master"]),
+        (MPIJob, {"launcher": 1, "worker": 1}, ["Worker", "Launcher"]),
     ],
 )
 def test_names_of_roles_are_case_insensitive(kind: type[KubeDLJob], roles: Roles, expected: list[str]) -> None:
@@ -435,3 +441,16 @@ def test_the_columns_of_kubectl_are_those_of_kubedl() -> None:
 def test_the_restart_policy_of_the_template_is_not_that_of_the_role() -> None:
     xgboost_job = job(XGBoostJob, {"Master": role(pod={"restartPolicy": "Never"})})
     assert xgboost_job.spec.roles[0].restart_policy is RestartPolicy.ALWAYS
+
+
+@BY_KIND
+@pytest.mark.parametrize(
+    ("annotation", "instead"),
+    [("kubedl.io/enable-elastic-training", "elasticPolicy"), ("pai.ai/enable-error-monitoring", "restartPolicy")],
+)
+def test_annotations_without_effect_are_reported(kind: type[KubeDLJob], annotation: str, instead: str) -> None:
+    for value, expected in (("true", [f"metadata.annotations[{annotation}]: has no effect: "]), ("false", [])):
+        subject = make(kind, kubedl_job(kind)["spec"], annotations={annotation: value})
+        found = [str(warning) for warning in spec_warnings(subject)]
+        assert [warning.partition("has no effect: ")[0] + "has no effect: " for warning in found] == expected
+        assert [warning for warning in found if instead not in warning] == []

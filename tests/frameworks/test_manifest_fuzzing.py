@@ -11,6 +11,7 @@ import pytest
 from dlop import DLJob, Options, Phase
 from dlop.frameworks.kubedl.base import KubeDLJob
 from dlop.frameworks.kubedl.marsjob import MarsJob
+from dlop.frameworks.kubedl.mpijob import MPIJob as KubeDLMPIJob
 from dlop.frameworks.kubedl.tfjob import TFJob as KubeDLTFJob
 from dlop.frameworks.kubedl.xdljob import XDLJob
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
@@ -215,6 +216,17 @@ KUBEDL_FIELDS: dict[type[KubeDLJob], dict[str, Any]] = {
             "workerCachePercentage": 50,
             "workerCacheSize": "1Gi",
         },
+    },
+    KubeDLMPIJob: {
+        "slotsPerWorker": 1,
+        "mainContainer": "main",
+        "mpiDistribution": "MPICH",
+        "gpus": 2,
+        "gpusPerNode": 2,
+        "processingResourceType": "cpu",
+        "launcherOnMaster": True,
+        "replicas": 1,
+        "template": {"spec": {"containers": [{"name": "mpi", "image": "i", "resources": {"limits": {"cpu": 1}}}]}},
     },
 }
 """Fields of individual kinds of training.kubedl.io."""

@@ -114,6 +114,10 @@ HASHES = {
     "elasticdljobs.training.kubedl.io": {
         "elasticdl-demo-master": "9242f41b1c1e2862",
     },
+    "mpijobs.training.kubedl.io": {
+        "demo-worker-0": "93c61df8290901fc",
+        "demo-launcher-0": "78bd09ed624e6a86",
+    },
 }
 """By kind: the hash of the first pod of each role."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dlop.compat.legacy import FlagMapping, LegacyFlag, LegacyOperator, LegacyVariable, Values, last, workers
 
-KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "XDLJob", "MarsJob", "ElasticDLJob")
+KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "XDLJob", "MarsJob", "ElasticDLJob", "MPIJob")
 """The kinds in `--workloads` that dlop runs."""
 _OTHER_KINDS = ("Cron", "ElasticBatchJob", "Inference", "Model", "ModelVersion", "Notebook", "CacheBackend")
 _GROUP = "training.kubedl.io"
@@ -123,7 +123,12 @@ LEGACY_FLAGS = (
     ),
     LegacyFlag("metrics-addr", "Same as --metrics-bind-address with this port.", FlagMapping("metrics_bind_address", _metrics_port)),
     LegacyFlag("kubectl-delivery-image", "Same as --mpi-kubectl-delivery-image.", FlagMapping("mpi_kubectl_delivery_image", last)),
-    LegacyFlag("launcher-runs-workloads", "Ignored: dlop does not run MPIJobs of training.kubedl.io yet.", is_switch=True),
+    LegacyFlag(
+        "launcher-runs-workloads",
+        "Same as --mpi-launcher-runs-workloads.",
+        FlagMapping("mpi_launcher_runs_workloads", last),
+        is_switch=True,
+    ),
     LegacyFlag("feature-gates", "Ignored, but DAGScheduling=false and PyTorchLocalMasterAddr=false are rejected.", check=_check_gates),
     LegacyFlag("model-image-builder", "Ignored: dlop builds no images from models."),
     LegacyFlag("meta-storage", "Ignored: dlop does not store jobs in a database."),
