@@ -123,7 +123,7 @@ def _write_conditions(outcome: Outcome, *, stored: JsonObject, kind: str, name: 
     conditions.remove(BLOCKED)
     if outcome.phase is not Phase.INVALID:
         conditions.remove("Failed", reason=Reason.INVALID_SPEC)
-    conditions.set("Created", reason=f"{prefix}Created", message=f"{kind} {name} is created.")
+    conditions.set("Created", reason=f"{prefix}Created", message=f"{kind} {name} is created.", is_first=True)
     _reset_other_conditions(conditions, outcome.phase, kind=kind, name=name, prefix=prefix)
     if outcome.phase is not Phase.CREATED:
         conditions.set(
@@ -175,8 +175,13 @@ class _Conditions:
         self.items = items
         self._now = now
 
-    def set(self, type: str, *, reason: str, message: str, status: str = "True", update_message: bool = False) -> None:
-        """Set a condition. Does nothing if status and reason, and with `update_message` also the message, are the same."""
+    def set(
+        self, type: str, *, reason: str, message: str, status: str = "True", update_message: bool = False, is_first: bool = False
+    ) -> None:
+        """Set a condition. Does nothing if status and reason, and with `update_message` also the message, are the same.
+
+        `is_first` is for a condition that another operator may have omitted, and that is older than all others.
+        """
         old = self._get(type)
         compared = {"status": status, "reason": reason} | ({"message": message} if update_message else {})
         if old is not None and compared.items() <= old.items():
@@ -184,7 +189,8 @@ class _Conditions:
         since = old.get("lastTransitionTime") if old is not None and old.get("status") == status else None
         new = {"type": type, "status": status, "reason": reason, "message": message}
         self.remove(type)
-        self.items.append({**new, "lastUpdateTime": self._now, "lastTransitionTime": since or self._now})
+        new |= {"lastUpdateTime": self._now, "lastTransitionTime": since or self._now}
+        self.items.insert(0 if is_first else len(self.items), new)
 
     def append_blocked(self, blocked: Blocked, *, stored: list[JsonObject]) -> None:
         """Append the condition Blocked. An unchanged one keeps its timestamps."""

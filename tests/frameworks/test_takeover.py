@@ -91,13 +91,15 @@ class TakeoverSandbox:
 
 
 @asynccontextmanager
-async def open_takeover_sandbox(transport: Transport, *, clock: Callable[[], float]) -> AsyncIterator[TakeoverSandbox]:
+async def open_takeover_sandbox(
+    transport: Transport, *, clock: Callable[[], float], kinds: tuple[type[DLJob], ...] = ALL_KINDS
+) -> AsyncIterator[TakeoverSandbox]:
     client = Client(transport)
-    await apply(client, build_crds(ALL_KINDS), report=lambda _: None)
+    await apply(client, build_crds(kinds), report=lambda _: None)
     namespace = f"takeover-{uuid.uuid4().hex[:8]}"
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     settings = Settings.model_validate({"leader_election": False, "bind_address": "off", "namespaces": [namespace]})
-    operator = RunningOperator(transport, frameworks=ALL_KINDS, clock=clock, rng=random.Random(0), settings=settings)
+    operator = RunningOperator(transport, frameworks=kinds, clock=clock, rng=random.Random(0), settings=settings)
     script = Script()
     script.when("*").until_released()
     try:
