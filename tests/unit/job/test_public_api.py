@@ -50,7 +50,7 @@ PUBLIC_NAMES = {
     },
     "models": {
         *("ApiModel", "CleanPodPolicyValue", "ContainerModel", "Count", "OpenModel", "PodSpecModel", "PodTemplate", "Port"),
-        *("ReplicaModel", "Replicas", "RestartedPodTemplate", "RunPolicyModel"),
+        *("ReplicaModel", "Replicas", "RestartedPodTemplate", "RunPolicyModel", "SchedulingPolicyModel"),
     },
     "progress": {"Progress", "ReplicaProgress", "ReplicaState", "RoleProgress", "LastFailure"},
     "status": {"Blocked", "JobResult", "Outcome", "Phase", "Reason", "ScaleRecord"},
@@ -67,6 +67,8 @@ PUBLIC_POLICIES = {
     *("ATTEMPT_LABEL", "GPU", "JOB_NAME_LABEL", "REPLICA_TYPE_LABEL"),
     *("current_resource_name", "requested_resources", "with_current_resource_names"),
     *("dns_label", "format_selector", "label_value", "object_name", "parse_quantities", "pod_requests", "ps_lite_variables", "short_hash"),
+    *("HOSTFILE", "IDLE_COMMAND", "REMOTE_SHELL", "LauncherObjects", "LauncherPods", "MPIFlags", "MainContainer"),
+    *("config_map_name", "hostfile", "launcher_account", "launcher_template", "mpi_path", "names_account", "remote_shell", "worker_names"),
 }
 
 
