@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from dlop.api.cached_property import cached_property
 from dlop.api.child_objects import Create
 from dlop.api.fields import ManifestField
-from dlop.api.gang import Gang
+from dlop.api.gang import Gang, GangMember, min_members
 from dlop.api.job_resource import JobResource
 from dlop.api.names import label_value
-from dlop.api.progress import Progress
+from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.scale_plan import Member, MembersRecord
 from dlop.api.schema import Schema
 from dlop.api.spec import JobSpec, Problem, RoleSpec
@@ -224,9 +224,35 @@ class DLJob(ABC):
 
     @property
     def gang(self) -> Gang | None:
-        """The gang of the job's pods; None if gang scheduling is disabled."""
+        """The gang of the job's pods; None if gang scheduling is disabled, or applies to none of the pods."""
         scheduler = self.options.gang_scheduler_name
-        return Gang(scheduler, label_value(self.metadata.name)) if scheduler else None
+        return Gang(scheduler, label_value(self.metadata.name)) if scheduler and self._has_gang_roles else None
+
+    @cached_property
+    def _has_gang_roles(self) -> bool:
+        return all(role.in_gang for role in self.replica_types) or any(role.replicas and self.is_in_gang(role) for role in self.spec.roles)
+
+    def is_in_gang(self, role: RoleSpec) -> bool:
+        """Whether gang scheduling applies to the pods of a role."""
+        return all(known.in_gang for known in self.replica_types if known.name == role.name)
+
+    @cached_property
+    def gang_members(self) -> tuple[GangMember, ...]:
+        """The roles of the gang before any of their pods exist. They do not wait for roles outside of the gang."""
+
+        def initial(role: RoleSpec) -> RoleProgress:
+            state = ReplicaState.MISSING if self.is_in_gang(role) else ReplicaState.SUCCEEDED
+            replicas = (ReplicaProgress(role=role.name, index=index, state=state) for index in range(role.replicas))
+            return RoleProgress(spec=role, replicas=tuple(replicas))
+
+        progress = Progress(roles=tuple(initial(role) for role in self.spec.roles))
+        roles = (role for role in self.spec.roles if self.is_in_gang(role))
+        return tuple(GangMember(role, role.minimum, waits=not self.lifecycle.may_start(self, role, progress)) for role in roles)
+
+    @cached_property
+    def initial_min_member(self) -> int:
+        """`minMember` of the PodGroup before any pod exists."""
+        return min_members(self.spec.run_policy.scheduling, self.gang_members)
 
     def replica(self, role: RoleSpec, index: int, *, attempt: int = 0, replacement: int = 0) -> Replica:
         """One desired replica."""

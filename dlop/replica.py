@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, REPLACEMENT_ANNOTATION, REQUESTS_ANNOTATION, SIZE_ANNOTATION
-from dlop.api.gang import with_pod_group
+from dlop.api.gang import Gang, with_default_scheduler, with_pod_group
 from dlop.api.parsing import service_port, training_container
 from dlop.api.pod_resources import pod_requests
 from dlop.api.progress import ReplicaProgress, ReplicaState
@@ -107,9 +107,15 @@ class Replica:
             metadata["annotations"] = annotations
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": self._pod_spec(_object(template, "spec"))}
         pod, gang = self._job.customize_pod(self, pod), self._job.gang
-        pod = pod if gang is None else with_pod_group(pod, gang, role=self.role)
+        if gang is not None:
+            pod = self._with_gang(pod, gang)
         pod = with_template_hash(pod, generation=self._job.metadata.generation)
         return with_annotation(pod, REPLACEMENT_ANNOTATION, str(self._replacement)) if self._replacement else pod
+
+    def _with_gang(self, pod: JsonObject, gang: Gang) -> JsonObject:
+        if not self._job.is_in_gang(self._role):
+            return with_default_scheduler(pod)
+        return with_pod_group(pod, gang, role=self.role, min_member=self._job.initial_min_member)
 
     def service(self) -> JsonObject | None:
         """The rendered service; None if the replica has none. It is headless and publishes the address of the pod before it is ready."""

@@ -1,35 +1,100 @@
 """Gang scheduling: the scheduler places all pods of a job together or none, based on a PodGroup and metadata of the pods.
 
-    --gang-scheduler-name   API of the PodGroup             pods reference it by    pods and services are created
-    volcano                 scheduling.volcano.sh/v1beta1   annotations             when Volcano admits the group
-    any other               scheduling.x-k8s.io/v1alpha1    a label                 at once
+    --gang-scheduler-name           API of the PodGroup                    pods reference it by   pods and services are created
+    volcano                         scheduling.volcano.sh/v1beta1          annotations            when Volcano admits the group
+    kube-batch                      scheduling.incubator.k8s.io/v1alpha1   an annotation          at once
+    kube-coscheduler, coscheduler   scheduling.sigs.k8s.io/v1alpha1        labels                 at once
+    any other                       scheduling.x-k8s.io/v1alpha1           a label                at once
+
+kube-batch and kube-coscheduler are KubeDL's names. kube-coscheduler is a default scheduler with an early version of the coscheduling
+plugin, so its pods name the default scheduler. For the others, the flag is also the `schedulerName` of the pods.
 
 Pure functions from the spec of a job to its PodGroup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dlop.api.constants import GROUP_ANNOTATION, GROUP_LABEL, LAST_APPLIED_ANNOTATION, TASK_ANNOTATION
+from dlop.api.constants import (
+    COSCHEDULER_LABEL,
+    COSCHEDULER_NAME_LABEL,
+    COSCHEDULER_SIZE_LABEL,
+    GROUP_ANNOTATION,
+    GROUP_LABEL,
+    LAST_APPLIED_ANNOTATION,
+    TASK_ANNOTATION,
+)
 from dlop.api.pod_resources import Requests, parse_quantities, pod_requests, scale_requests, sum_requests
-from dlop.api.spec import JobSpec, RoleSpec, SchedulingPolicy
+from dlop.api.spec import RoleSpec, SchedulingPolicy
 from dlop.kube.objects import Pod
-from dlop.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS, Resource
+from dlop.kube.resources import (
+    COSCHEDULER_POD_GROUPS,
+    KUBE_BATCH_POD_GROUPS,
+    SCHEDULER_PLUGINS_POD_GROUPS,
+    VOLCANO_POD_GROUPS,
+    Resource,
+)
 from dlop.kube.types import JsonObject
 
 VOLCANO = "volcano"
-POD_GROUPS = (VOLCANO_POD_GROUPS, SCHEDULER_PLUGINS_POD_GROUPS)
+KUBE_BATCH = "kube-batch"
+DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_PRIORITY_CLASS = ""
 """The key of the priority of pods without a priority class."""
 
-_DEFAULT_QUEUE = "default"
 _NOT_ADMITTED = ("", "Pending")
 _FIELDS = ("minMember", "minResources", "queue", "priorityClassName", "scheduleTimeoutSeconds")
 """The fields of a PodGroup spec that dlop manages. All others are left to their owners."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangApi:
+    """How a scheduler represents groups of pods."""
+
+    resource: Resource
+    """The PodGroups."""
+    fields: frozenset[str]
+    """The fields of their specs besides `minMember`."""
+    group_labels: tuple[str, ...] = ()
+    """Labels of pods with the name of their group."""
+    size_label: str = ""
+    """Label of pods with the `minMember` of their group."""
+    group_annotation: str = ""
+    """Annotation of pods with the name of their group."""
+    role_annotation: str = ""
+    """Annotation of pods with their role."""
+    pod_scheduler: str = ""
+    """The `schedulerName` of pods; empty if it is the value of the flag."""
+    default_queue: str = ""
+    admits_groups: bool = False
+    """Whether pods are created only when the scheduler has admitted their group."""
+
+
+_QUEUES = frozenset({"queue", "priorityClassName"})
+_TIMEOUTS = frozenset({"minResources", "scheduleTimeoutSeconds"})
+_VOLCANO_API = GangApi(
+    resource=VOLCANO_POD_GROUPS,
+    fields=_QUEUES | {"minResources"},
+    group_annotation=GROUP_ANNOTATION,
+    role_annotation=TASK_ANNOTATION,
+    default_queue="default",
+    admits_groups=True,
+)
+_KUBE_BATCH_API = GangApi(resource=KUBE_BATCH_POD_GROUPS, fields=_QUEUES, group_annotation=GROUP_ANNOTATION)
+_COSCHEDULER_API = GangApi(
+    resource=COSCHEDULER_POD_GROUPS,
+    fields=_TIMEOUTS,
+    group_labels=(COSCHEDULER_LABEL, COSCHEDULER_NAME_LABEL),
+    size_label=COSCHEDULER_SIZE_LABEL,
+    pod_scheduler=DEFAULT_SCHEDULER,
+)
+_SCHEDULER_PLUGINS_API = GangApi(resource=SCHEDULER_PLUGINS_POD_GROUPS, fields=_TIMEOUTS, group_labels=(GROUP_LABEL,))
+_APIS = {VOLCANO: _VOLCANO_API, KUBE_BATCH: _KUBE_BATCH_API, "kube-coscheduler": _COSCHEDULER_API, "coscheduler": _COSCHEDULER_API}
+POD_GROUPS = tuple(dict.fromkeys(api.resource for api in (*_APIS.values(), _SCHEDULER_PLUGINS_API)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +102,7 @@ class Gang:
     """The pods of one job as a scheduling unit."""
 
     scheduler: str
+    """The value of `--gang-scheduler-name`."""
     name: str
     """Name of the PodGroup."""
 
@@ -46,16 +112,21 @@ class Gang:
         return self.resource, self.name
 
     @property
-    def is_volcano(self) -> bool:
-        return self.scheduler == VOLCANO
+    def api(self) -> GangApi:
+        return gang_api(self.scheduler)
 
     @property
     def resource(self) -> Resource:
-        return pod_group_resource(self.scheduler)
+        return self.api.resource
+
+    @property
+    def pod_scheduler(self) -> str:
+        """The `schedulerName` of the pods."""
+        return self.api.pod_scheduler or self.scheduler
 
     def is_admitted(self, phase: str) -> bool:
-        """Whether pods may be created while the PodGroup is in this phase. Only Volcano admits groups."""
-        return not self.is_volcano or phase not in _NOT_ADMITTED
+        """Whether pods may be created while the PodGroup is in this phase."""
+        return not self.api.admits_groups or phase not in _NOT_ADMITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,40 +140,52 @@ class GangMember:
     """Whether the pods are created only after other roles run. The group must not wait for them."""
 
 
-def pod_group_resource(scheduler: str) -> Resource:
-    """The PodGroup resource that this scheduler uses."""
-    return VOLCANO_POD_GROUPS if scheduler == VOLCANO else SCHEDULER_PLUGINS_POD_GROUPS
+def gang_api(scheduler: str) -> GangApi:
+    """The API of the scheduler with this name."""
+    return _APIS.get(scheduler, _SCHEDULER_PLUGINS_API)
 
 
 # --- pods ----------------------------------------------------------------------------------------------------------------
 
 
-def with_pod_group(pod: JsonObject, gang: Gang, *, role: str) -> JsonObject:
-    """A copy of the pod as a member of its group. A `schedulerName` of the user is kept."""
-    metadata, spec = pod["metadata"], pod["spec"]
-    spec = spec if spec.get("schedulerName") else {**spec, "schedulerName": gang.scheduler}
-    if gang.is_volcano:
-        group_annotations = {GROUP_ANNOTATION: gang.name, TASK_ANNOTATION: role.lower()}
-        metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **group_annotations}}
-    else:
-        metadata = {**metadata, "labels": {**(metadata.get("labels") or {}), GROUP_LABEL: gang.name}}
-    return {**pod, "metadata": metadata, "spec": spec}
+def with_pod_group(pod: JsonObject, gang: Gang, *, role: str, min_member: int) -> JsonObject:
+    """A copy of the pod as a member of its group. A `schedulerName` of the user is kept.
+
+    `min_member` is the `minMember` of the group before any pod exists. Some schedulers read it from the pods.
+    """
+    api, metadata, spec = gang.api, pod["metadata"], pod["spec"]
+    spec = spec if spec.get("schedulerName") else {**spec, "schedulerName": gang.pod_scheduler}
+    annotations = {api.group_annotation: gang.name, api.role_annotation: role.lower()}
+    labels = dict.fromkeys(api.group_labels, gang.name) | ({api.size_label: str(min_member)} if api.size_label else {})
+    metadata = _with_entries(metadata, "annotations", {name: value for name, value in annotations.items() if name})
+    return {**pod, "metadata": _with_entries(metadata, "labels", labels), "spec": spec}
+
+
+def with_default_scheduler(pod: JsonObject) -> JsonObject:
+    """A copy of the pod for the default scheduler, whatever the template names."""
+    return {**pod, "spec": {**pod["spec"], "schedulerName": DEFAULT_SCHEDULER}}
+
+
+def _with_entries(metadata: JsonObject, field: str, entries: JsonObject) -> JsonObject:
+    return {**metadata, field: {**(metadata.get(field) or {}), **entries}} if entries else metadata
 
 
 def pod_group_of(pod: Pod) -> tuple[Resource, str] | None:
     """Resource and name of the PodGroup that a pod references; None if it references none."""
     metadata = pod.metadata
     if name := metadata.annotations.get(GROUP_ANNOTATION):
-        return VOLCANO_POD_GROUPS, name
-    name = metadata.labels.get(GROUP_LABEL, "")
-    return (SCHEDULER_PLUGINS_POD_GROUPS, name) if name else None
+        return (KUBE_BATCH_POD_GROUPS if pod.spec.scheduler_name == KUBE_BATCH else VOLCANO_POD_GROUPS), name
+    for api in (_SCHEDULER_PLUGINS_API, _COSCHEDULER_API):
+        if name := metadata.labels.get(api.group_labels[0]):
+            return api.resource, name
+    return None
 
 
-def scheduler_mismatches(gang: Gang, spec: JobSpec) -> Iterator[tuple[str, str]]:
+def scheduler_mismatches(gang: Gang, roles: Iterable[RoleSpec]) -> Iterator[tuple[str, str]]:
     """Roles whose templates name another scheduler, with the name of that scheduler."""
-    for role in spec.roles:
+    for role in roles:
         scheduler = _pod_spec(role).get("schedulerName")
-        if isinstance(scheduler, str) and scheduler not in ("", gang.scheduler):
+        if isinstance(scheduler, str) and scheduler not in ("", gang.pod_scheduler):
             yield role.name, scheduler
 
 
@@ -123,14 +206,16 @@ def pod_group_spec(
     `queue` is the queue of the existing group, which is immutable; empty means that there is no group yet. `priorities` are the
     values of priority classes by name. `make_pod` renders the pod of a role.
     """
-    count = min_members(policy, members)
+    api, count = gang.api, min_members(policy, members)
     counted = members if policy.min_available is None else _first_members(members, count, priorities)
     requests = (scale_requests(pod_requests(make_pod(member.role)["spec"]), member.count) for member in counted if member.count)
-    spec: JsonObject = {"minMember": count, "minResources": policy.min_resources or _format_requests(sum_requests(requests))}
-    if gang.is_volcano:
-        spec |= {"queue": queue or policy.queue or _DEFAULT_QUEUE, "priorityClassName": policy.priority_class}
-    else:
-        spec |= {"scheduleTimeoutSeconds": policy.schedule_timeout_seconds}
+    values: JsonObject = {
+        "minResources": (policy.min_resources or _format_requests(sum_requests(requests))) if "minResources" in api.fields else None,
+        "queue": queue or policy.queue or api.default_queue,
+        "priorityClassName": policy.priority_class,
+        "scheduleTimeoutSeconds": policy.schedule_timeout_seconds,
+    }
+    spec = {"minMember": count} | {name: value for name, value in values.items() if name in api.fields}
     return {name: value for name, value in spec.items() if value}
 
 

@@ -133,6 +133,8 @@ class ReplicaType:
     """Whether a job without this role is invalid."""
     start_after: str | StartAfter | tuple[str | StartAfter, ...] = field(default=(), kw_only=True)
     """The roles that must run before the pods of this role are created. Use `StartAfter` for another condition than running."""
+    in_gang: bool = field(default=True, kw_only=True)
+    """Whether gang scheduling applies to the pods. If not, the default scheduler places them."""
 
     @property
     def upstream(self) -> tuple[StartAfter, ...]:

@@ -31,6 +31,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dlop.api.constants import GANG_PERMISSIONS, MANAGER, NODE_PERMISSIONS
+from dlop.api.gang import POD_GROUPS
 from dlop.api.types import PermissionSet
 from dlop.job import DLJob
 from dlop.kube.types import JsonObject
@@ -38,7 +39,7 @@ from dlop.kube.types import JsonObject
 RBAC = "rbac.authorization.k8s.io"
 
 _POD_GROUPS: JsonObject = {
-    "apiGroups": ["scheduling.volcano.sh", "scheduling.x-k8s.io"],
+    "apiGroups": [resource.group for resource in POD_GROUPS],
     "resources": ["podgroups"],
     "verbs": ["get", "list", "watch", "create", "patch", "delete"],
 }

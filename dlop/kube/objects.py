@@ -132,6 +132,7 @@ class SchedulingGate(_SlimStruct, frozen=True):
 
 class PodSpec(_SlimStruct, frozen=True):
     node_name: str = ""
+    scheduler_name: str = ""
     restart_policy: str = ""
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     containers: tuple[PodContainer, ...] = ()

@@ -64,6 +64,9 @@ HORIZONTAL_POD_AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautosca
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 SCHEDULER_PLUGINS_POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
+COSCHEDULER_POD_GROUPS = Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup")
+"""The API of early versions of scheduler-plugins."""
+KUBE_BATCH_POD_GROUPS = Resource("scheduling.incubator.k8s.io", "v1alpha1", "podgroups", "PodGroup")
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )

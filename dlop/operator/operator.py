@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from dlop.api.gang import POD_GROUPS, pod_group_resource
+from dlop.api.gang import POD_GROUPS, gang_api
 from dlop.api.types import ForceDeletion, Options
 from dlop.compat.kubedl.metrics import GROUP as KUBEDL_GROUP
 from dlop.compat.kubedl.metrics import JobGauges, KubeDLMetrics
@@ -288,7 +288,7 @@ def _read_only_resources(options: Options) -> Iterator[Resource]:
 
 
 def _pod_group_resources(options: Options) -> tuple[Resource, ...]:
-    return (pod_group_resource(options.gang_scheduler_name),) if options.gang_scheduler_name else ()
+    return (gang_api(options.gang_scheduler_name).resource,) if options.gang_scheduler_name else ()
 
 
 def _with_rate_limit(transport: Transport, settings: Settings) -> Transport:

@@ -115,7 +115,8 @@ class Settings(BaseModel):
     )
     gang_scheduler_name: str = Field(
         default="",
-        description="Gang scheduler: volcano, or a scheduler built with scheduler-plugins; no gang scheduling if empty.",
+        description="Gang scheduler: volcano, kube-batch, kube-coscheduler, or the name of a scheduler built with scheduler-plugins; "
+        "no gang scheduling if empty.",
     )
     autoscaler: bool = Field(
         default=False,

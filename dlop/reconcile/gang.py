@@ -10,11 +10,10 @@ from dataclasses import replace
 
 from dlop.api.child_objects import Create
 from dlop.api.constants import Reason
-from dlop.api.gang import Gang, GangMember, pod_group_body, pod_group_metadata, pod_group_patch, pod_group_spec
+from dlop.api.gang import Gang, pod_group_body, pod_group_metadata, pod_group_patch, pod_group_spec
 from dlop.api.phase import Phase
 from dlop.api.progress import Progress, ReplicaState, RoleProgress
 from dlop.api.record import Blocked
-from dlop.api.spec import RoleSpec
 from dlop.kube.objects import PodGroup
 from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
@@ -45,15 +44,11 @@ def pod_group_patches(context: ReconcileContext, progress: Progress) -> tuple[Pa
 
 
 def _desired_spec(context: ReconcileContext, gang: Gang, progress: Progress) -> JsonObject:
-    job, initial = context.job, Progress(roles=tuple(_initial(role) for role in progress.roles))
-
-    def may_start(role: RoleSpec) -> bool:
-        return job.lifecycle.may_start(job, role, initial)
-
+    job, roles = context.job, {role.spec.name: role for role in progress.roles}
     return pod_group_spec(
         gang,
         context.policy.scheduling,
-        [GangMember(role.spec, _expected_pods(role), waits=not may_start(role.spec)) for role in progress.roles],
+        [replace(member, count=_expected_pods(roles[member.role.name])) for member in job.gang_members],
         queue="" if context.pod_group is None else str(context.pod_group.spec.get("queue") or ""),
         priorities=context.snapshot.priorities,
         make_pod=lambda role: job.replica(role, 0).pod(),
@@ -63,12 +58,6 @@ def _desired_spec(context: ReconcileContext, gang: Gang, progress: Progress) -> 
 def _expected_pods(role: RoleProgress) -> int:
     """Pods of a role that exist or will be created, without those that the job does not need."""
     return sum(1 for replica in role.replicas[: role.spec.minimum] if replica.pod is not None or replica.state not in _FINISHED)
-
-
-def _initial(role: RoleProgress) -> RoleProgress:
-    """The progress of a role before any of its pods is created."""
-    replicas = (replace(replica, state=ReplicaState.MISSING, pod=None, failure=None) for replica in role.replicas)
-    return replace(role, replicas=tuple(replicas))
 
 
 _UNSCHEDULABLE = ("Unschedulable", "True")

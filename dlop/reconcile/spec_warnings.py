@@ -60,13 +60,15 @@ def _restart_policy_warnings(job: DLJob, role: RoleSpec) -> Iterator[SpecWarning
 
 
 def _scheduler_warnings(job: DLJob, gang: Gang) -> Iterator[SpecWarning]:
-    for role, scheduler in scheduler_mismatches(gang, job.spec):
-        message = f"these pods are scheduled by {scheduler} and not by the gang scheduler {gang.scheduler}; remove the field to change this"
+    for role, scheduler in scheduler_mismatches(gang, (member.role for member in job.gang_members)):
+        message = (
+            f"these pods are scheduled by {scheduler} and not by the gang scheduler {gang.pod_scheduler}; remove the field to change this"
+        )
         yield SpecWarning(Reason.SCHEDULER_MISMATCH, f"{job.schema.template_path(job.spec_field, role)}.spec.schedulerName", message)
 
 
 def _min_available_warnings(job: DLJob) -> Iterator[SpecWarning]:
-    min_available, pods = job.spec.run_policy.scheduling.min_available, sum(role.replicas for role in job.spec.roles)
+    min_available, pods = job.spec.run_policy.scheduling.min_available, sum(member.role.replicas for member in job.gang_members)
     if min_available is not None and min_available > pods > 0:
         message = f"is {min_available}, but the job has only {pods} pods and can never be scheduled; set it to at most {pods}, or remove it"
         path = f"{format_path(job.schema.used_scheduling_path(job.spec_field))}.minAvailable"

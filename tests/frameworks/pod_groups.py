@@ -1,33 +1,37 @@
-"""Minimal CRDs for the PodGroups of Volcano and of scheduler-plugins, and access to PodGroups in the role of the scheduler."""
+"""Minimal CRDs for the PodGroups of all schedulers, and access to PodGroups in the role of the scheduler."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dlop.api.gang import VOLCANO, pod_group_resource
+from dlop.api.gang import KUBE_BATCH, VOLCANO, gang_api
 from dlop.api.types import Options
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import NotFoundError
-from dlop.kube.resources import SCHEDULER_PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS, Resource
 from dlop.kube.types import JsonObject
 
 PLUGINS = "scheduler-plugins-scheduler"
+COSCHEDULER = "kube-coscheduler"
 BY_VOLCANO = Options(gang_scheduler_name=VOLCANO)
 BY_PLUGINS = Options(gang_scheduler_name=PLUGINS)
+BY_KUBE_BATCH = Options(gang_scheduler_name=KUBE_BATCH)
+BY_COSCHEDULER = Options(gang_scheduler_name=COSCHEDULER)
 
 _QUANTITY = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
-_COMMON_FIELDS = {"minMember": {"type": "integer"}, "minResources": {"type": "object", "additionalProperties": _QUANTITY}}
-_FIELDS: dict[Resource, JsonObject] = {
-    VOLCANO_POD_GROUPS: {"queue": {"type": "string"}, "priorityClassName": {"type": "string"}},
-    SCHEDULER_PLUGINS_POD_GROUPS: {"scheduleTimeoutSeconds": {"type": "integer"}},
+_FIELDS: JsonObject = {
+    "minResources": {"type": "object", "additionalProperties": _QUANTITY},
+    "queue": {"type": "string"},
+    "priorityClassName": {"type": "string"},
+    "scheduleTimeoutSeconds": {"type": "integer"},
 }
 _STATUS = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def pod_group_crd(scheduler: str) -> JsonObject:
     """The CRD for PodGroups of a scheduler, with the fields that dlop writes. Unknown fields are pruned."""
-    resource = pod_group_resource(scheduler)
-    spec = {"type": "object", "properties": {**_COMMON_FIELDS, **_FIELDS[resource]}}
+    api = gang_api(scheduler)
+    resource, fields = api.resource, {name: _FIELDS[name] for name in api.fields}
+    spec = {"type": "object", "properties": {"minMember": {"type": "integer"}, **fields}}
     version = {
         "name": resource.version,
         "served": True,
@@ -54,7 +58,7 @@ class PodGroups:
     def __init__(self, client: Client, scheduler: str, *, namespace: str = "default") -> None:
         self._client = client
         self._namespace = namespace
-        self.resource = pod_group_resource(scheduler)
+        self.resource = gang_api(scheduler).resource
 
     async def get(self, name: str = "demo") -> JsonObject | None:
         try:

@@ -1,4 +1,4 @@
-"""Gang scheduling with the PodGroups of Volcano and of scheduler-plugins, on both API servers."""
+"""Gang scheduling with the PodGroups of all schedulers, on both API servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dlop.kube.transport import Transport
 from dlop.kube.types import JsonObject
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.kubeflow_manifests import manifest, role
-from tests.frameworks.pod_groups import BY_PLUGINS, BY_VOLCANO, PLUGINS, PodGroups, pod_group_crd
+from tests.frameworks.pod_groups import BY_COSCHEDULER, BY_KUBE_BATCH, BY_PLUGINS, BY_VOLCANO, PodGroups, pod_group_crd
 from tests.frameworks.sandbox import Clock, Sandbox, Scenario, open_sandbox, run_embedded, run_real
 
 
@@ -72,14 +72,43 @@ async def lifecycle_with_volcano(transport: Transport, clock: Clock) -> None:
 
 
 async def lifecycle_with_scheduler_plugins(transport: Transport, clock: Clock) -> None:
-    async with open_gang_sandbox(transport, clock, BY_PLUGINS) as (sandbox, groups):
+    spec = {"minMember": 3, "minResources": {"cpu": "2"}, "scheduleTimeoutSeconds": 90}
+    await lifecycle_without_admission(transport, clock, BY_PLUGINS, spec, labels={"scheduling.x-k8s.io/pod-group": "demo"})
+
+
+async def lifecycle_with_kube_coscheduler(transport: Transport, clock: Clock) -> None:
+    label = "pod-group.scheduling.sigs.k8s.io"
+    labels = {label: "demo", f"{label}/name": "demo", f"{label}/min-available": "3"}
+    spec = {"minMember": 3, "minResources": {"cpu": "2"}, "scheduleTimeoutSeconds": 90}
+    await lifecycle_without_admission(transport, clock, BY_COSCHEDULER, spec, scheduler_name="default-scheduler", labels=labels)
+
+
+async def lifecycle_with_kube_batch(transport: Transport, clock: Clock) -> None:
+    spec = {"minMember": 3, "queue": "night", "priorityClassName": "high"}
+    await lifecycle_without_admission(transport, clock, BY_KUBE_BATCH, spec, annotations={"scheduling.k8s.io/group-name": "demo"})
+
+
+async def lifecycle_without_admission(
+    transport: Transport,
+    clock: Clock,
+    options: Options,
+    spec: JsonObject,
+    *,
+    scheduler_name: str = "",
+    labels: JsonObject | None = None,
+    annotations: JsonObject | None = None,
+) -> None:
+    """The pods of the job are created at once. `spec` is that of the PodGroup."""
+    policy = {"queue": "night", "priorityClass": "high", "scheduleTimeoutSeconds": 90}
+    async with open_gang_sandbox(transport, clock, options) as (sandbox, groups):
         sandbox.start()
-        job = await sandbox.submit(training_job(annotations={"rack": "7"}, runPolicy={"schedulingPolicy": {"scheduleTimeoutSeconds": 90}}))
+        job = await sandbox.submit(training_job(annotations={"rack": "7"}, runPolicy={"schedulingPolicy": policy}))
         await sandbox.until_running(3)
-        await check_group(groups, job, {"minMember": 3, "minResources": {"cpu": "2"}, "scheduleTimeoutSeconds": 90})
+        await check_group(groups, job, spec)
         for pod in (await sandbox.pods()).values():
-            assert pod["spec"]["schedulerName"] == PLUGINS
-            assert pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "demo"
+            assert pod["spec"]["schedulerName"] == (scheduler_name or options.gang_scheduler_name)
+            assert (labels or {}).items() <= pod["metadata"]["labels"].items()
+            assert (annotations or {}).items() <= pod["metadata"]["annotations"].items()
         await scale_and_restart(sandbox, groups)
         await suspend_and_resume(sandbox, groups)
         await sandbox.until_running(3)
@@ -103,7 +132,8 @@ async def scale_and_restart(sandbox: Sandbox, groups: PodGroups) -> None:
     await sandbox.edit({"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 3}}}})
     await sandbox.until_running(4)
     spec = await groups.spec()
-    assert (spec["minMember"], spec["minResources"]) == (4, {"cpu": "2500m"})
+    assert spec["minMember"] == 4
+    assert spec.get("minResources", {"cpu": "2500m"}) == {"cpu": "2500m"}
     await sandbox.edit({"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}}})
     await sandbox.until_running(3)
     assert (await groups.spec())["minMember"] == 3
@@ -233,6 +263,8 @@ async def priorities(transport: Transport, clock: Clock) -> None:
 SCENARIOS = (
     lifecycle_with_volcano,
     lifecycle_with_scheduler_plugins,
+    lifecycle_with_kube_coscheduler,
+    lifecycle_with_kube_batch,
     adopt_group_of_kubeflow,
     name_conflict,
     revert_edits_of_group,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -26,11 +27,12 @@ from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.kubelet import NODE_NAME
+from dlop.testing.observed_job import ObservedJob
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.example_manifests import example
 from tests.frameworks.kubeflow_jobs import BY_KIND, all_run, created, job, message_of, mpi_job
 from tests.frameworks.paddle_manifests import batch_job, batch_role, sample
-from tests.frameworks.pod_groups import BY_PLUGINS, BY_VOLCANO, PLUGINS, PodGroups, pod_group_crd
+from tests.frameworks.pod_groups import BY_COSCHEDULER, BY_KUBE_BATCH, BY_PLUGINS, BY_VOLCANO, PLUGINS, PodGroups, pod_group_crd
 
 FORBIDDEN: JsonObject = {
     "kind": "Status",
@@ -177,11 +179,11 @@ async def test_a_recreated_job_is_blocked_by_the_terminating_pod_group_of_its_pr
 # --- change of the scheduler ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [Options(), BY_PLUGINS])
+@pytest.mark.parametrize("options", [Options(), BY_PLUGINS, BY_KUBE_BATCH, BY_COSCHEDULER], ids=lambda options: options.gang_scheduler_name)
 @virtual_time
 async def test_pod_groups_of_the_previous_scheduler_are_deleted_when_the_flag_changes(options: Options) -> None:
     async with gang_kit(PyTorchJob) as (kit, groups):
-        await apply(kit.client, [pod_group_crd(PLUGINS)], report=lambda _: None)
+        await apply(kit.client, [pod_group_crd(options.gang_scheduler_name)], report=lambda _: None)
         kit.script.when("*").run().after(1000).succeed()
         runs, waits, ends = [await kit.submit(job(PyTorchJob, name=name)) for name in ("runs", "waits", "ends")]
         for name in ("runs", "ends"):
@@ -197,6 +199,30 @@ async def test_pod_groups_of_the_previous_scheduler_are_deleted_when_the_flag_ch
         await kit.until(runs, phase="Succeeded")
         await asyncio.sleep(10)
         assert await groups.get("runs") is None
+
+
+@pytest.mark.parametrize("previous", [BY_PLUGINS, BY_KUBE_BATCH, BY_COSCHEDULER], ids=lambda options: options.gang_scheduler_name)
+@virtual_time
+async def test_a_pod_group_of_the_previous_scheduler_is_deleted_when_all_its_pods_are_replaced(previous: Options) -> None:
+    async with gang_kit(PyTorchJob, options=previous) as (kit, groups):
+        await apply(kit.client, [pod_group_crd(VOLCANO)], report=lambda _: None)
+        kit.script.when("*").run()
+        view = await kit.submit(job(PyTorchJob))
+        await kit.until(view, phase="Running", reached=all_run)
+        await kit.operator.stop()
+        await kit.start_operator(options=BY_VOLCANO)
+        await admit(kit, PodGroups(kit.client, VOLCANO), within_seconds=60)
+        for name in ("demo-master-0", "demo-worker-0"):
+            assert await groups.get() is not None
+            await kit.client.delete(PODS, name, namespace="default")
+            await kit.until(view, reached=functools.partial(is_scheduled_by_volcano, pod=name), within_seconds=60)
+        await asyncio.sleep(10)
+        assert await groups.get() is None
+        assert all_run(view)
+
+
+def is_scheduled_by_volcano(view: ObservedJob, *, pod: str) -> bool:
+    return pod in view.pods and view.pods[pod]["spec"]["schedulerName"] == VOLCANO and all_run(view)
 
 
 @pytest.mark.parametrize("verb", ["watch", "list"])

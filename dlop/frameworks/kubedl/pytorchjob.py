@@ -45,7 +45,7 @@ class PyTorchJob(KubeDLJob):
 
     job_type = kubedl_type("PyTorchJob")
     replica_types = (
-        ReplicaType("AIMaster", maximum=1, restart_policy=RestartPolicy.NEVER),
+        ReplicaType("AIMaster", maximum=1, restart_policy=RestartPolicy.NEVER, in_gang=False),
         ReplicaType("Master", minimum=1, maximum=1, required=True, restart_policy=RestartPolicy.EXIT_CODE, start_after="AIMaster"),
         ReplicaType("Worker", restart_policy=RestartPolicy.ON_FAILURE, start_after="Master"),
     )

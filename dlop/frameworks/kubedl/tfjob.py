@@ -47,7 +47,7 @@ class TFJob(KubeDLJob):
 
     job_type = kubedl_type("TFJob")
     replica_types = (
-        ReplicaType("AIMaster", restart_policy=RestartPolicy.NEVER),
+        ReplicaType("AIMaster", restart_policy=RestartPolicy.NEVER, in_gang=False),
         ReplicaType("PS", restart_policy=RestartPolicy.EXIT_CODE),
         ReplicaType("Master", restart_policy=RestartPolicy.EXIT_CODE, start_after="PS"),
         ReplicaType("Chief", restart_policy=RestartPolicy.EXIT_CODE, start_after="PS"),

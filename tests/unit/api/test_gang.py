@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dlop.api.gang import (
@@ -11,17 +12,22 @@ from dlop.api.gang import (
     Gang,
     GangMember,
     pod_group_metadata,
+    pod_group_of,
     pod_group_patch,
     pod_group_spec,
     scheduler_mismatches,
+    with_default_scheduler,
     with_pod_group,
 )
 from dlop.api.pod_resources import pod_requests
-from dlop.api.spec import JobSpec, RoleSpec, SchedulingPolicy
+from dlop.api.spec import RoleSpec, SchedulingPolicy
+from dlop.kube.objects import Pod
 from dlop.kube.types import JsonObject
 
 BY_VOLCANO = Gang("volcano", "demo")
 BY_PLUGINS = Gang("scheduler-plugins-scheduler", "demo")
+BY_KUBE_BATCH = Gang("kube-batch", "demo")
+BY_COSCHEDULER = Gang("kube-coscheduler", "demo")
 
 
 def container(**resources: JsonObject) -> JsonObject:
@@ -131,6 +137,11 @@ def test_a_group_has_all_pods_and_the_sum_of_their_requests() -> None:
         "queue": "default",
     }
     assert group_spec(BY_PLUGINS, role("Worker", 3)) == {"minMember": 3, "minResources": {"cpu": "3"}}
+    assert group_spec(BY_COSCHEDULER, role("Worker", 3)) == {"minMember": 3, "minResources": {"cpu": "3"}}
+
+
+def test_a_group_of_kube_batch_has_no_resources_and_the_scheduler_chooses_its_default_queue() -> None:
+    assert group_spec(BY_KUBE_BATCH, role("Worker", 3)) == {"minMember": 3}
 
 
 def test_a_group_has_the_values_of_the_policy() -> None:
@@ -144,6 +155,8 @@ def test_a_group_has_the_values_of_the_policy() -> None:
     common = {"minMember": 1, "minResources": {"cpu": 7}}
     assert group_spec(BY_VOLCANO, role("Worker", 3), **policy) == {**common, "queue": "night", "priorityClassName": "high"}
     assert group_spec(BY_PLUGINS, role("Worker", 3), **policy) == {**common, "scheduleTimeoutSeconds": 60}
+    assert group_spec(BY_COSCHEDULER, role("Worker", 3), **policy) == {**common, "scheduleTimeoutSeconds": 60}
+    assert group_spec(BY_KUBE_BATCH, role("Worker", 3), **policy) == {"minMember": 1, "queue": "night", "priorityClassName": "high"}
 
 
 def test_the_queue_of_an_existing_group_is_kept() -> None:
@@ -206,29 +219,67 @@ def test_only_changed_fields_of_a_group_are_patched(current: JsonObject, desired
 # --- the pods ------------------------------------------------------------------------------------------------------------
 
 
-def test_volcano_uses_annotations_and_other_schedulers_use_a_label() -> None:
-    pod = {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {}}
-    assert with_pod_group(pod, BY_VOLCANO, role="Worker") == {
-        "metadata": {
-            "labels": {"a": "b"},
-            "annotations": {"c": "d", "scheduling.k8s.io/group-name": "demo", "volcano.sh/task-spec": "worker"},
-        },
-        "spec": {"schedulerName": "volcano"},
+POD: JsonObject = {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {}}
+
+
+@pytest.mark.parametrize(
+    ("gang", "labels", "annotations", "scheduler"),
+    [
+        pytest.param(BY_VOLCANO, {}, {"scheduling.k8s.io/group-name": "demo", "volcano.sh/task-spec": "worker"}, "volcano", id="volcano"),
+        pytest.param(BY_KUBE_BATCH, {}, {"scheduling.k8s.io/group-name": "demo"}, "kube-batch", id="kube-batch"),
+        *(
+            pytest.param(
+                Gang(name, "demo"),
+                {
+                    "pod-group.scheduling.sigs.k8s.io": "demo",
+                    "pod-group.scheduling.sigs.k8s.io/name": "demo",
+                    "pod-group.scheduling.sigs.k8s.io/min-available": "3",
+                },
+                {},
+                "default-scheduler",
+                id=name,
+            )
+            for name in ("kube-coscheduler", "coscheduler")
+        ),
+        pytest.param(BY_PLUGINS, {"scheduling.x-k8s.io/pod-group": "demo"}, {}, "scheduler-plugins-scheduler", id="scheduler-plugins"),
+    ],
+)
+def test_a_pod_has_the_metadata_by_which_the_scheduler_finds_its_group(
+    gang: Gang, labels: JsonObject, annotations: JsonObject, scheduler: str
+) -> None:
+    assert with_pod_group(POD, gang, role="Worker", min_member=3) == {
+        "metadata": {"labels": {"a": "b", **labels}, "annotations": {"c": "d", **annotations}},
+        "spec": {"schedulerName": scheduler},
     }
-    assert with_pod_group(pod, BY_PLUGINS, role="Worker") == {
-        "metadata": {"labels": {"a": "b", "scheduling.x-k8s.io/pod-group": "demo"}, "annotations": {"c": "d"}},
-        "spec": {"schedulerName": "scheduler-plugins-scheduler"},
-    }
+
+
+@pytest.mark.parametrize("scheduler", ["volcano", "kube-batch", "kube-coscheduler", "scheduler-plugins-scheduler"])
+def test_the_group_of_a_pod_is_found_by_its_metadata(scheduler: str) -> None:
+    gang = Gang(scheduler, "demo")
+    pod = with_pod_group(POD, gang, role="Worker", min_member=3)
+    assert pod_group_of(msgspec.convert(pod, Pod)) == gang.ref
+    assert pod_group_of(msgspec.convert(POD, Pod)) is None
 
 
 def test_a_scheduler_name_of_the_user_is_kept_and_reported() -> None:
     mine = role("Worker", 1, schedulerName="mine")
-    assert with_pod_group({"metadata": {}, "spec": mine.template["spec"]}, BY_VOLCANO, role="Worker")["spec"]["schedulerName"] == "mine"
-    spec = JobSpec(roles=(role("Master", 1), role("Chief", 1, schedulerName="volcano"), mine))
-    assert list(scheduler_mismatches(BY_VOLCANO, spec)) == [("Worker", "mine")]
+    pod = {"metadata": {}, "spec": mine.template["spec"]}
+    assert with_pod_group(pod, BY_VOLCANO, role="Worker", min_member=3)["spec"]["schedulerName"] == "mine"
+    roles = (role("Master", 1), role("Chief", 1, schedulerName="volcano"), mine)
+    assert list(scheduler_mismatches(BY_VOLCANO, roles)) == [("Worker", "mine")]
+
+
+def test_a_pod_of_kube_coscheduler_may_name_the_default_scheduler() -> None:
+    roles = [role("Master", 1, schedulerName="default-scheduler"), role("Worker", 1, schedulerName="kube-coscheduler")]
+    assert list(scheduler_mismatches(BY_COSCHEDULER, roles)) == [("Worker", "kube-coscheduler")]
+
+
+def test_the_default_scheduler_replaces_another_one() -> None:
+    assert with_default_scheduler({"spec": {"schedulerName": "volcano"}}) == {"spec": {"schedulerName": "default-scheduler"}}
 
 
 @pytest.mark.parametrize(("phase", "waits"), [("", True), ("Pending", True), ("Inqueue", False), ("Running", False), ("Unknown", False)])
 def test_only_volcano_delays_pods_until_the_group_is_admitted(phase: str, *, waits: bool) -> None:
     assert BY_VOLCANO.is_admitted(phase) is not waits
-    assert BY_PLUGINS.is_admitted(phase)
+    for gang in (BY_PLUGINS, BY_KUBE_BATCH, BY_COSCHEDULER):
+        assert gang.is_admitted(phase)

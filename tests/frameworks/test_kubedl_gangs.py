@@ -1,0 +1,167 @@
+"""Gang scheduling and queues of the kinds of training.kubedl.io: PodGroups and pods by scheduler, and the AIMaster."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dlop import Options
+from dlop.api.gang import VOLCANO
+from dlop.deploy.apply import apply
+from dlop.frameworks.kubedl.base import KubeDLJob
+from dlop.frameworks.kubedl.pytorchjob import PyTorchJob
+from dlop.frameworks.kubedl.tfjob import TFJob
+from dlop.frameworks.kubedl.xdljob import XDLJob
+from dlop.frameworks.registry import Registry
+from dlop.jobs.render import render
+from dlop.kube.types import JsonObject
+from dlop.reconcile.spec_warnings import spec_warnings
+from dlop.testing.kit import OperatorKit
+from dlop.testing.virtual_time import virtual_time
+from tests.frameworks.example_manifests import by_name
+from tests.frameworks.kubedl_manifests import KINDS, kubedl_job, role
+from tests.frameworks.kubeflow_jobs import all_run
+from tests.frameworks.pod_groups import BY_COSCHEDULER, BY_KUBE_BATCH, BY_VOLCANO, PodGroups, pod_group_crd
+from tests.unit.job.jobs import make
+
+REGISTRY = Registry(KINDS)
+COSCHEDULER_LABEL = "pod-group.scheduling.sigs.k8s.io"
+POLICY = {"minAvailable": 3, "priority": 7, "priorityClassName": "high", "queue": "research"}
+CPU = {"resources": {"requests": {"cpu": "500m"}}}
+
+
+def cpu_role(replicas: int, **pod: Any) -> JsonObject:
+    return role(replicas, container=CPU, pod=pod)
+
+
+async def run_job(options: Options, kind: type[KubeDLJob], manifest: JsonObject) -> tuple[JsonObject, dict[str, JsonObject]]:
+    """The spec of the PodGroup of a running job, and its pods."""
+    scheduler = options.gang_scheduler_name
+    async with OperatorKit([kind], operator=False, options=options) as kit:
+        await apply(kit.client, [pod_group_crd(scheduler)], report=lambda _: None)
+        kit.script.when("*").run()
+        await kit.start_operator()
+        groups, view = PodGroups(kit.client, scheduler), await kit.submit(manifest)
+        if scheduler == VOLCANO:
+            await asyncio.sleep(5)
+            await groups.set_phase("Inqueue")
+        size = sum(entry["replicas"] for entry in manifest["spec"][kind.schema.field].values())
+        await kit.until(view, reached=lambda view: len(view.pods) == size and all_run(view), within_seconds=600)
+        assert await kit.writes_when_idle() == []
+        return await groups.spec(), dict(view.pods)
+
+
+# --- by scheduler --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "spec", "scheduler", "labels", "annotations"),
+    [
+        pytest.param(
+            BY_VOLCANO,
+            {"minMember": 3, "minResources": {"cpu": "1500m"}, "priorityClassName": "high", "queue": "research"},
+            "volcano",
+            {},
+            {"scheduling.k8s.io/group-name": "demo", "volcano.sh/task-spec": "worker"},
+            id="volcano",
+        ),
+        pytest.param(
+            BY_KUBE_BATCH,
+            {"minMember": 3, "priorityClassName": "high", "queue": "research"},
+            "kube-batch",
+            {},
+            {"scheduling.k8s.io/group-name": "demo"},
+            id="kube-batch",
+        ),
+        pytest.param(
+            BY_COSCHEDULER,
+            {"minMember": 3, "minResources": {"cpu": "1500m"}},
+            "default-scheduler",
+            {COSCHEDULER_LABEL: "demo", f"{COSCHEDULER_LABEL}/name": "demo", f"{COSCHEDULER_LABEL}/min-available": "3"},
+            {},
+            id="kube-coscheduler",
+        ),
+    ],
+)
+@virtual_time
+async def test_a_job_has_one_pod_group_with_its_scheduling_policy_and_all_pods_reference_it(
+    options: Options, spec: JsonObject, scheduler: str, labels: JsonObject, annotations: JsonObject
+) -> None:
+    roles = {"PS": cpu_role(1), "Scheduler": cpu_role(1), "Worker": cpu_role(2)}
+    group, pods = await run_job(options, XDLJob, kubedl_job(XDLJob, roles, schedulingPolicy=POLICY))
+    assert group == spec
+    assert len(pods) == 4
+    plain = by_name(render(kubedl_job(XDLJob, roles), REGISTRY), "Pod")
+    for name, pod in pods.items():
+        metadata, before = pod["metadata"], plain[name]["metadata"]
+        own = {key: value for key, value in metadata["annotations"].items() if not key.startswith("dlop.dev/")}
+        expected = {key: value if key != "volcano.sh/task-spec" else before["labels"]["replica-type"] for key, value in annotations.items()}
+        assert own == expected
+        assert {key: value for key, value in metadata["labels"].items() if "pod-group" in key} == labels
+        assert metadata["labels"].keys() - labels.keys() == before["labels"].keys()
+        assert pod["spec"]["schedulerName"] == scheduler
+
+
+@pytest.mark.parametrize("options", [BY_VOLCANO, BY_COSCHEDULER], ids=lambda options: options.gang_scheduler_name)
+@pytest.mark.parametrize(("order", "members"), [(None, 1), ('{"Worker": []}', 3)], ids=["default order", "no order"])
+@virtual_time
+async def test_the_pods_of_roles_that_wait_for_others_are_not_counted(options: Options, order: str | None, members: int) -> None:
+    manifest = kubedl_job(TFJob)
+    manifest["metadata"]["annotations"] = {} if order is None else {"dlop.dev/start-order": order}
+    group, pods = await run_job(options, TFJob, manifest)
+    assert group["minMember"] == members
+    sizes = {pod["metadata"]["labels"].get(f"{COSCHEDULER_LABEL}/min-available") for pod in pods.values()}
+    assert sizes == ({str(members)} if options is BY_COSCHEDULER else {None})
+
+
+# --- AIMaster ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [BY_VOLCANO, BY_KUBE_BATCH, BY_COSCHEDULER], ids=lambda options: options.gang_scheduler_name)
+@virtual_time
+async def test_the_default_scheduler_places_the_ai_master_and_the_other_pods_are_a_gang(options: Options) -> None:
+    roles = {"AIMaster": cpu_role(1, schedulerName="volcano"), "Master": cpu_role(1), "Worker": cpu_role(2)}
+    manifest = kubedl_job(PyTorchJob, roles)
+    manifest["metadata"]["annotations"] = {"dlop.dev/start-order": '{"Worker": [{"role": "AIMaster"}]}'}
+    group, pods = await run_job(options, PyTorchJob, manifest)
+    assert group["minMember"] == 3
+    assert group.get("minResources", {"cpu": "1500m"}) == {"cpu": "1500m"}
+    ai_master = pods.pop("demo-aimaster-0")
+    assert ai_master["spec"]["schedulerName"] == "default-scheduler"
+    keys = [*ai_master["metadata"]["labels"], *ai_master["metadata"]["annotations"]]
+    assert not [key for key in keys if "scheduling" in key or "volcano" in key]
+    scheduler = "default-scheduler" if options is BY_COSCHEDULER else options.gang_scheduler_name
+    assert {pod["spec"]["schedulerName"] for pod in pods.values()} == {scheduler}
+
+
+@virtual_time
+async def test_a_job_with_only_an_ai_master_needs_no_pod_group() -> None:
+    async with OperatorKit([TFJob], options=BY_VOLCANO) as kit:
+        view = await kit.submit(kubedl_job(TFJob, {"AIMaster": 1, "Worker": 0}))
+        await kit.until(view, phase="Running", reached=all_run)
+        assert list(view.pods) == ["demo-aimaster-0"]
+        assert await kit.writes_when_idle() == []
+
+
+def test_without_gang_scheduling_the_scheduler_of_an_ai_master_is_that_of_its_template() -> None:
+    manifest = kubedl_job(TFJob, {"AIMaster": cpu_role(1, schedulerName="mine"), "Worker": 1})
+    pods = by_name(render(manifest, REGISTRY), "Pod")
+    assert pods["demo-aimaster-0"]["spec"]["schedulerName"] == "mine"
+    assert "schedulerName" not in pods["demo-worker-0"]["spec"]
+
+
+# --- warnings and bad input ----------------------------------------------------------------------------------------------
+
+
+def warnings(kind: type[KubeDLJob], roles: JsonObject | None = None, *, options: Options, **spec: Any) -> list[str]:
+    job = make(kind, kubedl_job(kind, roles, **spec)["spec"], name="demo", options=options)
+    return [str(warning) for warning in spec_warnings(job)]
+
+
+def test_an_ai_master_does_not_count_for_min_available_and_may_name_any_scheduler() -> None:
+    roles = {"AIMaster": cpu_role(1, schedulerName="mine"), "Worker": 2}
+    assert warnings(TFJob, roles, options=BY_VOLCANO, schedulingPolicy={"minAvailable": 2}) == []
+    [warning] = warnings(TFJob, roles, options=BY_VOLCANO, schedulingPolicy={"minAvailable": 3})
+    assert warning.startswith("spec.schedulingPolicy.minAvailable: is 3, but the job has only 2 pods")
