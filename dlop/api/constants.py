@@ -35,6 +35,9 @@ GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 TASK_ANNOTATION = "volcano.sh/task-spec"
 """On pods: their role, for Volcano."""
 
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+"""On jobs, or on pods: their queue, for Kueue."""
+
 LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 """On objects written by `kubectl apply`: the complete object as it was applied."""
 
@@ -85,6 +88,7 @@ class Reason:
     GANG_NOT_ADMITTED = "GangNotAdmitted"
     SCHEDULER_MISMATCH = "SchedulerMismatch"
     MIN_AVAILABLE_TOO_HIGH = "MinAvailableTooHigh"
+    QUEUE_IGNORED = "QueueIgnored"
     AUTOSCALER_OFF = "AutoscalerOff"
     SET_RESTART_POLICY = "SetPodTemplateRestartPolicy"
     SPEC_WARNING = "SpecWarning"

@@ -120,6 +120,11 @@ class Gang:
         return self.api.resource
 
     @property
+    def has_queues(self) -> bool:
+        """Whether the PodGroup has a queue."""
+        return "queue" in self.api.fields
+
+    @property
     def pod_scheduler(self) -> str:
         """The `schedulerName` of the pods."""
         return self.api.pod_scheduler or self.scheduler

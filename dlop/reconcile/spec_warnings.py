@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlop.api.constants import Reason
+from dlop.api.constants import QUEUE_LABEL, Reason
 from dlop.api.gang import Gang, scheduler_mismatches
 from dlop.api.schema import format_path
 from dlop.api.spec import RoleSpec
+from dlop.kube.types import JsonObject
 
 if TYPE_CHECKING:
     from dlop.job import DLJob
 
 
 _AUTOSCALER_HINT = "an operator for all namespaces runs it with --autoscaler"
+_QUEUE_HINT = f"for Kueue, set the label {QUEUE_LABEL} of the job if Kueue manages jobs of this kind, or else in its pod templates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ def spec_warnings(job: DLJob) -> Iterator[SpecWarning]:
     if job.gang is not None:
         yield from _scheduler_warnings(job, job.gang)
         yield from _min_available_warnings(job)
+    if job.spec.run_policy.scheduling.queue:
+        yield from _queue_warnings(job)
 
 
 def _restart_policy_warnings(job: DLJob, role: RoleSpec) -> Iterator[SpecWarning]:
@@ -73,3 +77,17 @@ def _min_available_warnings(job: DLJob) -> Iterator[SpecWarning]:
         message = f"is {min_available}, but the job has only {pods} pods and can never be scheduled; set it to at most {pods}, or remove it"
         path = f"{format_path(job.schema.used_scheduling_path(job.spec_field))}.minAvailable"
         yield SpecWarning(Reason.MIN_AVAILABLE_TOO_HIGH, path, message)
+
+
+def _queue_warnings(job: DLJob) -> Iterator[SpecWarning]:
+    """The operator does not change the labels of jobs and pods that make Kueue manage them: that is the user's decision."""
+    has_label = QUEUE_LABEL in job.metadata.labels or any(QUEUE_LABEL in _template_labels(role) for role in job.spec.roles)
+    if not has_label and (job.gang is None or not job.gang.has_queues):
+        path = f"{format_path(job.schema.used_scheduling_path(job.spec_field))}.queue"
+        message = f"has no effect without a gang scheduler that has queues (volcano, kube-batch); {_QUEUE_HINT}"
+        yield SpecWarning(Reason.QUEUE_IGNORED, path, message)
+
+
+def _template_labels(role: RoleSpec) -> JsonObject:
+    labels = (role.template.get("metadata") or {}).get("labels")
+    return labels if isinstance(labels, dict) else {}

@@ -1,19 +1,24 @@
-"""Simulates Kueue's integration with the jobs of kubeflow.org: the updates that it makes and the fields that it reads.
+"""Simulates Kueue: the updates that it makes and the fields that it reads.
 
-A job is created suspended. On admission, one update changes the pod templates of its roles and resumes it. On preemption, another
-update suspends it, and the pod templates are restored.
+`Kueue` is its integration with the jobs of kubeflow.org. A job is created suspended. On admission, one update changes the pod templates of
+its roles and resumes it. On preemption, another update suspends it, and the pod templates are restored.
+
+`PodKueue` is its integration with single pods, for jobs of other kinds. A pod is created with a scheduling gate and a finalizer. On
+admission, an update removes the gate. On preemption, the pod is deleted. The finalizer of a pod that has ended is removed.
 """
 
 from __future__ import annotations
 
 import copy
 
+from dlop.api.constants import QUEUE_LABEL
 from dlop.kube.client import PatchType
 from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
 from tests.frameworks.sandbox import Sandbox
 
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+_POD_GATE = {"name": "kueue.x-k8s.io/admission"}
+_POD_FINALIZER = "kueue.x-k8s.io/managed"
 
 
 def placement(flavor: str) -> JsonObject:
@@ -84,3 +89,40 @@ class Kueue:
         await sandbox.client.patch(
             sandbox.resource, "demo", {"status": status}, namespace=sandbox.namespace, patch_type=PatchType.MERGE, subresource="status"
         )
+
+
+def queued_template(template: JsonObject, queue: str) -> JsonObject:
+    """A pod template with the label of a queue, and with what Kueue's webhook adds to each pod on creation."""
+    metadata = {"labels": {QUEUE_LABEL: queue, _POD_FINALIZER: "true"}, "finalizers": [_POD_FINALIZER]}
+    return {**template, "metadata": metadata, "spec": {**template["spec"], "schedulingGates": [_POD_GATE]}}
+
+
+class PodKueue:
+    """Kueue for the pods of one job."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    async def waiting(self) -> list[str]:
+        """Names of the pods that wait for admission."""
+        pods = await self._sandbox.pods()
+        return [name for name, pod in pods.items() if _POD_GATE in pod["spec"].get("schedulingGates", ())]
+
+    async def admit(self) -> None:
+        """Admit all pods that wait, and release them in the kubelet."""
+        for name in await self.waiting():
+            await self._patch(name, {"spec": {"schedulingGates": None}})
+            self._sandbox.kubelet.release(f"{self._sandbox.namespace}/{name}")
+
+    async def preempt(self, name: str) -> None:
+        await self._sandbox.client.delete(PODS, name, namespace=self._sandbox.namespace)
+
+    async def release(self) -> None:
+        """Remove the finalizer of pods that have ended."""
+        for name, pod in (await self._sandbox.pods()).items():
+            has_ended = "deletionTimestamp" in pod["metadata"] or pod["status"].get("phase") in ("Succeeded", "Failed")
+            if has_ended and _POD_FINALIZER in pod["metadata"].get("finalizers", ()):
+                await self._patch(name, {"metadata": {"finalizers": None}})
+
+    async def _patch(self, name: str, patch: JsonObject) -> None:
+        await self._sandbox.client.patch(PODS, name, patch, namespace=self._sandbox.namespace, patch_type=PatchType.MERGE)

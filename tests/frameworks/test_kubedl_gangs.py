@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlop import Options
+from dlop import Options, SpecError
 from dlop.api.gang import VOLCANO
 from dlop.deploy.apply import apply
 from dlop.frameworks.kubedl.base import KubeDLJob
@@ -165,3 +165,65 @@ def test_an_ai_master_does_not_count_for_min_available_and_may_name_any_schedule
     assert warnings(TFJob, roles, options=BY_VOLCANO, schedulingPolicy={"minAvailable": 2}) == []
     [warning] = warnings(TFJob, roles, options=BY_VOLCANO, schedulingPolicy={"minAvailable": 3})
     assert warning.startswith("spec.schedulingPolicy.minAvailable: is 3, but the job has only 2 pods")
+
+
+NO_QUEUE = (
+    "has no effect without a gang scheduler that has queues (volcano, kube-batch); for Kueue, set the label kueue.x-k8s.io/queue-name "
+    "of the job if Kueue manages jobs of this kind, or else in its pod templates"
+)
+QUEUE: JsonObject = {"queue": "research"}
+QUEUE_LABELS = {"kueue.x-k8s.io/queue-name": "research"}
+
+
+@pytest.mark.parametrize(
+    ("options", "spec", "expected"),
+    [
+        (Options(), {"schedulingPolicy": QUEUE}, [f"spec.schedulingPolicy.queue: {NO_QUEUE}"]),
+        (Options(), {"runPolicy": {"schedulingPolicy": QUEUE}}, [f"spec.runPolicy.schedulingPolicy.queue: {NO_QUEUE}"]),
+        (BY_COSCHEDULER, {"schedulingPolicy": QUEUE}, [f"spec.schedulingPolicy.queue: {NO_QUEUE}"]),
+        (BY_VOLCANO, {"schedulingPolicy": QUEUE}, []),
+        (BY_KUBE_BATCH, {"schedulingPolicy": QUEUE}, []),
+        (Options(), {"schedulingPolicy": {"queue": ""}}, []),
+        (Options(), {}, []),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.job_type.kind)
+def test_a_queue_that_nothing_reads_is_reported(kind: type[KubeDLJob], options: Options, spec: dict[str, Any], expected: list[str]) -> None:
+    assert warnings(kind, options=options, **spec) == expected
+
+
+def test_a_queue_is_not_reported_if_the_job_or_its_pods_are_labelled_for_kueue() -> None:
+    labelled = make(TFJob, kubedl_job(TFJob, schedulingPolicy=QUEUE)["spec"], name="demo", labels=QUEUE_LABELS)
+    assert list(spec_warnings(labelled)) == []
+    worker = role(2)
+    worker["template"]["metadata"] = {"labels": QUEUE_LABELS}
+    assert warnings(TFJob, {"PS": 1, "Worker": worker}, options=Options(), schedulingPolicy=QUEUE) == []
+
+
+@virtual_time
+async def test_a_queue_that_nothing_reads_is_one_event() -> None:
+    async with OperatorKit([TFJob]) as kit:
+        view = await kit.submit(kubedl_job(TFJob, schedulingPolicy=QUEUE))
+        await kit.until(view, phase="Running", reached=all_run)
+        await kit.operator.crash()
+        await kit.start_operator()
+        assert await kit.writes_when_idle() == []
+        assert [note for reason, note in view.events if reason == "QueueIgnored"] == [f"spec.schedulingPolicy.queue: {NO_QUEUE}"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ({"queue": 5}, "spec.schedulingPolicy.queue: must be a string, got 5"),
+        ({"queue": ["a"]}, "spec.schedulingPolicy.queue: must be a string"),
+        ({"minAvailable": "many"}, "spec.schedulingPolicy.minAvailable: must be an integer"),
+        ({"minAvailable": -1}, "spec.schedulingPolicy.minAvailable: must be"),
+        ({"priorityClassName": {}}, "spec.schedulingPolicy.priorityClassName: "),
+        ("research", "spec.schedulingPolicy: must be an object"),
+    ],
+)
+@pytest.mark.parametrize("options", [Options(), BY_KUBE_BATCH, BY_COSCHEDULER], ids=lambda options: options.gang_scheduler_name)
+def test_problems_of_a_scheduling_policy_name_the_field(options: Options, policy: Any, expected: str) -> None:
+    with pytest.raises(SpecError) as error:
+        warnings(XDLJob, options=options, schedulingPolicy=policy)
+    assert [str(problem).startswith(expected) for problem in error.value.problems] == [True], error.value.problems

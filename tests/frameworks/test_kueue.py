@@ -1,4 +1,4 @@
-"""Kueue and dlop on both API servers: jobs of kubeflow.org are queued, admitted, preempted and finished."""
+"""Kueue and dlop on both API servers: jobs of kubeflow.org, and pods of other jobs, are queued, admitted, preempted and finished."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from real_cluster import RealCluster
 
+from dlop.api.constants import QUEUE_LABEL
+from dlop.frameworks.kubedl.xdljob import XDLJob
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.job import DLJob
@@ -15,9 +17,10 @@ from dlop.kube.resources import EVENTS
 from dlop.kube.transport import Transport
 from dlop.kube.types import JsonObject
 from dlop.testing.virtual_time import virtual_time
+from tests.frameworks.kubedl_manifests import kubedl_job, role
 from tests.frameworks.kubeflow_jobs import job, mpi_job
 from tests.frameworks.kubeflow_manifests import KINDS
-from tests.frameworks.kueue import QUEUE_LABEL, Kueue, placement
+from tests.frameworks.kueue import Kueue, PodKueue, placement, queued_template
 from tests.frameworks.pod_groups import BY_VOLCANO, PodGroups, pod_group_crd
 from tests.frameworks.sandbox import Clock, Sandbox, open_sandbox, run_embedded, run_real
 
@@ -146,6 +149,51 @@ async def wait_for_gang_admission(transport: Transport, clock: Clock) -> None:
         await check_placement(sandbox, kueue, "spot")
 
 
+async def queue_single_pods(transport: Transport, clock: Clock) -> None:
+    """The pods of a kind that Kueue does not manage wait for admission. A preempted pod is replaced, which is not a failure."""
+    async with open_sandbox(transport, XDLJob, clock=clock) as sandbox:
+        kueue, workers = PodKueue(sandbox), ["demo-worker-0", "demo-worker-1"]
+        sandbox.script.when("demo-worker-*", times=1).until_released().run()
+        sandbox.script.when("demo-worker-*").until_released().run().after(2).succeed()
+        sandbox.script.when("*").until_released().run()
+        roles = {name: role(replicas) for name, replicas in {"PS": 1, "Worker": 2}.items()}
+        for spec in roles.values():
+            spec["template"] = queued_template(spec["template"], "research")
+        sandbox.start()
+        await sandbox.submit(kubedl_job(XDLJob, roles, schedulingPolicy={"queue": "research"}, backoffLimit=0))
+
+        async def all_wait(names: list[str]) -> bool:
+            await kueue.release()
+            return await kueue.waiting() == names
+
+        await sandbox.until(lambda: all_wait(["demo-ps-0", *workers]))
+        await sandbox.settle()
+        assert {pod["metadata"]["labels"][QUEUE_LABEL] for pod in (await sandbox.pods()).values()} == {"research"}
+        assert {pod["status"]["phase"] for pod in (await sandbox.pods()).values()} == {"Pending"}
+
+        await kueue.admit()
+        await sandbox.until_running(3)
+        first = await sandbox.pod_uids()
+        for name in workers:
+            await kueue.preempt(name)
+        await sandbox.until(lambda: all_wait(workers))
+        replaced = await sandbox.pod_uids()
+        assert [name for name in first if replaced[name] != first[name]] == workers
+        assert (await sandbox.condition("Failed") or {}).get("status") != "True"
+
+        await kueue.admit()
+        await sandbox.until_condition("Succeeded")
+
+        async def is_released() -> bool:
+            await kueue.release()
+            return not any(pod["metadata"].get("finalizers") for pod in (await sandbox.pods()).values())
+
+        await sandbox.until(is_released)
+        await sandbox.settle()
+        assert await kueue.waiting() == []
+        assert await sandbox.event_count("QueueIgnored") == 0
+
+
 BY_KIND = pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.job_type.kind)
 
 
@@ -178,3 +226,12 @@ async def test_a_queued_job_waits_for_gang_admission_on_the_embedded_server() ->
 
 async def test_a_queued_job_waits_for_gang_admission_on_the_real_server(real_cluster: RealCluster) -> None:
     await run_real(wait_for_gang_admission, real_cluster)
+
+
+@virtual_time
+async def test_single_pods_are_admitted_preempted_and_finished_on_the_embedded_server() -> None:
+    await run_embedded(queue_single_pods)
+
+
+async def test_single_pods_are_admitted_preempted_and_finished_on_the_real_server(real_cluster: RealCluster) -> None:
+    await run_real(queue_single_pods, real_cluster)
