@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,10 @@ class _NoAliasDumper(_Dumper):  # type: ignore[misc]
 
     def ignore_aliases(self, data: object) -> bool:
         return True
+
+
+# Kinds may use enums as values, for example of environment variables.
+_NoAliasDumper.add_multi_representer(StrEnum, lambda dumper, member: dumper.represent_str(member.value))
 
 
 def to_yaml(*objects: Mapping[str, Any]) -> str:

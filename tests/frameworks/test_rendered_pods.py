@@ -1,4 +1,4 @@
-"""The rendered pods of each kind stay the same across versions of dlop.
+"""The rendered pods of each kind stay the same across versions of dlop, and can be written as YAML.
 
 After an upgrade of the operator, an edit of a job replaces all pods that have not started and whose hash has changed. A change of a hash
 must therefore be intended. Even the order of environment variables affects it.
@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from dlop.api.constants import TEMPLATE_HASH_ANNOTATION
 from dlop.api.schema import ListSchema, RoleFieldsSchema
 from dlop.api.template_hash import parse_template_hash
+from dlop.deploy.kustomize import to_yaml
 from dlop.frameworks.registry import load_registry
 from dlop.job import DLJob
 from dlop.jobs.render import render
@@ -144,3 +146,9 @@ def test_the_hash_of_the_rendered_pods_is_unchanged(kind: type[DLJob]) -> None:
     pods = by_name(render(manifest(kind), REGISTRY), "Pod")
     expected = HASHES[kind.job_type.resource.qualified_name]
     assert {name: parse_template_hash(pods[name]["metadata"]["annotations"][TEMPLATE_HASH_ANNOTATION])[1] for name in expected} == expected
+
+
+@pytest.mark.parametrize("kind", tuple(REGISTRY), ids=lambda kind: kind.job_type.resource.qualified_name)
+def test_the_rendered_children_can_be_written_as_yaml(kind: type[DLJob]) -> None:
+    children = render(manifest(kind), REGISTRY)
+    assert list(yaml.safe_load_all(to_yaml(*children))) == children
