@@ -70,8 +70,8 @@ class Parser(argparse.ArgumentParser):
             default=[],
             metavar="NAMES",
             help="Comma-separated optional permission sets of the operator: mpi (run MPI jobs), hpa (create "
-            "autoscalers), paddle (create config maps), gang (create PodGroups), nodes (read nodes). NAME:NAMESPACE limits a set to a "
-            "namespace.",
+            "autoscalers), paddle (create config maps), elasticjob (create service accounts and roles), ingress (create Ingresses), gang "
+            "(create PodGroups), nodes (read nodes). NAME:NAMESPACE limits a set to a namespace.",
         )
 
     def add_deployment_options(self) -> None:

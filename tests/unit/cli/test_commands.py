@@ -16,6 +16,7 @@ from dlop.api.crd import build_crds
 from dlop.cli.main import COMMANDS, main
 from dlop.deploy.deployment import DeployOptions
 from dlop.deploy.installation import operator_objects
+from dlop.deploy.rbac import all_permission_sets
 from dlop.frameworks.registry import load_registry
 from dlop.kube.types import JsonObject
 from dlop.operator.health import list_endpoints
@@ -167,6 +168,14 @@ def rules_of(text: str) -> dict[str, set[str]]:
     """The resources of each cluster role in a stream of objects."""
     roles = [item for item in yaml.safe_load_all(text) if item["kind"] == "ClusterRole"]
     return {role["metadata"]["name"]: {resource for rule in role["rules"] for resource in rule["resources"]} for role in roles}
+
+
+@pytest.mark.parametrize("command", ["deploy", "manifests"])
+def test_the_help_names_all_optional_permission_sets(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    described = set(re.findall(r"(\w+)\s+\(", capsys.readouterr().out))
+    assert {permission_set.name for permission_set in all_permission_sets(load_registry())} <= described
 
 
 def test_optional_permission_sets_are_separate_roles(capsys: pytest.CaptureFixture[str]) -> None:
