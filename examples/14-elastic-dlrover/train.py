@@ -30,6 +30,15 @@ class LostPeerError(Exception):
     """A peer has not sent its gradient, or a new one waits."""
 
 
+def connect():
+    """A client of the master, which may be starting."""
+    while True:
+        master = build_master_client()
+        if master is not None:
+            return master
+        time.sleep(1)
+
+
 def call(function, *arguments, **named):
     """Call the master until it answers. It may be starting, or be replaced by a new one."""
     while True:
@@ -134,7 +143,7 @@ def send_heartbeats(master):
 
 
 def main():
-    master = build_master_client()
+    master = connect()
     threading.Thread(target=send_heartbeats, args=(master,), daemon=True).start()
     reported = set()
     while True:
