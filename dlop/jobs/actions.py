@@ -23,6 +23,7 @@ from dlop.kube.errors import ConflictError, NotFoundError
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.objects import CustomObject
 from dlop.policies.members import Members
+from dlop.reconcile.scale_plans import PlanPhase, is_finished, plan_status
 
 _MAX_ATTEMPTS = 10
 _PLAN_TIMEOUT_SECONDS = 10.0
@@ -114,10 +115,10 @@ async def _write_scale_plan(client: Client, job: JobHandle, members: Members[Any
 def _is_executed(change_set: ChangeSet[CustomObject], job: JobHandle) -> bool:
     """Whether a scale plan has succeeded. It is deleted then, maybe before it was listed."""
     for plan in change_set.upserted:
-        status = msgspec.json.decode(plan.status)
-        if status.get("phase") == "Failed":
+        status = plan_status(plan)
+        if status.get("phase") == PlanPhase.FAILED:
             raise JobUpdateError(f"{job} cannot be scaled: {status.get('message') or 'the scale plan has failed'}.")
-        if status.get("phase") == "Succeeded":
+        if is_finished(plan):
             return True
     return not change_set.upserted
 
