@@ -1,4 +1,4 @@
-"""Adoption of orphans: objects that carry a job's labels and have no controller."""
+"""Adoption of orphans: objects without a controller that carry the labels of a job, or refer to it as owner and have a name it needs."""
 
 from __future__ import annotations
 

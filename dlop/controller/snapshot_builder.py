@@ -127,8 +127,7 @@ def _labelled_orphans(informers: InformerSet, kind: ManagedKind, job_object: Cus
 
 def _is_member(pod: Pod, members: Members[Any], job_object: CustomObject) -> bool:
     """Whether the master of the job created a pod: it is a member, and has an owner reference to the job, which is not its controller."""
-    is_owned = any(owner.uid == job_object.metadata.uid for owner in pod.metadata.owner_references)
-    return is_owned and members.identify(pod.metadata.labels) is not None
+    return _is_owned(pod, job_object) and members.identify(pod.metadata.labels) is not None
 
 
 # --- name conflicts --------------------------------------------------------------------------------------------------
@@ -151,7 +150,7 @@ def _find_conflicts(informers: InformerSet, job_object: CustomObject, state: Job
         owner = None if child is None else child.metadata.controller
         if child is None or (owner is not None and owner.uid == job_object.metadata.uid):
             job_states.clear_conflict(job_object.metadata.uid, resource, name)
-        elif owner is None and _is_adoptable(child) and _has_labels(child, labels):
+        elif owner is None and _is_adoptable(child) and (_has_labels(child, labels) or _is_owned(child, job_object)):
             conflicts.orphans.append(Orphan(resource, child))
         elif owner is not None and state.key.is_referenced_by(owner):
             conflicts.terminating.append(_terminating_conflict(resource, child, owner, job_object))
@@ -177,6 +176,11 @@ def _terminating_conflict(resource: Resource, child: KubeObject, owner: OwnerRef
 
 def _is_adoptable(child: KubeObject) -> bool:
     return child.metadata.controller is None and child.metadata.deletion_timestamp is None
+
+
+def _is_owned(child: KubeObject, job_object: CustomObject) -> bool:
+    """Whether an object has an owner reference to the job, which may not be its controller."""
+    return any(owner.uid == job_object.metadata.uid for owner in child.metadata.owner_references)
 
 
 def _has_labels(child: KubeObject, labels: Mapping[str, str]) -> bool:
