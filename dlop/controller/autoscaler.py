@@ -55,6 +55,8 @@ class Autoscaler:
             del self._entries[uid]
         else:
             self._entries[uid] = _Entry(key, demand)
+        if demand is None or demand.elastic is None:
+            self._withdraw(uid)
         self._changed.set()
 
     def forget(self, uid: str) -> None:
@@ -89,11 +91,19 @@ class Autoscaler:
         cluster, jobs = self._observe(informers)
         # In a thread, because a decision about a thousand jobs takes longer than the event loop should wait.
         decisions = await asyncio.to_thread(decide, cluster, jobs, max_load=self._max_load)
-        for uid, decision in decisions.items():
-            entry = self._entries.get(uid)
-            if entry is not None:
-                self._job_states.get_or_create(uid, entry.key).scale_decision = decision
+        for job in jobs:
+            entry, decision = self._entries.get(job.uid), decisions.get(job.uid)
+            if entry is None or entry.demand.elastic is None or decision is None:
+                self._withdraw(job.uid)
+            else:
+                self._job_states.get_or_create(job.uid, entry.key).scale_decision = decision
                 self._queue.add(entry.key)
+
+    def _withdraw(self, uid: str) -> None:
+        """Drop the last decision about a job, which no pass may have carried out yet."""
+        state = self._job_states.get(uid)
+        if state is not None:
+            state.scale_decision = None
 
     def _observe(self, informers: InformerSet) -> tuple[Cluster, list[ElasticJob]]:
         nodes = tuple(self.capacity.nodes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -27,6 +28,7 @@ from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.paddle_manifests import training_job
 
 FORBIDDEN: JsonObject = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "forbidden"}
+UNAVAILABLE: JsonObject = {"kind": "Status", "status": "Failure", "code": 503, "reason": "ServiceUnavailable", "message": "unavailable"}
 
 
 def pytorch_job(name: str, *, workers: int, minimum: int = 0, maximum: int = 0, cpu: str = "1", **run_policy: Any) -> JsonObject:
@@ -218,6 +220,47 @@ async def test_a_suspended_job_keeps_its_number_of_replicas() -> None:
         await kit.edit(view, {"spec": {"runPolicy": {"suspend": False}}})
         await until_running(kit, view, workers=6)
         assert len(view.status["dlop"]["scaleRecords"]) == 1
+
+
+@virtual_time
+async def test_a_decision_that_a_later_one_reverses_is_never_carried_out() -> None:
+    async with cluster(cpus=2) as kit:
+        server = kit.new_server()
+        await kit.start_operator(server)
+        view = await kit.submit(ELASTIC)
+        await until_running(kit, view, workers=2)
+        await kit.writes_when_idle()
+        fault = server.faults.fail_before(UNAVAILABLE, match=RequestMatch(plural="pytorchjobs", subresource="status"), times=1_000)
+        await set_cpus(kit, 10)
+        await asyncio.wait_for(fault.triggered.wait(), timeout=60)
+        await set_cpus(kit, 2)
+        await asyncio.sleep(60)
+        fault.times = fault.hits
+        await kit.writes_when_idle(seconds=300)
+        assert "scaleRecords" not in view.status["dlop"]
+        assert len(view.pods) == 2
+
+
+@virtual_time
+async def test_a_suspended_job_forgets_the_last_decision() -> None:
+    async with cluster(cpus=2) as kit:
+        server = kit.new_server()
+        await kit.start_operator(server)
+        view = await kit.submit(ELASTIC)
+        await until_running(kit, view, workers=2)
+        await kit.writes_when_idle()
+        fault = server.faults.fail_before(UNAVAILABLE, match=RequestMatch(plural="pytorchjobs", subresource="status"), times=1_000)
+        await set_cpus(kit, 10)
+        await asyncio.wait_for(fault.triggered.wait(), timeout=60)
+        await kit.edit(view, {"spec": {"runPolicy": {"suspend": True}}})
+        await asyncio.sleep(60)
+        fault.times = fault.hits
+        await kit.until(view, phase="Suspended", reached=lambda view: not view.pods, within_seconds=300)
+        await set_cpus(kit, 2)
+        await kit.edit(view, {"spec": {"runPolicy": {"suspend": False}}})
+        await until_running(kit, view, workers=2)
+        await kit.writes_when_idle(seconds=300)
+        assert "scaleRecords" not in view.status["dlop"]
 
 
 @virtual_time
