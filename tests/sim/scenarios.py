@@ -6,6 +6,7 @@
 - MXNET: the same for the MXJob of fioravanzo.org, with restart scope Replica, in-place restarts and success by the scheduler.
 - GANG: a ring with gang scheduling, by a scheduler that admits each pod group after a delay.
 - HOST_NETWORK: a PaddleJob of batch.paddlepaddle.org, with assigned ports and a config map with the addresses of its pods.
+- PARAMETER_SERVERS: a PaddleJob of paddlepaddle.org whose trainer fails, and that loses a parameter server.
 - ELASTIC: a PyTorchJob that the autoscaler scales when the capacity of the cluster changes.
 - FAULT_TOLERANT: a TrainingJob with a master that is scaled, loses a parameter server, and continues when a trainer has failed.
 - SCALED_BY_PLANS: an ElasticJob with scale plans that start, replace, add and remove workers; it loses a worker and its master.
@@ -29,6 +30,7 @@ from dlop.frameworks.batch_paddlepaddle.paddlejob import PaddleJob as BatchPaddl
 from dlop.frameworks.dlrover.elasticjob import ElasticJob
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
+from dlop.frameworks.paddlepaddle.paddlejob import PaddleJob
 from dlop.frameworks.paddlepaddle.trainingjob import TrainingJob
 from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import NODES, PODS, VOLCANO_POD_GROUPS
@@ -190,6 +192,32 @@ async def _host_network(run: ScenarioRun) -> None:
     await succeed(run, "wide-ps-0", "wide-worker-0", "wide-worker-1", "wide-worker-2")
 
 
+# --- parameter servers -----------------------------------------------------------------------------------------------
+
+
+def _parameter_servers_script() -> Script:
+    script = Script()
+    script.when("servers-trainer-1", times=1).run().after(5).fail(139)
+    return script
+
+
+async def _parameter_servers(run: ScenarioRun) -> None:
+    policy = {"backoffLimit": 3, "ttlSecondsAfterFinished": TTL_SECONDS}
+    spec = {"image": "i", "pserver": {"min-instance": 1}, "trainer": {"min-instance": 2}, "runPolicy": policy}
+    metadata = {"name": "servers", "namespace": "default"}
+    await run.submit({"apiVersion": "paddlepaddle.org/v1", "kind": "PaddleJob", "metadata": metadata, "spec": spec})
+    await run.reach("restarted", lambda job: has_counted(job, restarts=1) and all_running(job, 3), phase="Running")
+    await run.kit.kubelet.perform("default/servers-pserver-0", Evict())
+    await run.reach("evicted", lambda job: has_counted(job, restarts=1, disruptions=1) and all_running(job, 3), phase="Running")
+    await run.edit({"trainer": {"min-instance": 3}})
+    await run.reach("scaled up", lambda job: all_running(job, 4), phase="Running")
+    await run.edit({"runPolicy": {"suspend": True}})
+    await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
+    await run.edit({"runPolicy": {"suspend": False}})
+    await run.reach("resumed", lambda job: all_running(job, 4), phase="Running")
+    await succeed(run, *(f"servers-trainer-{index}" for index in range(3)))
+
+
 # --- elastic jobs ----------------------------------------------------------------------------------------------------
 
 
@@ -336,6 +364,7 @@ JOB_SCOPE = Scenario(name="restart scope Job", framework=PairJob, script=_pair_s
 ROLE_SCOPE = Scenario(name="restart scope Role", framework=PairJob, script=_pair_script, steps=_role_scope)
 GANG = Scenario(name="gang", framework=RingJob, script=_gang_script, steps=_gang, options=BY_VOLCANO, crds=(pod_group_crd(VOLCANO),))
 HOST_NETWORK = Scenario(name="host network", framework=BatchPaddleJob, script=Script, steps=_host_network)
+PARAMETER_SERVERS = Scenario(name="parameter servers", framework=PaddleJob, script=_parameter_servers_script, steps=_parameter_servers)
 SCALED_BY_PLANS = Scenario(name="scale plans", framework=ElasticJob, script=Script, steps=_scale_plans)
 ADOPTED = Scenario(name="adopted", framework=ElasticJob, script=Script, steps=_adopted)
 ELASTIC = Scenario(name="elastic", framework=PyTorchJob, script=Script, steps=_elastic, options=Options(autoscaler=True))

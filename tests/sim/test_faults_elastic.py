@@ -1,4 +1,4 @@
-"""Faults in scenarios with elastic jobs, with jobs whose master manages the pods, and with assigned host ports.
+"""Faults in scenarios with elastic jobs, with parameter servers, with jobs whose master manages the pods, and with assigned host ports.
 
 A sample, to save time: writes get in turn a crash and one of the other faults, and each write of a status gets a crash. In a thorough run
 all writes get all faults. Every fourth commit, or each in a thorough run, gets an operator on a stale server. Forks run to the end of the
@@ -22,7 +22,7 @@ from tests.sim.faults import (
     stale_server_at_each_commit,
 )
 from tests.sim.scenario_run import RunResult, Scenario, run_scenario
-from tests.sim.scenarios import ADOPTED, ELASTIC, FAULT_TOLERANT, HOST_NETWORK, SCALED_BY_PLANS
+from tests.sim.scenarios import ADOPTED, ELASTIC, FAULT_TOLERANT, HOST_NETWORK, PARAMETER_SERVERS, SCALED_BY_PLANS
 from tests.thorough import THOROUGH
 
 _FAULTS = {**WRITE_FAULTS, "node events delayed": delay_watches("nodes"), "config map events delayed": delay_watches("configmaps")}
@@ -37,12 +37,13 @@ _STAGES = {
     ADOPTED.name: [
         *("master running", "adopted", "new master", "replaced", "suspended", "resumed", "adopted again", "succeeded", "deleted by TTL"),
     ],
+    PARAMETER_SERVERS.name: ["restarted", "evicted", "scaled up", "suspended", "resumed", "succeeded", "deleted by TTL"],
     HOST_NETWORK.name: ["running", "evicted", "scaled up", "suspended", "resumed", "succeeded", "deleted by TTL"],
 }
 pytestmark = pytest.mark.timeout(900 if THOROUGH else 120)
 
 
-@pytest.fixture(scope="module", params=[ELASTIC, FAULT_TOLERANT, HOST_NETWORK, SCALED_BY_PLANS, ADOPTED], ids=str)
+@pytest.fixture(scope="module", params=[ELASTIC, FAULT_TOLERANT, HOST_NETWORK, PARAMETER_SERVERS, SCALED_BY_PLANS, ADOPTED], ids=str)
 def scenario(request: pytest.FixtureRequest) -> Scenario:
     parameter: Scenario = request.param
     return parameter
