@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -447,16 +448,70 @@ SPEC_KEYS = """
 ROLE_KEYS = "resources replicaSpec envs grace_period_seconds pre_stop_cmd tolerations node_selector liveness_probe readiness_probe"
 
 
+FIELDS = [*SPEC_KEYS.split(), *(f"{role}.{name}" for role in ("master", "pserver", "trainer") for name in ROLE_KEYS.split())]
+
+
 def test_the_crd_describes_all_fields_of_the_old_operator() -> None:
-    keys = [*SPEC_KEYS.split(), *(f"{role}.{name}" for role in ("master", "pserver", "trainer") for name in ROLE_KEYS.split())]
-    assert len(keys) == 70
+    assert len(FIELDS) == 70
     versions = {version["name"]: version for version in build_crd(TrainingJob)["spec"]["versions"]}
     assert list(versions) == ["v1", "v1alpha1"]
     spec = versions["v1"]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    for key in keys:
+    for key in FIELDS:
         parent, _, name = key.rpartition(".")
         described = spec["properties"][parent] if parent else spec
         assert described["properties"][name]["description"], key
+
+
+NCCL2 = {"frame_work": {"name": "paddle", "type": "nccl2"}, "trainer_port": 6174, "trainer_ports_num": 1, "fault_tolerant": False}
+MULTI = {**NCCL2, "frame_work": {"name": "paddle", "type": "multi"}}
+WITH_VOLUMES, ROLE, PROBE = {"volumes": VOLUMES}, {"envs": {"A": "b"}}, {"tcpSocket": {"port": 1}}
+NEEDS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("trainer_port", "trainer_ports_num"), NCCL2),
+    **dict.fromkeys(("frame_work.name", "frame_work.type"), MULTI),
+    **dict.fromkeys(("VolumeMounts", "mountpath"), WITH_VOLUMES),
+    "fault_tolerant": {"fault_tolerant": False},
+}
+"""Other fields that a field needs to have an effect."""
+VALUES: dict[str, Any] = {
+    **dict.fromkeys(("host_network", "fault_tolerant", "local_job", "is_nccl", "matrix", "index_succeed"), True),
+    **dict.fromkeys(("port", "ports_num", "ports_num_for_sparse", "trainer_port", "trainer_ports_num", "passes"), 70),
+    **dict.fromkeys(("grace_period_seconds", "walltime", "min-instance"), 9),
+    **dict.fromkeys(("master", "pserver", "trainer"), ROLE),
+    **dict.fromkeys(("envs", "node_selector"), ROLE["envs"]),
+    **dict.fromkeys(("liveness_probe", "readiness_probe"), PROBE),
+    **WITH_VOLUMES,
+    "VolumeMounts": [MOUNT],
+    "mountpath": "/data",
+    "max-instance": 4,
+    "annotations": {"priority": "high"},
+    "frame_work": {"type": "local"},
+    "frame_work.name": "tensorflow",
+    "type": "nccl2",
+    "resources": {"limits": {"cpu": "9"}},
+    "replicaSpec": {"spec": {"replicas": 2}},
+    "imagePullSecrets": [{"name": "secret"}],
+    "pre_stop_cmd": ["save"],
+    "tolerations": [{"operator": "Exists"}],
+}
+"""By field, a value other than the default. The value of all other fields is a string."""
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_each_field_of_the_old_operator_has_an_effect_or_is_reported(name: str) -> None:
+    parent, _, last = name.rpartition(".")
+    base = copy.deepcopy(training_job(**{**FAULT_TOLERANT, **NEEDS.get(name, {})})["spec"])
+    changed = copy.deepcopy(base)
+    (changed.setdefault(parent, {}) if parent else changed)[last] = VALUES.get(name, VALUES.get(last, "value"))
+    before, after = (make(TrainingJob, spec, options=Options(autoscaler=True)) for spec in (base, changed))
+    is_reported = any(path == f"spec.{name}" or name in re.split("[ ,;]+", message) for path, message in warnings(after).items())
+    assert is_reported != (effects(before) != effects(after))
+
+
+def effects(job: TrainingJob) -> tuple[Any, ...]:
+    pods = [job.replica(role, 0).pod() for role in job.spec.roles]
+    for pod in pods:
+        del pod["metadata"]["annotations"]["dlop.dev/rendered"]
+    return pods, [(role.replicas, role.elastic) for role in job.spec.roles], job.spec.run_policy
 
 
 # --- invalid specs ----------------------------------------------------------------------------------------------------
