@@ -16,7 +16,7 @@ from dlop.jobs.render import render
 from dlop.kube.errors import InvalidError
 from dlop.kube.resources import CONFIG_MAPS, ROLE_BINDINGS, ROLES
 from dlop.kube.types import JsonObject
-from dlop.policies import MPIFlags
+from dlop.policies.mpi import MPIFlags
 from dlop.reconcile.spec_warnings import spec_warnings
 from dlop.testing.kit import OperatorKit
 from dlop.testing.observed_job import ObservedJob

@@ -13,7 +13,7 @@ from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.kube.client import PatchType
 from dlop.kube.resources import CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from dlop.kube.types import JsonObject
-from dlop.policies import MPIFlags
+from dlop.policies.mpi import MPIFlags
 from dlop.testing.kit import OperatorKit
 from dlop.testing.observed_job import ObservedJob
 from dlop.testing.virtual_time import virtual_time

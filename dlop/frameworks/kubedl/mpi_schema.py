@@ -22,7 +22,8 @@ from dlop import (
     SchedulingPolicyModel,
 )
 from dlop.frameworks.kubedl.schema import KubeDLModel, KubeDLSchema, ReplicaSpecs
-from dlop.policies import MainContainer, parse_quantities
+from dlop.policies import parse_quantities
+from dlop.policies.mpi import MainContainer
 
 FieldPath = tuple[str | int, ...]
 _CONTAINER = "mpi"

@@ -20,13 +20,13 @@ from dlop import (
 )
 from dlop.frameworks.kubedl.base import COLUMNS, KubeDLContainer, KubeDLJob, KubeDLLeader, KubeDLNaming, KubeDLStatus, kubedl_type
 from dlop.frameworks.kubedl.mpi_schema import Distribution, MPIJobModel, MPISchema, read_slots
-from dlop.policies import (
+from dlop.policies import Lifecycle
+from dlop.policies.mpi import (
     HOSTFILE,
     IDLE_COMMAND,
     REMOTE_SHELL,
     LauncherObjects,
     LauncherPods,
-    Lifecycle,
     MPIFlags,
     config_map_name,
     hostfile,

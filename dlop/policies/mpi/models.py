@@ -1,4 +1,4 @@
-"""Flags and field types of MPI jobs. Imported on first use, because they need pydantic."""
+"""Flags and field types of MPI jobs."""
 
 from __future__ import annotations
 

@@ -67,8 +67,6 @@ PUBLIC_POLICIES = {
     *("ATTEMPT_LABEL", "GPU", "JOB_NAME_LABEL", "REPLICA_TYPE_LABEL"),
     *("current_resource_name", "requested_resources", "with_current_resource_names"),
     *("dns_label", "format_selector", "label_value", "object_name", "parse_quantities", "pod_requests", "ps_lite_variables", "short_hash"),
-    *("HOSTFILE", "IDLE_COMMAND", "REMOTE_SHELL", "LauncherObjects", "LauncherPods", "MPIFlags", "MainContainer"),
-    *("config_map_name", "hostfile", "launcher_account", "launcher_template", "mpi_path", "names_account", "remote_shell", "worker_names"),
 }
 
 

@@ -21,7 +21,8 @@ from dlop import (
 from dlop.frameworks.kubeflow.base import KubeflowContainer, KubeflowJob, KubeflowLifecycle, KubeflowNaming, KubeflowStatus
 from dlop.frameworks.kubeflow.mpi.launcher import PODS, KubeflowLauncherObjects, launcher_env, with_idle_command
 from dlop.frameworks.kubeflow.mpi.schema import MPIJobModel, MPIJobSchema
-from dlop.policies import MPIFlags, config_map_name, launcher_account, object_name
+from dlop.policies import object_name
+from dlop.policies.mpi import MPIFlags, config_map_name, launcher_account
 
 _KUBECTL_DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:v1-3f15cb8"
 """The image that Kubeflow published with release 1.9.2. Kubeflow's operator uses the tag `latest`, whose contents can change."""

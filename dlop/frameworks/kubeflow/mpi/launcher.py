@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dlop import JsonObject
-from dlop.policies import (
+from dlop.policies.mpi import (
     HOSTFILE,
     IDLE_COMMAND,
     REMOTE_SHELL,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from dlop import CleanPodPolicy, CleanPodPolicyValue, Count, DLJob, JobSpec, ManifestField
 from dlop.frameworks.kubeflow.schema import KubeflowSchema, KubeflowSpec
-from dlop.policies import MainContainer
+from dlop.policies.mpi import MainContainer
 
 
 class MPIJobModel(KubeflowSpec):
