@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from dlop.api.child_objects import Create
 from dlop.api.constants import Reason
-from dlop.api.gang import Gang, pod_group_body, pod_group_metadata, pod_group_patch, pod_group_spec
+from dlop.api.gang import Gang, pod_group_body, pod_group_metadata, pod_group_of, pod_group_patch, pod_group_spec
 from dlop.api.phase import Phase
-from dlop.api.progress import Progress, ReplicaState, RoleProgress
+from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.record import Blocked
 from dlop.kube.objects import PodGroup
 from dlop.kube.timestamps import format_time
@@ -48,16 +48,21 @@ def _desired_spec(context: ReconcileContext, gang: Gang, progress: Progress) -> 
     return pod_group_spec(
         gang,
         context.policy.scheduling,
-        [replace(member, count=_expected_pods(roles[member.role.name])) for member in job.gang_members],
+        [replace(member, count=_expected_pods(roles[member.role.name], gang)) for member in job.gang_members],
         queue="" if context.pod_group is None else str(context.pod_group.spec.get("queue") or ""),
         priorities=context.snapshot.priorities,
         make_pod=lambda role: job.replica(role, 0).pod(),
     )
 
 
-def _expected_pods(role: RoleProgress) -> int:
-    """Pods of a role that exist or will be created, without those that the job does not need."""
-    return sum(1 for replica in role.replicas[: role.spec.minimum] if replica.pod is not None or replica.state not in _FINISHED)
+def _expected_pods(role: RoleProgress, gang: Gang) -> int:
+    """Pods of a role that are in the gang or will be created, without those that the job does not need."""
+    return sum(1 for replica in role.replicas[: role.spec.minimum] if _is_expected(replica, gang))
+
+
+def _is_expected(replica: ReplicaProgress, gang: Gang) -> bool:
+    """Pods that were created for another scheduler, or by an operator with several groups per job, stay outside of the gang."""
+    return replica.state not in _FINISHED if replica.pod is None else pod_group_of(replica.pod) == gang.ref
 
 
 _UNSCHEDULABLE = ("Unschedulable", "True")

@@ -211,13 +211,16 @@ async def test_a_pod_group_of_the_previous_scheduler_is_deleted_when_all_its_pod
         await kit.until(view, phase="Running", reached=all_run)
         await kit.operator.stop()
         await kit.start_operator(options=BY_VOLCANO)
-        await admit(kit, PodGroups(kit.client, VOLCANO), within_seconds=60)
-        for name in ("demo-master-0", "demo-worker-0"):
+        current = PodGroups(kit.client, VOLCANO)
+        await admit(kit, current, within_seconds=60)
+        for members, name in enumerate(("demo-master-0", "demo-worker-0")):
             assert await groups.get() is not None
+            assert (await current.spec()).get("minMember", 0) == members  # a pod of the previous group cannot be counted
             await kit.client.delete(PODS, name, namespace="default")
             await kit.until(view, reached=functools.partial(is_scheduled_by_volcano, pod=name), within_seconds=60)
         await asyncio.sleep(10)
         assert await groups.get() is None
+        assert (await current.spec())["minMember"] == 2
         assert all_run(view)
 
 

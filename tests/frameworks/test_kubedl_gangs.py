@@ -16,6 +16,7 @@ from dlop.frameworks.kubedl.tfjob import TFJob
 from dlop.frameworks.kubedl.xdljob import XDLJob
 from dlop.frameworks.registry import Registry
 from dlop.jobs.render import render
+from dlop.kube.resources import PODS, VOLCANO_POD_GROUPS
 from dlop.kube.types import JsonObject
 from dlop.reconcile.spec_warnings import spec_warnings
 from dlop.testing.kit import OperatorKit
@@ -114,6 +115,59 @@ async def test_the_pods_of_roles_that_wait_for_others_are_not_counted(options: O
     assert group["minMember"] == members
     sizes = {pod["metadata"]["labels"].get(f"{COSCHEDULER_LABEL}/min-available") for pod in pods.values()}
     assert sizes == ({str(members)} if options is BY_COSCHEDULER else {None})
+
+
+# --- takeover ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [BY_VOLCANO, BY_COSCHEDULER], ids=lambda options: options.gang_scheduler_name)
+@virtual_time
+async def test_pod_groups_of_kubedl_are_kept_as_long_as_they_have_pods(options: Options) -> None:
+    """KubeDL created one PodGroup per role. A pod that replaces one of its pods is not in the same group."""
+    scheduler = options.gang_scheduler_name
+    async with OperatorKit([XDLJob], operator=False, options=options) as kit:
+        await apply(kit.client, [pod_group_crd(scheduler)], report=lambda _: None)
+        kit.script.when("*").run()
+        groups, view = PodGroups(kit.client, scheduler), await kit.submit(kubedl_job(XDLJob, {"PS": 1, "Worker": 2}))
+        await create_objects_of_kubedl(kit, groups, by_name(render(kubedl_job(XDLJob, {"PS": 1, "Worker": 2}), REGISTRY), "Pod"))
+        before = {pod["metadata"]["uid"] for pod in (await kit.client.list(PODS, namespace="default"))["items"]}
+        await kit.start_operator()
+        await kit.until(view, phase="Running", reached=all_run)
+        await asyncio.sleep(60)
+        assert {pod["metadata"]["uid"] for pod in view.pods.values()} == before
+        assert [await groups.get(name) is not None for name in ("demo-ps", "demo-worker", "demo")] == [True] * 3
+        assert "minMember" not in await groups.spec()
+
+        if scheduler == VOLCANO:
+            await groups.set_phase("Inqueue")
+        await kit.client.delete(PODS, "demo-ps-0", namespace="default")
+        await kit.until(view, reached=lambda view: {pod["metadata"]["uid"] for pod in view.pods.values()} != before and len(view.pods) == 3)
+        await kit.until(view, reached=all_run, within_seconds=60)
+        assert [await groups.get(name) is not None for name in ("demo-ps", "demo-worker")] == [False, True]
+        assert (await groups.spec())["minMember"] == 1
+
+
+async def create_objects_of_kubedl(kit: OperatorKit, groups: PodGroups, pods: dict[str, JsonObject]) -> None:
+    """The PodGroups and pods of a job that KubeDL runs."""
+    job = await kit.client.get(XDLJob.job_type.resource, "demo", namespace="default")
+    owner = {
+        "apiVersion": "training.kubedl.io/v1alpha1",
+        "kind": "XDLJob",
+        "name": "demo",
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+    }
+    for group, size in {"demo-ps": 1, "demo-worker": 2}.items():
+        await groups.create({"metadata": {"name": group, "ownerReferences": [owner]}, "spec": {"minMember": size}})
+    for pod in pods.values():
+        labels = {key: value for key, value in pod["metadata"]["labels"].items() if not key.startswith("dlop.dev/")}
+        metadata = {"name": pod["metadata"]["name"], "labels": labels, "ownerReferences": [owner]}
+        group = f"demo-{labels['replica-type']}"
+        if groups.resource == VOLCANO_POD_GROUPS:
+            metadata["annotations"] = {"scheduling.k8s.io/group-name": group}
+        else:
+            metadata["labels"] = labels | {COSCHEDULER_LABEL: group, f"{COSCHEDULER_LABEL}/name": group}
+        await kit.client.create(PODS, {**pod, "metadata": metadata}, namespace="default")
 
 
 # --- AIMaster ------------------------------------------------------------------------------------------------------------
