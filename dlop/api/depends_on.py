@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from dlop.api.fields import ManifestField
+from dlop.api.role_annotations import with_values_by_role
 from dlop.api.spec import JobSpec, RoleSpec
 from dlop.api.types import ReplicaType, StartAfter, StartCondition
 
@@ -39,20 +40,13 @@ def _read_dependency(field: ManifestField, own: str, known: dict[str, str]) -> S
 
 def with_start_order(spec: JobSpec, field: ManifestField, types: tuple[ReplicaType, ...]) -> JobSpec:
     """The spec with the start order in an object from roles to lists of dependencies. `dependsOn` of a role takes precedence."""
-    known = {known.name.lower(): known.name for known in types}
-    field.object()
-    roles = {role.name: role for role in spec.roles}
-    for key, entry in field.entries():
-        name = known.get(key.lower())
-        if name is None:
-            entry.error(f"is not a role of this kind; must be one of {', '.join(known.values())}")
-        elif name in roles and roles[name].order_path:
-            entry.warning(f"has no effect, because {roles[name].order_path} takes precedence")
-        else:
-            # The order of a role that the job does not have is only checked.
-            role = with_dependencies(roles.get(name, RoleSpec(name=name, replicas=0)), entry, types)
-            roles |= {name: role} if name in roles else {}
-    return replace(spec, roles=tuple(roles.values()))
+    return with_values_by_role(
+        spec,
+        field,
+        types,
+        with_value=lambda role, entry: with_dependencies(role, entry, types),
+        set_at=lambda role: role.order_path,
+    )
 
 
 def check_start_order(spec: JobSpec, manifest: ManifestField) -> None:
