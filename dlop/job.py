@@ -22,6 +22,7 @@ from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgr
 from dlop.api.scale_plan import Member, MembersRecord
 from dlop.api.schema import Schema
 from dlop.api.spec import JobSpec, Problem, RoleSpec
+from dlop.api.spot_replicas import is_spot_replica
 from dlop.api.types import ConfigMapKey, ContainerProperties, FieldRef, JobType, Options, ReplicaType
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
@@ -253,6 +254,10 @@ class DLJob(ABC):
     def initial_min_member(self) -> int:
         """`minMember` of the PodGroup before any pod exists."""
         return min_members(self.spec.run_policy.scheduling, self.gang_members)
+
+    def is_spot(self, role: RoleSpec, index: int) -> bool:
+        """Whether the next pod of a replica is a spot pod."""
+        return role.spot is not None and is_spot_replica(role, index, self._resource.record)
 
     def replica(self, role: RoleSpec, index: int, *, attempt: int = 0, replacement: int = 0) -> Replica:
         """One desired replica."""

@@ -18,6 +18,7 @@ from dlop.api.pod_resources import pod_requests
 from dlop.api.progress import ReplicaProgress, ReplicaState
 from dlop.api.scale_plan import Member
 from dlop.api.spec import RoleSpec
+from dlop.api.spot_replicas import with_spot_options
 from dlop.api.template_hash import with_annotation, with_template_hash
 from dlop.api.types import ConfigMapKey, FieldRef
 from dlop.kube.objects import Pod
@@ -91,7 +92,7 @@ class Replica:
 
     def pod(self) -> JsonObject:
         """The rendered pod."""
-        template = self._role.template
+        template = self._template
         template_metadata = _object(template, "metadata")
         labels = {**_object(template_metadata, "labels"), **self._job.naming.pod_labels(self._job, self._role, self.index)}
         metadata: JsonObject = {
@@ -128,6 +129,14 @@ class Replica:
         metadata = {**self._job.child_metadata(name), "labels": {JOB_UID_LABEL: self._job.metadata.uid, **self._service_labels}}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
         return self._job.customize_service(self, service)
+
+    @property
+    def _template(self) -> JsonObject:
+        """The pod template, with the options of spot replicas if this is one."""
+        role = self._role
+        if role.spot is None or not self._job.is_spot(role, self.index):
+            return role.template
+        return with_spot_options(role.template, role.spot)
 
     @property
     def _selector(self) -> dict[str, str]:

@@ -13,12 +13,14 @@ import msgspec
 from dlop.api.depends_on import with_start_order
 from dlop.api.fields import ManifestField
 from dlop.api.spec import JobSpec
+from dlop.api.spot_replicas import with_spot_annotation
 from dlop.api.types import ReplicaType
 
 NETWORK_MODE_ANNOTATION = "kubedl.io/network-mode"
 START_ORDER_ANNOTATION = "dlop.dev/start-order"
 ELASTIC_TRAINING_ANNOTATION = "kubedl.io/enable-elastic-training"
 ERROR_MONITORING_ANNOTATION = "pai.ai/enable-error-monitoring"
+SPOT_REPLICAS_ANNOTATION = "dlop.dev/spot-replicas"
 _PATH = "metadata.annotations"
 
 
@@ -67,9 +69,14 @@ def _error_monitoring(spec: JobSpec, field: ManifestField, _: tuple[ReplicaType,
     return spec
 
 
+def _spot_replicas(spec: JobSpec, field: ManifestField, types: tuple[ReplicaType, ...]) -> JobSpec:
+    return with_spot_annotation(spec, decode_annotation(field), types)
+
+
 _READERS: dict[str, Callable[[JobSpec, ManifestField, tuple[ReplicaType, ...]], JobSpec]] = {
     NETWORK_MODE_ANNOTATION: _network_mode,
     START_ORDER_ANNOTATION: _start_order,
     ELASTIC_TRAINING_ANNOTATION: _elastic_training,
     ERROR_MONITORING_ANNOTATION: _error_monitoring,
+    SPOT_REPLICAS_ANNOTATION: _spot_replicas,
 }

@@ -20,6 +20,7 @@ from dlop.api.fields import ManifestField
 from dlop.api.job_annotations import spec_annotations, with_annotations
 from dlop.api.record import Record, parse_record
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RoleSpec, SpecError
+from dlop.api.spot_replicas import check_spot_replicas
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
 
@@ -165,6 +166,8 @@ class JobResource:
         if annotations:
             spec = with_annotations(spec, annotations, field, types=self._kind.replica_types)
         check_start_order(spec, field)
+        members = self._kind.members
+        check_spot_replicas(spec, field, member_roles=() if members is None else members.roles)
         # A field that is read twice reports its problem twice.
         problems, warnings = (tuple(dict.fromkeys(reports)) for reports in (field.problems, field.warnings))
         return ParsedSpec(raw, spec, problems or schema.model_problems(field.value, self._kind), warnings)

@@ -144,7 +144,9 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     restarts: dict[str, int] = {}
     """Restarts after failures by role: of containers, pods and attempts. Never decreases."""
     disruptions: dict[str, int] = {}
-    """Replacements after disruptions by role. Never decreases."""
+    """Replacements after disruptions by role, without those of spot replicas. Never decreases."""
+    spot_disruptions: dict[str, int] = {}
+    """Replacements of spot replicas after disruptions by role. Never decreases."""
     completed_indexes: dict[str, str] = {}
     """Indexes by role that have succeeded and are never started again, as ranges."""
     failed_indexes: dict[str, str] = {}
@@ -303,6 +305,7 @@ class RecordBuilder:
         self.role_attempts = dict(record.role_attempts)
         self.restarts = dict(record.restarts)
         self.disruptions = dict(record.disruptions)
+        self.spot_disruptions = dict(record.spot_disruptions)
         self.replacements = {role: parse_counts(record.replacements.get(role, {})) for role in self._roles}
         self.counted_restarts = {role: parse_counts(record.counted_restarts.get(role, {})) for role in self._roles}
         self.backoffs = parse_backoffs(record.backoffs)
@@ -320,8 +323,9 @@ class RecordBuilder:
         if restarts:
             self.restarts[role] = self.restarts.get(role, 0) + restarts
 
-    def count_disruption(self, role: str) -> None:
-        self.disruptions[role] = self.disruptions.get(role, 0) + 1
+    def count_disruption(self, role: str, *, is_spot: bool) -> None:
+        disruptions = self.spot_disruptions if is_spot else self.disruptions
+        disruptions[role] = disruptions.get(role, 0) + 1
 
     def add_watched(self, resources: Iterable[str]) -> None:
         """Add resources of which the job may have objects."""
@@ -370,6 +374,7 @@ class RecordBuilder:
             role_attempts=self.role_attempts,
             restarts=self.restarts,
             disruptions=self.disruptions,
+            spot_disruptions=self.spot_disruptions,
             completed_indexes=_format(self.completed_indexes),
             failed_indexes=_format(self.failed_indexes),
             started_indexes=_format(self.started_indexes),

@@ -16,6 +16,7 @@ from dlop.api.depends_on import with_dependencies
 from dlop.api.fields import ManifestField
 from dlop.api.parsing import ordered_roles, read_listed_roles, read_role, read_roles, read_run_policy
 from dlop.api.spec import CleanPodPolicy, ElasticRange, JobSpec, Problem, RestartScope, RoleSpec, RunPolicy
+from dlop.api.spot_replicas import with_spot_replica_spec, with_spot_replicas
 from dlop.api.types import ReplicaType, require, to_choice
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class Schema:
     """Whether the fields of `runPolicy` may also be fields of the spec. Those of `runPolicy` take precedence."""
     suspend_path: FieldPath | None = ("runPolicy", "suspend")
     """The path of the suspend field in the spec; None if jobs cannot be suspended."""
+    reads_spot_replica_spec: bool = False
+    """Whether roles may set their spot replicas with `spotReplicaSpec`, the field of KubeDL. `spotReplicas` takes precedence."""
     uses_host_ports: bool = False
     """Whether jobs may need ports of the host network that the operator assigns; see `JobSpec.host_ports`."""
     scheduling_path: FieldPath = _SCHEDULING_PATH
@@ -162,10 +165,16 @@ class Schema:
         require(is_path, f"Schema suspend_path {self.suspend_path!r}", "a tuple of fields, like ('runPolicy', 'suspend'), or None")
 
     def read_ordered_roles(self, spec: ManifestField, kind: type[DLJob]) -> tuple[RoleSpec, ...]:
-        """The roles, with the start order of the kind or of the job."""
+        """The roles, with the start order of the kind or of the job, and with their spot replicas."""
         start_after = {role.name: role.upstream for role in kind.replica_types}
         roles = (replace(role, start_after=start_after.get(role.name, ())) for role in self.read_roles(spec, kind))
-        return tuple(with_dependencies(role, self._role_field(spec, role.name).get("dependsOn"), kind.replica_types) for role in roles)
+        return tuple(self._with_role_fields(role, self._role_field(spec, role.name), kind) for role in roles)
+
+    def _with_role_fields(self, role: RoleSpec, field: ManifestField, kind: type[DLJob]) -> RoleSpec:
+        """The role with the fields that the roles of all kinds may have."""
+        role = with_dependencies(role, field.get("dependsOn"), kind.replica_types)
+        role = with_spot_replicas(role, field.get("spotReplicas"))
+        return with_spot_replica_spec(role, field.get("spotReplicaSpec")) if self.reads_spot_replica_spec else role
 
     def scale_role(self, kind: type[DLJob]) -> str:
         """The role of the scale subresource; empty if the kind has none."""

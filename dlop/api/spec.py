@@ -95,6 +95,22 @@ class ElasticRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpotReplicas:
+    """The last replicas of a role, which run on cheaper nodes. See `dlop/api/spot_replicas.py`."""
+
+    count: int
+    priority_class: str = ""
+    """The priority class of their pods; empty keeps that of the template."""
+    labels: dict[str, str] = field(default_factory=dict)
+    tolerations: tuple[JsonObject, ...] = ()
+    node_selector: dict[str, str] = field(default_factory=dict)
+    max_disruptions: int | None = None
+    """Disruptions in the role after which the replicas are created on demand; None means never."""
+    path: str
+    """The field that sets them, for messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSpec:
     """One role of a job."""
 
@@ -111,6 +127,8 @@ class RoleSpec:
     """What the pods of this role wait for before they are created."""
     order_path: str = ""
     """The field that sets `start_after`, for messages; empty if it is the default of the kind."""
+    spot: SpotReplicas | None = None
+    """None if the role has no spot replicas."""
     container: str = ""
     """The container whose exit ends the replica; the first container if this is empty or does not exist."""
     port: int | None = None

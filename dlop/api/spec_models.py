@@ -155,6 +155,32 @@ class DependencyModel(ApiModel):
     """The condition that all its replicas must reach. Defaults to Running."""
 
 
+class TolerationModel(OpenModel):
+    """A toleration of a taint, as in a pod spec."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class SpotReplicasModel(ApiModel):
+    """The last replicas of a role, which run on cheaper nodes that may be taken back at any time."""
+
+    replicas: Replicas
+    """The number of spot replicas. They are the replicas with the highest indexes."""
+    priority_class_name: str | None = None
+    """The priority class of their pods. Defaults to that of the template."""
+    labels: dict[str, str] | None = None
+    """Labels of their pods, in addition to those of the template."""
+    tolerations: Annotated[list[TolerationModel], Field(max_length=64)] | None = None
+    """Tolerations of their pods, in addition to those of the template."""
+    node_selector: dict[str, str] | None = None
+    """Labels of the nodes for their pods, in addition to those of the template."""
+    max_disruptions: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    """Number of their disruptions after which they are created on demand, without these options. Unset means never."""
+
+
 class ReplicaModel(ApiModel):
     """One role of a job."""
 
@@ -164,6 +190,8 @@ class ReplicaModel(ApiModel):
     """What to do when a pod of the role fails. With ExitCode, codes 1 to 127 are permanent failures, and 128 to 255 are retried."""
     depends_on: Annotated[list[DependencyModel], Field(max_length=16)] | None = None
     """The roles that must run before the pods of the role are created. Replaces the default of the kind; an empty list means none."""
+    spot_replicas: SpotReplicasModel | None = None
+    """The last replicas of the role, which run on cheaper nodes."""
     template: PodTemplate
     """The pod template of the role."""
 

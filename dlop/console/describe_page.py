@@ -41,6 +41,7 @@ def _facts(view: JobView, *, now: float) -> Iterator[Line]:
         "Phase": f"{view.phase} (terminating)" if view.is_terminating else view.phase,
         "Message": view.message,
         "Roles": roles,
+        "Spot": "; ".join(_describe_spot(role) for role in view.roles if role.spot_replicas or role.spot_disruptions),
         "Progress": _progress(view),
         "Created": _format_time(view.created_at, now=now),
         "Started": _format_time(view.started_at, now=now),
@@ -56,6 +57,12 @@ def _facts(view: JobView, *, now: float) -> Iterator[Line]:
 def _describe_role(role: RoleView) -> str:
     limits = f" ({role.minimum} to {role.maximum})" if role.minimum < role.maximum else ""
     return f"{role.desired} {role.name}{limits}"
+
+
+def _describe_spot(role: RoleView) -> str:
+    count, disruptions = role.spot_replicas, role.spot_disruptions
+    text = f"{count} {role.name}, {disruptions} disruption{'' if disruptions == 1 else 's'}"
+    return f"{text}, now created on demand" if role.is_on_demand else text
 
 
 def _progress(view: JobView) -> str:

@@ -17,6 +17,7 @@ from dlop.api.constants import (
     REPLACEMENT_ANNOTATION,
     REQUESTS_ANNOTATION,
     SIZE_ANNOTATION,
+    SPOT_ANNOTATION,
     TEMPLATE_HASH_ANNOTATION,
 )
 from dlop.api.gang import POD_GROUPS
@@ -38,7 +39,9 @@ _FULL_TYPES: dict[Resource, type[Any]] = {**dict.fromkeys(POD_GROUPS, PodGroup),
 """Resources watched without a label selector and with more than their metadata. Another operator may own a PodGroup."""
 
 
-_CHILD_ANNOTATIONS = frozenset({GROUP_ANNOTATION, REPLACEMENT_ANNOTATION, REQUESTS_ANNOTATION, SIZE_ANNOTATION, TEMPLATE_HASH_ANNOTATION})
+_CHILD_ANNOTATIONS = frozenset(
+    {GROUP_ANNOTATION, REPLACEMENT_ANNOTATION, REQUESTS_ANNOTATION, SIZE_ANNOTATION, SPOT_ANNOTATION, TEMPLATE_HASH_ANNOTATION}
+)
 """The annotations of children that are read. The others, such as those of network plugins, are not cached."""
 
 

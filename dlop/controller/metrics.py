@@ -33,6 +33,7 @@ _JOB_COUNTERS = {
     "invalid": "Number of jobs with an invalid spec.",
     "restarted": "Number of restarts after failures.",
     "disrupted": "Number of replacements after disruptions.",
+    "spot_disrupted": "Number of replacements of spot replicas after disruptions.",
     "scaled_up": "Number of replicas added by the autoscaler.",
     "scaled_down": "Number of replicas removed by the autoscaler.",
 }
@@ -170,7 +171,7 @@ def _histogram(name: str, description: str, histograms: dict[str, Histogram], la
 # --- transitions of jobs ---------------------------------------------------------------------------------------------
 
 _FINAL_COUNTERS = {Phase.SUCCEEDED: "succeeded", Phase.FAILED: "failed", Phase.INVALID: "invalid"}
-_RECORD_COUNTERS = {"restarts": "restarted", "disruptions": "disrupted"}
+_RECORD_COUNTERS = {"restarts": "restarted", "disruptions": "disrupted", "spotDisruptions": "spot_disrupted"}
 
 
 def count_transitions(

@@ -16,6 +16,7 @@ from dlop.api.phase import Phase
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.record import Blocked, LastFailure, Record
 from dlop.api.spec import JobSpec, RoleSpec, SpecError
+from dlop.api.spot_replicas import disruptions_of, has_fallen_back
 from dlop.api.start_order import StartWait, find_start_wait
 from dlop.job import DLJob
 from dlop.jobs.history import HistoryEntry, KubeEvent, build_history
@@ -43,6 +44,11 @@ class RoleView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     failed: int
     restarts: int
     disruptions: int
+    """Without those of spot replicas."""
+    spot_replicas: int = 0
+    spot_disruptions: int = 0
+    is_on_demand: bool = False
+    """Whether the spot replicas are created on demand, because they were disrupted too often."""
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -177,6 +183,7 @@ def _role_views(roles: Iterable[RoleSpec], replicas: tuple[ReplicaView, ...], re
 
 
 def _role_view(role: RoleSpec, counts: dict[str, int], record: Record) -> RoleView:
+    spot, spot_disruptions = role.spot, disruptions_of(role, record)
     running, succeeded, failed = (counts.get(state, 0) for state in (ReplicaState.RUNNING, ReplicaState.SUCCEEDED, ReplicaState.FAILED))
     return RoleView(
         name=role.name,
@@ -189,6 +196,9 @@ def _role_view(role: RoleSpec, counts: dict[str, int], record: Record) -> RoleVi
         failed=failed,
         restarts=record.restarts.get(role.name, 0),
         disruptions=record.disruptions.get(role.name, 0),
+        spot_replicas=0 if spot is None else min(spot.count, role.replicas),
+        spot_disruptions=spot_disruptions,
+        is_on_demand=spot is not None and has_fallen_back(spot, spot_disruptions),
     )
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
-from dlop.api.constants import TEMPLATE_HASH_ANNOTATION
+from dlop.api.constants import SPOT_ANNOTATION, TEMPLATE_HASH_ANNOTATION
 from dlop.api.gang import POD_GROUPS, pod_group_of
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.spec import RoleSpec
+from dlop.api.spot_replicas import disruptions_of, has_fallen_back
 from dlop.api.template_hash import parse_template_hash
 from dlop.api.types import ForceDeletion
 from dlop.kube.objects import KubeObject, Pod, Service
@@ -184,6 +185,17 @@ def drifted_pods(context: ReconcileContext, progress: Progress) -> tuple[Pod, ..
         for replica in role.replicas
         if replica.state is ReplicaState.PENDING and replica.pod is not None and _is_drifted(context, replica.pod, role.spec, replica.index)
     )
+
+
+def pending_spot_pods(context: ReconcileContext, progress: Progress) -> tuple[Pod, ...]:
+    """Spot pods that have not started, of roles whose replicas are created on demand according to the stored record."""
+    pods: list[Pod] = []
+    for role in progress.roles:
+        spot = role.spec.spot
+        if spot is not None and has_fallen_back(spot, disruptions_of(role.spec, context.stored.record)):
+            pending = (each.pod for each in role.replicas if each.state is ReplicaState.PENDING and each.pod is not None)
+            pods += [pod for pod in pending if SPOT_ANNOTATION in pod.metadata.annotations and not has_started(pod, role.spec)]
+    return tuple(pods)
 
 
 def drifted_services(context: ReconcileContext) -> Iterator[Service]:

@@ -8,7 +8,8 @@ from dlop.api.constants import Reason
 from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import Outcome, Phase
 from dlop.api.progress import ReplicaState
-from dlop.api.record import LastFailure, describe_failure
+from dlop.api.record import LastFailure, Record, describe_failure
+from dlop.api.spot_replicas import disruptions_of, has_fallen_back
 from dlop.kube.resources import PODS
 from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.creation import Creates
@@ -39,6 +40,17 @@ def lost_replica_events(observation: Observation) -> Iterator[Event]:
     disrupted = [lost.failure for lost in observation.lost_replicas if lost.state is ReplicaState.DISRUPTED]
     yield from _batch(EventType.WARNING, Reason.RESTARTING, [*failed, *observation.restarted_in_place], "restarted")
     yield from _batch(EventType.WARNING, Reason.DISRUPTED, disrupted, "replaced")
+
+
+def spot_fallback_events(context: ReconcileContext, record: Record) -> Iterator[Event]:
+    """Roles whose spot replicas are created on demand from this pass on. `record` is the new record."""
+    for role in context.spec.roles:
+        spot = role.spot
+        if spot is None or not has_fallen_back(spot, disruptions_of(role, record)):
+            continue
+        if not has_fallen_back(spot, disruptions_of(role, context.stored.record)):
+            message = f"{role.name}: {disruptions_of(role, record)} disruptions of spot replicas, and {spot.path}.maxDisruptions is"
+            yield Event(EventType.WARNING, Reason.SPOT_FALLBACK, f"{message} {spot.max_disruptions}; new pods are created on demand")
 
 
 def blocked_events(context: ReconcileContext, outcome: Outcome) -> Iterator[Event]:
@@ -82,6 +94,13 @@ def pod_group_events(deletes: Sequence[Delete]) -> Iterator[Event]:
     for delete in deletes:
         if delete.resource in POD_GROUPS:
             yield Event(EventType.NORMAL, Reason.DELETED_POD_GROUP, f"Deleted podgroup {delete.name}")
+
+
+def pending_spot_events(deletes: Sequence[Delete]) -> Iterator[Event]:
+    """Spot pods that are replaced by pods on demand."""
+    if deletes:
+        message = f"Replaced {_count(deletes, 'spot pod')} that had not started, because spot replicas are created on demand now"
+        yield Event(EventType.NORMAL, Reason.REPLACED_PODS, message)
 
 
 def drift_events(deletes: Sequence[Delete]) -> Iterator[Event]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dlop.api.constants import Reason
+from dlop.api.constants import SPOT_ANNOTATION, Reason
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.record import LastFailure, Record, RecordBuilder, record_to_json
 from dlop.api.spec import RestartScope
@@ -124,8 +124,14 @@ class _Observer:
 
     def _lost_replica(self, replica: ReplicaId, state: ReplicaState, pod: Pod | None, failure: LastFailure) -> ReplicaProgress:
         if pod is None or not self._is_accounted(pod):
-            self._lost.append(LostReplica(state=state, failure=failure))
+            self._lost.append(LostReplica(state=state, failure=failure, is_spot=self._was_spot(replica, pod)))
         return _progress(replica, state, pod, failure)
+
+    def _was_spot(self, replica: ReplicaId, pod: Pod | None) -> bool:
+        """Whether a lost pod was a spot pod. Of a pod that is gone, the spec and the record say what it should have been."""
+        if replica.role.spot is None:
+            return False  # the common case
+        return self._context.job.is_spot(replica.role, replica.index) if pod is None else SPOT_ANNOTATION in pod.metadata.annotations
 
     def _count_restarts(self, replica: ReplicaId, pod: Pod) -> None:
         """Count container restarts by the kubelet."""

@@ -24,6 +24,7 @@ from dlop.reconcile.deletion import (
     next_deletion_deadlines,
     next_retried_deletes,
     obsolete_deletes,
+    pending_spot_pods,
     retried_deletes,
     stale_and_accounted_pods,
     surplus_services,
@@ -125,12 +126,14 @@ def _resize(context: ReconcileContext, observation: Observation, *, started_at: 
     """Write the new attempt only. The pods of the old size are deleted once it is stored."""
     restart_for_resize(observation.builder)
     progress = restart.reset_progress(observation.progress)
-    outcome = resize_outcome(context, progress, observation.builder.build(), started_at=started_at, size=size)
+    record = observation.builder.build()
+    outcome = resize_outcome(context, progress, record, started_at=started_at, size=size)
     return Plan(
         status=changed_status(context.job, outcome, context.snapshot),
         events=(
             *events.phase_events(context.stored.phase, outcome),
             *events.lost_replica_events(observation),
+            *events.spot_fallback_events(context, record),
             *events.spec_warning_events(context),
             Event(EventType.NORMAL, outcome.reason, outcome.message),
         ),
@@ -159,6 +162,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
     # The results of overdue pods must be stored in the record before the pods are deleted.
     deletes = deletes_of(pods, services) + (overdue if record == context.stored.record else ()) + obsolete_deletes(context)
     drift_deletes = deletes_if_unchanged(drifted_pods(context, progress))
+    spot_deletes = () if drift_deletes else deletes_if_unchanged(pending_spot_pods(context, progress))
     # Lost replicas must be stored in the record before their replacements are created.
     is_stored = not observation.lost_replicas and not context.must_store_record
     creates = plan_creates(context, progress, in_backoff=in_backoff) if is_stored else Creates()
@@ -176,7 +180,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         blocked=reported,
     )
     return Plan(
-        deletes=deletes + drift_deletes + step.deletes,
+        deletes=deletes + drift_deletes + spot_deletes + step.deletes,
         patches=pod_group_patches(context, progress) + child_patches(context, progress),
         services=creates.services,
         pods=creates.pods,
@@ -190,9 +194,11 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
             *events.scale_events(context),
             *step.events,
             *events.lost_replica_events(observation),
+            *events.spot_fallback_events(context, record),
             *events.blocked_events(context, outcome),
             *events.delete_events(deletes),
             *events.drift_events(drift_deletes),
+            *events.pending_spot_events(spot_deletes),
             *events.spec_warning_events(context),
             *events.create_events(creates),
         ),
@@ -207,5 +213,5 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         demand=job_demand(context, expected) if context.job.options.autoscaler else None,
         settles=not step.is_unfinished
         and not context.unwatched
-        and is_settled(context, observation, expected, deletes + overdue + drift_deletes),
+        and is_settled(context, observation, expected, deletes + overdue + drift_deletes + spot_deletes),
     )

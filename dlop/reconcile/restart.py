@@ -32,6 +32,8 @@ class LostReplica:
     state: ReplicaState
     """Restarting or Disrupted."""
     failure: LastFailure
+    is_spot: bool = False
+    """Whether the lost pod was a spot pod."""
 
     @property
     def role(self) -> str:
@@ -53,7 +55,7 @@ def count_lost_replicas(lost_replicas: tuple[LostReplica, ...], builder: RecordB
     """Count every lost replica once; in the scopes Role and Job, count every new attempt once."""
     for lost in _one_per_attempt(lost_replicas, scope):
         if lost.state is ReplicaState.DISRUPTED:
-            builder.count_disruption(lost.role)
+            builder.count_disruption(lost.role, is_spot=lost.is_spot)
         else:
             builder.count_restarts(lost.role, 1)
         builder.update_last_failure(lost.failure)
@@ -105,10 +107,14 @@ def _is_permanent(exit_code: int | None) -> bool:
 
 
 def _one_per_attempt(lost_replicas: tuple[LostReplica, ...], scope: RestartScope) -> tuple[LostReplica, ...]:
-    """One lost replica for each new attempt. A disruption takes precedence, because peers of a disrupted replica often fail, too."""
+    """One lost replica for each new attempt.
+
+    A disruption takes precedence, because peers of a disrupted replica often fail, too; and among disruptions, those that count against
+    the disruption limit.
+    """
     if scope is RestartScope.REPLICA:
         return lost_replicas
-    ordered = sorted(lost_replicas, key=lambda lost: lost.state is not ReplicaState.DISRUPTED)
+    ordered = sorted(lost_replicas, key=lambda lost: (lost.state is not ReplicaState.DISRUPTED, lost.is_spot))
     first = {lost.role if scope is RestartScope.ROLE else "": lost for lost in reversed(ordered)}
     return tuple(first.values())
 

@@ -141,6 +141,7 @@ _NOTES = """
 - **restart**: counts once in `status.dlop.restarts` and against `backoffLimit`. With `backoffLimit: N`, restart N + 1 fails
   the job. In scope Replica with Always or OnFailure, the kubelet restarts the container in its pod, which counts as well.
 - **replace**: counts once in `status.dlop.disruptions` and against `disruptionLimit`, but never against `backoffLimit`.
+  Disruptions of [spot replicas](#spot-replicas) count in `status.dlop.spotDisruptions` instead, and against no limit.
 - In restart scope Replica, only the replica gets a new pod. In the scopes Role and Job, all pods of the role or the job are
   deleted, and new ones are created when the last old one is gone. This counts once, however many replicas were lost, and
   starts a new attempt. The attempt is in the status and in a label of the pods.

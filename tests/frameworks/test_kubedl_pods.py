@@ -395,7 +395,7 @@ def test_fields_without_effect_are_reported(kind: type[KubeDLJob]) -> None:
             TFJob,
             {"Worker": role(spotReplicaSpec={"spotReplicaNumber": "x"})},
             {},
-            "spec.tfReplicaSpecs.Worker.spotReplicaSpec.spotReplicaNumber: input should be a valid integer",
+            "spec.tfReplicaSpecs.Worker.spotReplicaSpec.spotReplicaNumber: must be an integer, got 'x'",
         ),
         (PyTorchJob, {"Worker": 1}, {}, "spec.pytorchReplicaSpecs: must contain the role Master"),
         (PyTorchJob, {"Master": 2}, {}, "spec.pytorchReplicaSpecs.Master.replicas: must be exactly 1, got 2"),

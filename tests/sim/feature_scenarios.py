@@ -1,6 +1,7 @@
-"""Scenarios with features that any kind of job can use: a start order of its own.
+"""Scenarios with features that any kind of job can use: a start order of its own, and spot replicas.
 
 - ORDERED: workers that wait for servers, and after an edit servers that wait for workers, with restarts and suspension.
+- SPOT: workers of which some are spot replicas, and fall back to on-demand pods after the second disruption.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dlop.kube.types import JsonObject
+from dlop.testing.observed_job import ObservedJob
 from dlop.testing.pod_steps import Evict
 from dlop.testing.script import Script
 from tests.sim.pair_job import PairJob, pair
@@ -38,4 +40,32 @@ async def _ordered(run: ScenarioRun) -> None:
     await succeed(run, "pair-server-0", "pair-worker-0", "pair-worker-1")
 
 
+# --- spot replicas ---------------------------------------------------------------------------------------------------
+
+
+def _spot_manifest() -> JsonObject:
+    manifest = pair(disruptionLimit=1, ttlSecondsAfterFinished=TTL_SECONDS)
+    options = {"replicas": 1, "priorityClassName": "", "labels": {"tier": "spot"}, "maxDisruptions": 2}
+    manifest["spec"]["replicaSpecs"]["Worker"]["spotReplicas"] = options
+    return manifest
+
+
+async def _spot(run: ScenarioRun) -> None:
+    def has_tier(job: ObservedJob, tier: str | None, *, spot_disruptions: int, disruptions: int = 0) -> bool:
+        record, labels = job.status.get("dlop", {}), job.pods.get("pair-worker-1", {"metadata": {"labels": {}}})["metadata"]["labels"]
+        counts = [sum(record.get(name, {}).values()) for name in ("spotDisruptions", "disruptions")]
+        return all_running(job, 3) and counts == [spot_disruptions, disruptions] and labels.get("tier") == tier
+
+    await run.submit(_spot_manifest())
+    await run.reach("running", lambda job: has_tier(job, "spot", spot_disruptions=0), phase="Running")
+    await run.kit.kubelet.perform("default/pair-worker-1", Evict())
+    await run.reach("evicted", lambda job: has_tier(job, "spot", spot_disruptions=1), phase="Running")
+    await run.kit.kubelet.perform("default/pair-worker-1", Evict())
+    await run.reach("fallen back", lambda job: has_tier(job, None, spot_disruptions=2), phase="Running")
+    await run.kit.kubelet.perform("default/pair-worker-1", Evict())
+    await run.reach("evicted on demand", lambda job: has_tier(job, None, spot_disruptions=2, disruptions=1), phase="Running")
+    await succeed(run, "pair-server-0", "pair-worker-0", "pair-worker-1")
+
+
 ORDERED = Scenario(name="start order", framework=PairJob, script=Script, steps=_ordered)
+SPOT = Scenario(name="spot replicas", framework=PairJob, script=Script, steps=_spot)

@@ -71,7 +71,7 @@ class InvariantChecker:
     # --- jobs --------------------------------------------------------------------------------------------------------
 
     def _check_job(self, before: JsonObject, after: JsonObject) -> None:
-        for counter in ("restarts", "disruptions"):
+        for counter in ("restarts", "disruptions", "spotDisruptions"):
             old, new = _record(before).get(counter, {}), _record(after).get(counter, {})
             if any(new.get(role, 0) < number for role, number in old.items()):
                 self.violations.append(f"{counter} decreased from {old} to {new}")

@@ -34,7 +34,7 @@ _SOURCES = {
     "deleted": ("deleted",),
     "successful": ("succeeded",),
     "failed": ("failed", "invalid"),
-    "restarted": ("restarted", "disrupted"),
+    "restarted": ("restarted", "disrupted", "spot_disrupted"),
 }
 _GAUGES = {"running": "Number of running jobs.", "pending": "Number of jobs that have not started yet."}
 _WAITING = frozenset({"Created", "Queuing", "Blocked"})

@@ -29,7 +29,7 @@ _SOURCES = {
     "successful": ("succeeded",),
     # The Kubeflow training operator reports an invalid spec as a failure.
     "failed": ("failed", "invalid"),
-    "restarted": ("restarted", "disrupted"),
+    "restarted": ("restarted", "disrupted", "spot_disrupted"),
 }
 _LABELS = ("job_namespace", "framework")
 

@@ -129,24 +129,9 @@ class KubeDLJob(DLJob, ABC):
     status = KubeDLStatus()
 
     def customize_pod(self, replica: Replica, pod: JsonObject) -> JsonObject:
-        """Logs of failed containers are their termination message. The last replicas of a role may be spot replicas."""
+        """Logs of failed containers are their termination message."""
         containers = [{"terminationMessagePolicy": "FallbackToLogsOnError", **container} for container in pod["spec"]["containers"]]
-        spot = self._spot_spec(replica)
-        spec, metadata = {**pod["spec"], "containers": containers}, pod["metadata"]
-        if spot:
-            spec |= {"priorityClassName": spot["priorityClassName"]} if spot.get("priorityClassName") else {}
-            metadata = {**metadata, "labels": {**(spot.get("labels") or {}), **metadata["labels"]}}
-        return {**pod, "metadata": metadata, "spec": spec}
-
-    def _spot_spec(self, replica: Replica) -> JsonObject:
-        """The options of a spot replica; empty for other replicas."""
-        specs = self.spec_field.get(self.schema.field)
-        entry = next((value for name, value in specs.entries() if name.lower() == replica.role.lower()), None)
-        if entry is None:
-            return {}
-        spot = entry.get("spotReplicaSpec")
-        first = replica.spec.replicas - spot.get("spotReplicaNumber").integer(0)
-        return spot.object() if replica.index >= first else {}
+        return {**pod, "spec": {**pod["spec"], "containers": containers}}
 
     def master_variables(self, **others: str) -> dict[str, str]:
         """Address and size for programs that find each other through replica 0 of the master."""

@@ -93,6 +93,7 @@ class KubeDLSchema(Schema):
     """The run policy is inline, or in `runPolicy` as for the other kinds of dlop."""
 
     inline_run_policy: bool = True
+    reads_spot_replica_spec: bool = True
     scheduling_path: tuple[str | int, ...] = ("schedulingPolicy",)
     default_ttl_seconds: int | None = None
     """The default of `ttlSecondsAfterFinished`."""
