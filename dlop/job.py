@@ -16,6 +16,7 @@ from dlop.api.cached_property import cached_property
 from dlop.api.child_objects import Create
 from dlop.api.fields import ManifestField
 from dlop.api.gang import Gang, GangMember, min_members
+from dlop.api.host_ports import port_offsets
 from dlop.api.job_resource import JobResource
 from dlop.api.names import label_value
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
@@ -147,9 +148,14 @@ class DLJob(ABC):
         """The desired number of replicas of all roles."""
         return sum(role.replicas for role in self.spec.roles)
 
-    def port(self, role: str) -> int | None:
-        """The port that the replicas of a role listen on; the default port if the job does not have the role or sets no port."""
+    def port(self, role: str, index: int = 0) -> int | None:
+        """The port that a replica listens on; the default port if the job does not have the role or sets no port.
+
+        Only in the host network, the replicas of a role have different ports.
+        """
         role_spec = self.spec.role(role)
+        if role_spec is not None and self.spec.run_policy.host_network and self.host_port is not None:
+            return self._host_port_of(role_spec.name, index)
         port = None if role_spec is None else role_spec.port
         return self.container_properties.port if port is None else port
 
@@ -161,9 +167,9 @@ class DLJob(ABC):
     def addresses(self, role: str) -> list[str]:
         """`host:port`, or `host` without a port, of all replicas of a role, ordered by index; empty if the job does not have the role."""
         if role not in self._addresses:
-            port = self.port(role)
-            hosts = [self.host(role, index) for index in range(self.replicas(role))]
-            self._addresses[role] = hosts if port is None else [f"{host}:{port}" for host in hosts]
+            ports = ((index, self.port(role, index)) for index in range(self.replicas(role)))
+            hosts = ((self.host(role, index), port) for index, port in ports)
+            self._addresses[role] = [host if port is None else f"{host}:{port}" for host, port in hosts]
         return list(self._addresses[role])
 
     def child_metadata(self, name: str) -> JsonObject:
@@ -219,9 +225,24 @@ class DLJob(ABC):
 
     @cached_property
     def size(self) -> str:
-        """The sizes of the fixed roles, such as `Master=1,Worker=3`; empty if there are none."""
+        """The sizes of the fixed roles, such as `Master=1,Worker=3`, and the first ports of all roles in the host network.
+
+        Empty if there are neither. It is part of the environment of all replicas.
+        """
         fixed = self.lifecycle.fixed_roles(self)
-        return ",".join(f"{role.name}={role.replicas}" for role in self.spec.roles if role.name in fixed and role.elastic is None)
+        sizes = [f"{role.name}={role.replicas}" for role in self.spec.roles if role.name in fixed and role.elastic is None]
+        if self.spec.run_policy.host_network and self.host_port is not None:
+            sizes.append(f"hostPorts={'/'.join(str(self.port(role.name)) for role in self.spec.roles)}")
+        return ",".join(sizes)
+
+    def _host_port_of(self, role: str, index: int) -> int:
+        """The assigned port of a replica."""
+        offsets = self._port_offsets[role]
+        return (self.host_port or 0) + offsets.start + min(index, max(0, len(offsets) - 1))
+
+    @cached_property
+    def _port_offsets(self) -> Mapping[str, range]:
+        return port_offsets(self.spec, self.replica_types)
 
     @property
     def gang(self) -> Gang | None:

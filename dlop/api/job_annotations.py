@@ -21,7 +21,11 @@ START_ORDER_ANNOTATION = "dlop.dev/start-order"
 ELASTIC_TRAINING_ANNOTATION = "kubedl.io/enable-elastic-training"
 ERROR_MONITORING_ANNOTATION = "pai.ai/enable-error-monitoring"
 SPOT_REPLICAS_ANNOTATION = "dlop.dev/spot-replicas"
-_PATH = "metadata.annotations"
+
+
+def annotation_path(name: str) -> str:
+    """The path of an annotation, for messages."""
+    return f"metadata.annotations[{name}]"
 
 
 def spec_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
@@ -32,7 +36,7 @@ def spec_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
 def with_annotations(spec: JobSpec, annotations: Mapping[str, str], manifest: ManifestField, *, types: tuple[ReplicaType, ...]) -> JobSpec:
     """The spec with what these annotations add. Problems are added to those of the manifest. `types` are the roles of the kind."""
     for name, value in annotations.items():
-        spec = _READERS[name](spec, ManifestField(f"{_PATH}[{name}]", value, manifest.problems, manifest.warnings), types)
+        spec = _READERS[name](spec, ManifestField(annotation_path(name), value, manifest.problems, manifest.warnings), types)
     return spec
 
 

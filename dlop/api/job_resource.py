@@ -17,7 +17,8 @@ import msgspec
 from dlop.api.cached_property import cached_property
 from dlop.api.depends_on import check_start_order
 from dlop.api.fields import ManifestField
-from dlop.api.job_annotations import spec_annotations, with_annotations
+from dlop.api.host_ports import with_host_network
+from dlop.api.job_annotations import NETWORK_MODE_ANNOTATION, annotation_path, spec_annotations, with_annotations
 from dlop.api.record import Record, parse_record
 from dlop.api.spec import CleanPodPolicy, JobSpec, Problem, RoleSpec, SpecError
 from dlop.api.spot_replicas import check_spot_replicas
@@ -165,12 +166,25 @@ class JobResource:
         spec = schema.read(field, self._kind)
         if annotations:
             spec = with_annotations(spec, annotations, field, types=self._kind.replica_types)
+        if spec.run_policy.host_network:
+            spec = self._with_host_network(spec, field, annotations)
         check_start_order(spec, field)
         members = self._kind.members
         check_spot_replicas(spec, field, member_roles=() if members is None else members.roles)
         # A field that is read twice reports its problem twice.
         problems, warnings = (tuple(dict.fromkeys(reports)) for reports in (field.problems, field.warnings))
         return ParsedSpec(raw, spec, problems or schema.model_problems(field.value, self._kind), warnings)
+
+    def _with_host_network(self, spec: JobSpec, field: ManifestField, annotations: Mapping[str, str]) -> JobSpec:
+        path = annotation_path(NETWORK_MODE_ANNOTATION) if NETWORK_MODE_ANNOTATION in annotations else f"{field.path}.runPolicy.hostNetwork"
+        kind = self._kind
+        return with_host_network(
+            spec,
+            ManifestField(path, None, field.problems, field.warnings),
+            types=kind.replica_types,
+            container=kind.container_properties,
+            unsupported=kind.schema.no_host_network,
+        )
 
 
 def _sized(role: RoleSpec, replicas: int | None) -> RoleSpec:

@@ -99,8 +99,8 @@ class Schema:
     """The path of the suspend field in the spec; None if jobs cannot be suspended."""
     reads_spot_replica_spec: bool = False
     """Whether roles may set their spot replicas with `spotReplicaSpec`, the field of KubeDL. `spotReplicas` takes precedence."""
-    uses_host_ports: bool = False
-    """Whether jobs may need ports of the host network that the operator assigns; see `JobSpec.host_ports`."""
+    no_host_network: str = ""
+    """Why `runPolicy.hostNetwork` has no effect for this kind, and what to set instead; empty if it has."""
     scheduling_path: FieldPath = _SCHEDULING_PATH
     """The path of the options of gang scheduling in the spec. If it is absent, those of `runPolicy` apply."""
 

@@ -131,6 +131,8 @@ class ReplicaType:
     """Whether this role must succeed for the job to succeed."""
     required: bool = field(default=False, kw_only=True)
     """Whether a job without this role is invalid."""
+    shares_port: bool = field(default=False, kw_only=True)
+    """Whether all replicas of the role have the same port in the host network, because the environment has one port for all of them."""
     start_after: str | StartAfter | tuple[str | StartAfter, ...] = field(default=(), kw_only=True)
     """The roles that must run before the pods of this role are created. Use `StartAfter` for another condition than running."""
     in_gang: bool = field(default=True, kw_only=True)

@@ -224,7 +224,7 @@ class Controller:
                 job_object,
                 job_states=deps.job_states,
                 removed=writer.removed,
-                assigned_host_port=self._assign_host_ports(key, job) if kind.uses_host_ports else None,
+                assigned_host_port=self._assign_host_ports(key, job),
             )
             if orphans and await adopt(writer, job_object, orphans):
                 deps.queue.add(key)

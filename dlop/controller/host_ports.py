@@ -6,7 +6,7 @@ is deleted. Ports that other programs use are not known.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -40,6 +40,8 @@ class HostPorts:
         self._ports = ports
         self._on_free = on_free
         self._assigned: dict[str, AssignedPorts] = {}
+        self._unstored: set[str] = set()
+        """Jobs whose status does not have their assignment yet."""
         self._waiting: dict[str, JobKey] = {}
 
     def on_job(self, change: CacheChange[CustomObject]) -> None:
@@ -49,39 +51,51 @@ class HostPorts:
             self._release(old.metadata.uid)
         if new is None or _MARK not in bytes(new.status):
             return
-        status = msgspec.json.decode(new.status)
+        uid, status = new.metadata.uid, msgspec.json.decode(new.status)
         record = (parse_record(status) if isinstance(status, dict) else None) or Record()
         if record.phase in _FINISHED:
-            self._release(new.metadata.uid)
+            self._release(uid)
         elif record.host_ports is not None:
-            self._assigned[new.metadata.uid] = record.host_ports
+            if record.host_ports == self._assigned.get(uid):
+                self._unstored.discard(uid)
+            elif uid not in self._unstored:
+                self._assigned[uid] = record.host_ports
 
     def assign(self, uid: str, key: JobKey, count: int) -> int | None:
-        """The first of `count` consecutive ports for a job; None if no such ports are free.
+        """The first of at least `count` consecutive ports for a job; None if no such ports are free.
 
-        The ports are taken at once. The same job gets the same ports again until its status has them.
+        The ports are taken at once. The same job gets the same ports again until it needs more, and then keeps the first one if the next
+        ports are free.
         """
         assigned = self._assigned.get(uid)
-        if assigned is not None and assigned.count == count:
+        if assigned is not None and assigned.count >= count:
             return assigned.first
-        first = self._find(count)
+        others = sorted((ports for other, ports in self._assigned.items() if other != uid), key=lambda ports: ports.first)
+        first = self._find(count, others) if assigned is None or not self._is_free(assigned.first, count, others) else assigned.first
         if first is None:
             self._waiting[uid] = key
         else:
+            self._waiting.pop(uid, None)
             self._assigned[uid] = AssignedPorts(first, count)
+            self._unstored.add(uid)
         return first
 
     def _release(self, uid: str) -> None:
         self._waiting.pop(uid, None)
+        self._unstored.discard(uid)
         if self._assigned.pop(uid, None) is not None:
             waiting, self._waiting = self._waiting, {}
             for key in waiting.values():
                 self._on_free(key)
 
-    def _find(self, count: int) -> int | None:
-        """The first gap that is large enough."""
+    def _is_free(self, first: int, count: int, others: Iterable[AssignedPorts]) -> bool:
+        end = first + count
+        return end - 1 <= self._ports.last and all(end <= ports.first or ports.first + ports.count <= first for ports in others)
+
+    def _find(self, count: int, others: Iterable[AssignedPorts]) -> int | None:
+        """The first gap that is large enough. `others` are ordered."""
         first = self._ports.first
-        for assigned in sorted(self._assigned.values(), key=lambda ports: ports.first):
+        for assigned in others:
             if first + count <= assigned.first:
                 break
             first = max(first, assigned.first + assigned.count)

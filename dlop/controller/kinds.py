@@ -45,8 +45,6 @@ class ManagedKind:
     where the operator can read them."""
     members: Members[Any] | None = None
     """Pods that the masters of jobs manage, and their scale plans."""
-    uses_host_ports: bool = False
-    """Whether the operator assigns ports of the host network to jobs of this kind."""
     job_handlers: tuple[Callable[[CacheChange[CustomObject]], None], ...] = ()
     """Are called with every change of a cached job, and when the kind is no longer served."""
     metric_label: str = ""

@@ -182,8 +182,7 @@ class ControllerManager:
         self._on_demand.request(resource, key)
 
     def _job_handlers(self, kind: ManagedKind, handlers: EventHandlers) -> list[Handler[CustomObject]]:
-        own = [self._host_ports.on_job] if kind.uses_host_ports else []
-        return [*own, *kind.job_handlers, handlers.job_handler(kind.resource)]
+        return [self._host_ports.on_job, *kind.job_handlers, handlers.job_handler(kind.resource)]
 
     async def _retry_after_outages(self) -> None:
         """Whenever the API server is back, retry the jobs whose passes failed. Their back-off has grown during the outage."""

@@ -274,7 +274,6 @@ def _make_kind(job_class: type[DLJob], options: Options, gauges: JobGauges) -> M
         legacy_resources=tuple(resource for resource in POD_GROUPS if resource not in pod_groups),
         read_only_resources=tuple(_read_only_resources(options)),
         members=job_class.members,
-        uses_host_ports=job_class.schema.uses_host_ports,
         job_handlers=(gauges.handler(resource.qualified_name),) if resource.group == KUBEDL_GROUP else (),
         metric_label=job_class.status.metric_label,
     )

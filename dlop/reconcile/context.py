@@ -51,6 +51,8 @@ class ReconcileContext:
     """Decisions of the autoscaler or a scale plan that take effect in this pass."""
     is_scaling: bool = False
     """Whether a scale plan is executed in this pass."""
+    has_new_ports: bool = False
+    """Whether the job is assigned ports of the host network in this pass."""
     must_store_record: bool = False
     """Whether the record has changes that must be stored before anything is created for a replica, or deleted because it is surplus."""
 
@@ -62,9 +64,9 @@ class ReconcileContext:
 
     @property
     def awaits_host_ports(self) -> bool:
-        """Whether the job needs ports of the host network and has none, or another number of them."""
+        """Whether the job needs ports of the host network and has none, or too few."""
         assigned, count = self.stored.record.host_ports, self.spec.host_ports
-        return count > 0 and (assigned is None or assigned.count != count)
+        return count > 0 and (assigned is None or assigned.count < count)
 
     @property
     def policy(self) -> RunPolicy:
@@ -219,8 +221,13 @@ class ReconcileContext:
 
     @property
     def spec_changed(self) -> bool:
-        """Whether the spec has changed since the last stored pass."""
-        return self.stored.record.observed_generation != self.job.metadata.generation
+        """Whether the spec, or the ports that the operator assigns, have changed since the last stored pass."""
+        return self.has_new_ports or self.stored.record.observed_generation != self.job.metadata.generation
+
+    @property
+    def may_have_drifted(self) -> bool:
+        """Whether pods and services may be different now. They stay as they are while the job waits for more ports."""
+        return self.spec_changed and not self.awaits_host_ports
 
     @cached_property
     def is_idle(self) -> bool:

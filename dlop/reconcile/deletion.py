@@ -177,7 +177,7 @@ def _delete(resource: Resource, child: KubeObject, *, grace_seconds: int | None 
 
 def drifted_pods(context: ReconcileContext, progress: Progress) -> tuple[Pod, ...]:
     """Pods that have not started and would be rendered differently now."""
-    if not context.spec_changed:
+    if not context.may_have_drifted:
         return ()
     return tuple(
         replica.pod
@@ -200,7 +200,7 @@ def pending_spot_pods(context: ReconcileContext, progress: Progress) -> tuple[Po
 
 def drifted_services(context: ReconcileContext) -> Iterator[Service]:
     """Services that would have other ports now."""
-    if not context.spec_changed:
+    if not context.may_have_drifted:
         return
     for service in context.snapshot.services:
         replica = context.desired_services.get(service.metadata.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 
 from dlop.api.constants import Reason
@@ -16,7 +18,7 @@ def with_host_ports(context: ReconcileContext) -> ReconcileContext:
     if not context.awaits_host_ports or first is None:
         return context
     record = msgspec.structs.replace(context.stored.record, host_ports=AssignedPorts(first, context.spec.host_ports))
-    return context.with_record(record)
+    return replace(context.with_record(record), has_new_ports=True)
 
 
 def blocked_by_host_ports(context: ReconcileContext) -> Blocked:

@@ -123,12 +123,13 @@ def _finish(context: ReconcileContext, observation: Observation, result: JobResu
 
 
 def _resize(context: ReconcileContext, observation: Observation, *, started_at: float, size: str) -> Plan:
-    """Write the new attempt only. The pods of the old size are deleted once it is stored."""
+    """Write the new attempt, and delete services with other ports. The pods of the old size are deleted once the attempt is stored."""
     restart_for_resize(observation.builder)
     progress = restart.reset_progress(observation.progress)
     record = observation.builder.build()
     outcome = resize_outcome(context, progress, record, started_at=started_at, size=size)
     return Plan(
+        deletes=deletes_of((), drifted_services(context)),
         status=changed_status(context.job, outcome, context.snapshot),
         events=(
             *events.phase_events(context.stored.phase, outcome),

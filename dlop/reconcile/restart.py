@@ -141,7 +141,7 @@ _CONTINUING = (ReplicaState.PENDING, ReplicaState.RUNNING, ReplicaState.SUCCEEDE
 
 def previous_size(context: ReconcileContext, progress: Progress) -> str:
     """The outdated size in started pods; empty if there is none. Pods that have not started are replaced by drift detection."""
-    size = context.job.size if context.spec_changed else ""
+    size = context.job.size if context.may_have_drifted else ""
     return next((known for known in map(_known_size, _started_pods(progress)) if known not in ("", size)), "") if size else ""
 
 

@@ -92,12 +92,25 @@ def complete_kubeflow_job(kind: type[DLJob]) -> dict[str, Any]:
     """A job with all fields of its spec."""
     scheduling = {"minAvailable": 1, "queue": "q", "minResources": {"cpu": "1"}, "priorityClass": "p", "scheduleTimeoutSeconds": 1}
     limits = {"backoffLimit": 1, "activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 3}
-    policy = {"suspend": False, "cleanPodPolicy": "None", "restartScope": "Job", **limits, "schedulingPolicy": scheduling}
+    policy = {"suspend": False, "cleanPodPolicy": "None", "restartScope": "Job", "hostNetwork": True, **limits}
+    policy |= {"schedulingPolicy": scheduling}
     manifest = mpi_job() if kind is MPIJob else job(kind)
     manifest["spec"] |= {"runPolicy": policy | {"managedBy": "kubeflow.org/training-operator"}, **FURTHER_FIELDS.get(kind, {})}
     for role in manifest["spec"][kind.schema.field].values():
         add_all_fields(role)
+        role["template"]["spec"] |= {"dnsPolicy": "Default", "nodeSelector": {"a": "b"}, "tolerations": [{"key": "k"}]}
+        role["spotReplicas"] = SPOT_REPLICAS
     return copy.deepcopy(manifest)
+
+
+SPOT_REPLICAS: dict[str, Any] = {
+    "replicas": 1,
+    "priorityClassName": "p",
+    "labels": {"a": "b"},
+    "tolerations": [{"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 5}],
+    "nodeSelector": {"a": "b"},
+    "maxDisruptions": 1,
+}
 
 
 FURTHER_FIELDS: dict[type[DLJob], dict[str, Any]] = {

@@ -1,7 +1,8 @@
-"""Scenarios with features that any kind of job can use: a start order of its own, and spot replicas.
+"""Scenarios with features that any kind of job can use: a start order of its own, spot replicas and the host network.
 
 - ORDERED: workers that wait for servers, and after an edit servers that wait for workers, with restarts and suspension.
 - SPOT: workers of which some are spot replicas, and fall back to on-demand pods after the second disruption.
+- HOST_PORTS: servers and workers with assigned ports, and a growing role that moves the ports of another.
 """
 
 from __future__ import annotations
@@ -67,5 +68,29 @@ async def _spot(run: ScenarioRun) -> None:
     await succeed(run, "pair-server-0", "pair-worker-0", "pair-worker-1")
 
 
+# --- host network ----------------------------------------------------------------------------------------------------
+
+
+async def _host_ports(run: ScenarioRun) -> None:
+    def has_ports(job: ObservedJob, count: int) -> bool:
+        ports = [pod["spec"]["containers"][0]["ports"][0].get("hostPort") for pod in job.pods.values()]
+        return all_running(job, count) and sorted(ports) == list(range(36_000, 36_000 + count))
+
+    await run.submit(pair(hostNetwork=True, ttlSecondsAfterFinished=TTL_SECONDS))
+    await run.reach("running", lambda job: has_ports(job, 3), phase="Running")
+    await run.kit.kubelet.perform("default/pair-server-0", Evict())
+    await run.reach("evicted", lambda job: has_counted(job, restarts=0, disruptions=1) and has_ports(job, 3), phase="Running")
+    await run.edit({"replicaSpecs": {"Worker": {"replicas": 3}}})
+    await run.reach("workers added", lambda job: has_ports(job, 4), phase="Running")
+    await run.edit({"replicaSpecs": {"Server": {"replicas": 2}}})
+    await run.reach("server added", lambda job: has_ports(job, 5) and job.status["dlop"].get("attempt") == 1, phase="Running")
+    await run.edit({"runPolicy": {"suspend": True}})
+    await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
+    await run.edit({"runPolicy": {"suspend": False}})
+    await run.reach("resumed", lambda job: has_ports(job, 5), phase="Running")
+    await succeed(run, "pair-server-0", "pair-server-1", "pair-worker-0", "pair-worker-1", "pair-worker-2")
+
+
 ORDERED = Scenario(name="start order", framework=PairJob, script=Script, steps=_ordered)
 SPOT = Scenario(name="spot replicas", framework=PairJob, script=Script, steps=_spot)
+HOST_PORTS = Scenario(name="host ports", framework=PairJob, script=Script, steps=_host_ports)

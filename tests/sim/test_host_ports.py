@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from dlop.controller.host_ports import HostPortRange, HostPorts
+from dlop.controller.kinds import JobKey
 from dlop.frameworks.batch_paddlepaddle.paddlejob import PaddleJob
+from dlop.kube.cache import CacheChange
+from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings, SettingsError
 from dlop.testing.kit import STANDALONE, OperatorKit
 from dlop.testing.observed_job import ObservedJob
+from dlop.testing.pod_steps import Evict
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.paddle_manifests import batch_job, batch_role
+from tests.sim.operator_env import settle
+from tests.sim.pair_job import PairJob, pair
 
 
 def host_job(name: str, **fields: Any) -> JsonObject:
@@ -27,6 +35,29 @@ def first_port(view: ObservedJob) -> int:
     ports = [pod["spec"]["containers"][0]["ports"][-1]["containerPort"] for pod in view.pods.values()]
     assert (assigned["count"], ports) == (20, [assigned["first"]])
     return int(assigned["first"])
+
+
+def host_pair(name: str = "pair", *, workers: int = 2, servers: int = 1, **policy: Any) -> JsonObject:
+    """A job of a kind without support of its own."""
+    return pair(workers=workers, servers=servers, hostNetwork=True, **policy) | {"metadata": {"name": name, "namespace": "default"}}
+
+
+def host_ports(view: ObservedJob) -> dict[str, int]:
+    """The host port of each pod, which is the port of its service, too."""
+    pods = {name: pod for name, pod in view.pods.items() if "deletionTimestamp" not in pod["metadata"]}
+    ports = {name: pod["spec"]["containers"][0]["ports"] for name, pod in pods.items()}
+    assert [len(each) for each in ports.values()] == [1] * len(ports)
+    assert all(view.services[name]["spec"]["ports"][0]["port"] == each[0]["hostPort"] for name, each in ports.items())
+    return {name: each[0]["hostPort"] for name, each in ports.items()}
+
+
+def server_addresses(view: ObservedJob) -> set[str]:
+    """The addresses of the servers in the environment of all pods."""
+    return {pod["spec"]["containers"][0]["env"][0]["value"] for pod in view.pods.values()}
+
+
+def are_running(view: ObservedJob, count: int) -> bool:
+    return [pod["status"]["phase"] for pod in view.pods.values() if "deletionTimestamp" not in pod["metadata"]] == ["Running"] * count
 
 
 def with_range(ports: str) -> Settings:
@@ -127,6 +158,148 @@ async def test_a_deleted_job_frees_its_ports() -> None:
         second = await kit.submit(host_job("second"))
         await kit.until(second, phase="Running")
         assert first_port(second) == 36_000
+
+
+# --- kinds without support of their own ----------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_every_replica_of_every_job_has_its_own_port_and_knows_those_of_its_peers() -> None:
+    async with OperatorKit([PairJob]) as kit:
+        views = [await kit.submit(host_pair(name)) for name in ("one", "two")]
+        for view in views:
+            await kit.until(view, phase="Running")
+        one, two = map(host_ports, views)
+        assert sorted([*one.values(), *two.values()]) == list(range(36_000, 36_006))
+        for view, ports in zip(views, (one, two), strict=True):
+            (servers,) = server_addresses(view)
+            assert servers.endswith(f":{ports[f'{view.name}-server-0']}")
+        assert await kit.writes_when_idle() == []
+
+
+@virtual_time
+async def test_replaced_pods_keep_their_ports_across_a_crash_of_the_operator() -> None:
+    async with OperatorKit([PairJob], operator=False) as kit:
+        operator = await kit.start_operator()
+        view = await kit.submit(host_pair())
+        await kit.until(view, phase="Running")
+        before = host_ports(view)
+        await operator.crash()
+        await kit.kubelet.perform("default/pair-worker-1", Evict())
+        await kit.start_operator()
+        other = await kit.submit(host_pair("other"))
+        await kit.until(other, phase="Running")
+        await kit.until(view, reached=lambda view: view.status["dlop"].get("disruptions") == {"Worker": 1} and are_running(view, 3))
+        assert host_ports(view) == before
+        assert not {*before.values()} & {*host_ports(other).values()}
+
+
+@virtual_time
+async def test_a_job_that_grows_keeps_its_ports_if_the_next_ones_are_free() -> None:
+    async with OperatorKit([PairJob]) as kit:
+        view = await kit.submit(host_pair())
+        await kit.until(view, phase="Running")
+        before = host_ports(view)
+        await kit.edit(view, {"spec": {"replicaSpecs": {"Worker": {"replicas": 4}}}})
+        await kit.until(view, reached=lambda view: are_running(view, 5))
+        assert host_ports(view) == before | {"pair-worker-2": 36_003, "pair-worker-3": 36_004}
+        assert view.status["dlop"].get("attempt", 0) == 0
+        later = await kit.submit(host_pair("later"))
+        await kit.until(later, phase="Running")
+        assert min(host_ports(later).values()) == 36_005
+        await kit.edit(view, {"spec": {"replicaSpecs": {"Worker": {"replicas": 1}}}})
+        await kit.until(view, reached=lambda view: are_running(view, 2))
+        assert host_ports(view) == {"pair-server-0": 36_000, "pair-worker-0": 36_001}
+        assert await kit.writes_when_idle() == []
+
+
+@virtual_time
+async def test_a_job_that_grows_into_the_ports_of_another_restarts_with_new_ports() -> None:
+    async with OperatorKit([PairJob]) as kit:
+        view, other = [await kit.submit(host_pair(name)) for name in ("pair", "other")]
+        for each in (view, other):
+            await kit.until(each, phase="Running")
+        taken = host_ports(other)
+        first, second = (view, other) if min(host_ports(view).values()) < min(taken.values()) else (other, view)
+        kept = host_ports(second)
+        await kit.edit(first, {"spec": {"replicaSpecs": {"Worker": {"replicas": 3}}}})
+        await kit.until(first, reached=lambda view: are_running(view, 4) and view.status["dlop"].get("attempt") == 1)
+        await settle(30)
+        assert sorted(host_ports(first).values()) == list(range(36_006, 36_010))
+        assert {servers.rpartition(":")[2] for servers in server_addresses(first)} == {"36006"}
+        assert host_ports(second) == kept
+        assert await kit.writes_when_idle() == []
+
+
+@virtual_time
+async def test_roles_that_get_other_ports_when_a_role_before_them_grows_restart_with_the_job() -> None:
+    async with OperatorKit([PairJob]) as kit:
+        view = await kit.submit(host_pair())
+        await kit.until(view, phase="Running")
+        await kit.edit(view, {"spec": {"replicaSpecs": {"Server": {"replicas": 2}}}})
+        await kit.until(view, reached=lambda view: are_running(view, 4) and view.status["dlop"].get("attempt") == 1)
+        names = ("pair-server-0", "pair-server-1", "pair-worker-0", "pair-worker-1")
+        assert host_ports(view) == dict(zip(names, range(36_000, 36_004), strict=True))
+        assert {servers.count(":") for servers in server_addresses(view)} == {2}
+
+
+@virtual_time
+async def test_a_job_with_more_pods_than_ports_waits_and_disturbs_no_other_job() -> None:
+    async with OperatorKit([PairJob], operator=False) as kit:
+        await kit.start_operator(settings=with_range("40000-40003"))
+        large = await kit.submit(host_pair("large", workers=9))
+        small = await kit.submit(host_pair("small"))
+        await kit.until(small, phase="Running")
+        await kit.until(large, reached=lambda view: view.condition("Blocked") is not None)
+        condition = large.condition("Blocked")
+        assert condition is not None
+        assert (condition["reason"], large.pods) == ("NoHostPorts", {})
+        assert "the job needs 10 consecutive ports of the host network" in condition["message"]
+        await kit.edit(large, {"spec": {"replicaSpecs": {"Worker": {"replicas": 0}}}})
+        await kit.until(large, reached=lambda view: are_running(view, 1))
+        assert host_ports(large) == {"large-server-0": 40_003}
+
+
+@virtual_time
+async def test_a_running_job_that_waits_for_more_ports_keeps_running_and_restarts_when_it_gets_them() -> None:
+    async with OperatorKit([PairJob], operator=False) as kit:
+        await kit.start_operator(settings=with_range("40000-40007"))
+        kit.script.when("other-*").run().after(300).succeed()
+        view = await kit.submit(host_pair())
+        await kit.until(view, phase="Running")
+        other = await kit.submit(host_pair("other"))
+        await kit.until(other, phase="Running")
+        before = host_ports(view)
+        await kit.edit(view, {"spec": {"replicaSpecs": {"Server": {"replicas": 3}}}})
+        await kit.until(view, reached=lambda view: view.condition("Blocked") is not None)
+        await settle(60)
+        assert host_ports(view) == before
+        assert are_running(view, 3)
+        await kit.until(other, phase="Succeeded")
+        await kit.until(view, reached=lambda view: are_running(view, 5) and view.status["dlop"].get("attempt") == 1)
+        await settle(30)
+        assert len({*host_ports(view).values()}) == 5
+        assert view.status["dlop"].get("disruptions", {}) == {}
+        assert await kit.writes_when_idle() == []
+
+
+def test_a_status_that_is_older_than_an_assignment_does_not_free_its_ports() -> None:
+    ports = HostPorts(HostPortRange(40_000, 40_009), on_free=lambda _: None)
+    key, other = (JobKey(PairJob.job_type.resource, "default", name) for name in ("pair", "other"))
+
+    def stored(count: int) -> CacheChange[CustomObject]:
+        status = {"dlop": {"hostPorts": {"first": 40_000, "count": count}}}
+        metadata = ObjectMeta(name="pair", namespace="default", uid="1")
+        return CacheChange(None, CustomObject(metadata=metadata, status=msgspec.Raw(msgspec.json.encode(status))))
+
+    assert ports.assign("1", key, 2) == 40_000
+    ports.on_job(stored(2))
+    assert ports.assign("1", key, 5) == 40_000
+    ports.on_job(stored(2))
+    assert ports.assign("2", other, 3) == 40_005
+    ports.on_job(stored(5))
+    ports.on_job(stored(2))
+    assert ports.assign("3", other, 3) == 40_002
 
 
 @pytest.mark.parametrize("value", ["36000", "a-b", "40000-30000", "1-70000", "0-10"])

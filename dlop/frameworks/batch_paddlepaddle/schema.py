@@ -105,7 +105,7 @@ class PaddleJobModel(ApiModel):
 class PaddleJobSchema(RoleFieldsSchema):
     """The restart policy of a role is the one in its pod template."""
 
-    uses_host_ports: bool = True
+    no_host_network: str = "set spec.intranet to Host instead"
 
     def read(self, spec: ManifestField, kind: type[DLJob]) -> JobSpec:
         job_spec = super().read(spec, kind)

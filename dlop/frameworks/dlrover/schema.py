@@ -148,6 +148,8 @@ class ElasticJobModel(ApiModel):
 class ElasticJobSchema(Schema):
     """Only the master is a replica of the spec. The other roles have members, which the master or scale plans ask for."""
 
+    no_host_network: str = "the ports of DLRover are fixed; set hostNetwork in the pod templates and let no two pods run on one node"
+
     def read(self, spec: ManifestField, kind: type[DLJob]) -> JobSpec:
         job_spec = super().read(spec, kind)
         _check_strategy(spec)

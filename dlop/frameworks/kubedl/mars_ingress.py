@@ -35,17 +35,17 @@ class WebIngress(ChildObjects["MarsJob"]):
         host, role = job.spec_field.get("webHost").string(), job.spec.role("WebService")
         if not host or role is None:
             return ()
-        names = (job.naming.pod_name(job, role, index) for index in range(role.replicas))
-        return tuple(_ingress(job, name, host=host) for name in names)
+        names = ((index, job.naming.pod_name(job, role, index)) for index in range(role.replicas))
+        return tuple(_ingress(job, name, host=host, port=job.port(role.name, index)) for index, name in names)
 
     def update(self, job: MarsJob, progress: Progress) -> tuple[Create, ...]:
         """The host of a running job can change."""
         return self.build(job)
 
 
-def _ingress(job: MarsJob, name: str, *, host: str) -> Create:
+def _ingress(job: MarsJob, name: str, *, host: str, port: int | None) -> Create:
     path = web_path(job.metadata.namespace, name)
-    backend = {"service": {"name": name, "port": {"number": job.port("WebService")}}}
+    backend = {"service": {"name": name, "port": {"number": port}}}
     paths = [{"path": each, "pathType": "ImplementationSpecific", "backend": backend} for each in (f"{path}/(.*)", path)]
     metadata = {**job.child_metadata(name), "annotations": dict(_REWRITE)}
     body = {

@@ -133,7 +133,7 @@ class MarsJob(KubeDLJob):
             "MARS_MEMORY_TOTAL": str(memory),
             "MARS_CPU_USE_PROCESS_STAT": "1",
             "MARS_MEM_USE_CGROUP_STAT": "1",
-            "MARS_BIND_PORT": str(_PORT),
+            "MARS_BIND_PORT": str(_PORT if self.host_port is None else replica.port),
             "MARS_K8S_GROUP_LABELS": "job-name",
             "MARS_CONTAINER_IP": FieldRef("status.podIP"),
             "MARS_K8S_POD_NAME": FieldRef("metadata.name"),

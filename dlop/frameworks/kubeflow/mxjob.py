@@ -66,8 +66,7 @@ class MXJob(KubeflowJob):
         return {"cluster": msgspec.Raw(msgspec.json.encode(cluster)), "labels": msgspec.Raw(msgspec.json.encode(labels))}
 
     def _urls(self, role: RoleSpec) -> list[dict[str, Any]]:
-        port = self.port(role.name)
-        return [{"url": self.host(role.name, index), "port": port} for index in range(role.replicas)]
+        return [{"url": self.host(role.name, index), "port": self.port(role.name, index)} for index in range(role.replicas)]
 
 
 def _tuner_key(role: RoleSpec) -> str:

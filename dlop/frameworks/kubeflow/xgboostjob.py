@@ -29,7 +29,7 @@ class XGBoostJob(KubeflowJob):
     job_type = JobType(group="kubeflow.org", version="v1", kind="XGBoostJob")
     replica_types = (
         ReplicaType("Master", minimum=1, maximum=1, required=True, restart_policy=RestartPolicy.NEVER),
-        ReplicaType("Worker", restart_policy=RestartPolicy.NEVER),
+        ReplicaType("Worker", restart_policy=RestartPolicy.NEVER, shares_port=True),
     )
     container_properties = KubeflowContainer(name="xgboost", port=9999, port_name="xgboostjob-port")
     schema = KubeflowSchema(field="xgbReplicaSpecs")

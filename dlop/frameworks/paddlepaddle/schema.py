@@ -120,6 +120,7 @@ class JobModel(PaddleModel):
 class ParameterServerSchema(RoleFieldsSchema, ABC):
     """The number of pods of a role is its `min-instance`. Trainers with a higher `max-instance` are elastic."""
 
+    no_host_network: str = "set spec.hostNetwork instead, and the ports with spec.port"
     columns: tuple[Column, ...] = (Column("Phase", ".status.phase"), Column("Reason", ".status.reason"), AGE)
 
     @abstractmethod
