@@ -141,6 +141,8 @@ class GangMember:
     role: RoleSpec
     count: int
     """Pods that exist or will be created. A finished replica whose pod is deleted does not count."""
+    spot: int = 0
+    """How many of these are spot pods."""
     waits: bool = False
     """Whether the pods are created only after other roles run. The group must not wait for them."""
 
@@ -234,11 +236,21 @@ def min_members(policy: SchedulingPolicy, members: Sequence[GangMember]) -> int:
 
 def _first_members(members: Sequence[GangMember], count: int, priorities: Mapping[str, int]) -> Iterator[GangMember]:
     """The `count` pods with the highest priority. Roles with equal priority are taken in the order of the spec."""
-    for member in sorted(members, key=lambda member: -_priority(member.role, priorities)):
+    parts = [part for member in members for part in _with_priorities(member, priorities)]
+    for _, member in sorted(parts, key=lambda part: -part[0]):
         pods = 0 if member.waits else min(member.count, count)
         count -= pods
         if pods:
             yield replace(member, count=pods)
+
+
+def _with_priorities(member: GangMember, priorities: Mapping[str, int]) -> Iterator[tuple[int, GangMember]]:
+    """The priority of the pods, and that of the spot pods apart if they have a priority class of their own."""
+    spot = member.role.spot
+    spot_pods = member.spot if spot is not None and spot.priority_class else 0
+    yield _priority(member.role, priorities), replace(member, count=member.count - spot_pods)
+    if spot is not None and spot_pods:
+        yield priorities.get(spot.priority_class, 0), replace(member, count=spot_pods)
 
 
 def pod_group_metadata(metadata: JsonObject, *, annotations: Mapping[str, str]) -> JsonObject:

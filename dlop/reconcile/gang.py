@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dlop.api.child_objects import Create
 from dlop.api.constants import Reason
-from dlop.api.gang import Gang, pod_group_body, pod_group_metadata, pod_group_of, pod_group_patch, pod_group_spec
+from dlop.api.gang import Gang, GangMember, pod_group_body, pod_group_metadata, pod_group_of, pod_group_patch, pod_group_spec
 from dlop.api.phase import Phase
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.record import Blocked
@@ -48,16 +48,18 @@ def _desired_spec(context: ReconcileContext, gang: Gang, progress: Progress) -> 
     return pod_group_spec(
         gang,
         context.policy.scheduling,
-        [replace(member, count=_expected_pods(roles[member.role.name], gang)) for member in job.gang_members],
+        [_with_expected_pods(context, member, roles[member.role.name], gang) for member in job.gang_members],
         queue="" if context.pod_group is None else str(context.pod_group.spec.get("queue") or ""),
         priorities=context.snapshot.priorities,
         make_pod=lambda role: job.replica(role, 0).pod(),
     )
 
 
-def _expected_pods(role: RoleProgress, gang: Gang) -> int:
-    """Pods of a role that are in the gang or will be created, without those that the job does not need."""
-    return sum(1 for replica in role.replicas[: role.spec.minimum] if _is_expected(replica, gang))
+def _with_expected_pods(context: ReconcileContext, member: GangMember, role: RoleProgress, gang: Gang) -> GangMember:
+    """The pods of a role that are in the gang or will be created, without those that the job does not need."""
+    expected = [replica for replica in role.replicas[: role.spec.minimum] if _is_expected(replica, gang)]
+    spot = 0 if role.spec.spot is None else sum(context.job.is_spot(role.spec, replica.index) for replica in expected)
+    return replace(member, count=len(expected), spot=spot)
 
 
 def _is_expected(replica: ReplicaProgress, gang: Gang) -> bool:

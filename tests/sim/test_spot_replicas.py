@@ -8,6 +8,7 @@ import msgspec
 
 from dlop.api.constants import SPOT_ANNOTATION
 from dlop.console.describe_page import render_page
+from dlop.deploy.apply import apply
 from dlop.jobs.lookup import JobHandle
 from dlop.jobs.view import build_view
 from dlop.kube.objects import Pod, object_decoder
@@ -17,6 +18,7 @@ from dlop.testing.kit import OperatorKit
 from dlop.testing.observed_job import ObservedJob
 from dlop.testing.pod_steps import ContainerExit, Evict
 from dlop.testing.virtual_time import virtual_time
+from tests.frameworks.pod_groups import BY_PLUGINS, PLUGINS, PodGroups, pod_group_crd
 from tests.sim.operator_env import settle
 from tests.sim.pair_job import PairJob, pair
 
@@ -199,6 +201,22 @@ async def test_the_page_of_a_job_shows_the_spot_replicas_and_that_they_are_creat
         assert facts(job) == ["Spot:         2 Worker, 0 disruptions"]
         await evict(kit, job, "pair-worker-2", expected=(0, 0, 1))
         assert facts(job) == ["Spot:         2 Worker, 1 disruption, now created on demand"]
+
+
+@virtual_time
+async def test_the_pod_group_of_a_job_does_not_change_when_its_spot_replicas_are_disrupted() -> None:
+    async with OperatorKit([PairJob], operator=False, options=BY_PLUGINS) as kit:
+        await apply(kit.client, [pod_group_crd(PLUGINS)], report=lambda _: None)
+        await kit.start_operator()
+        groups = PodGroups(kit.client, PLUGINS)
+        job = await kit.submit(spot_pair(maximum=1))
+        await kit.until(job, phase="Running", reached=is_running)
+        before = await groups.get("pair")
+        assert before is not None
+        assert before["spec"]["minMember"] == 4
+        await evict(kit, job, "pair-worker-2", expected=(0, 0, 1))
+        assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in job.pods.values()} == {"pair"}
+        assert await groups.get("pair") == before
 
 
 @virtual_time

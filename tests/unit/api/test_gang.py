@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from dlop.api.gang import (
     with_pod_group,
 )
 from dlop.api.pod_resources import pod_requests
-from dlop.api.spec import RoleSpec, SchedulingPolicy
+from dlop.api.spec import RoleSpec, SchedulingPolicy, SpotReplicas
 from dlop.kube.objects import Pod
 from dlop.kube.types import JsonObject
 
@@ -170,6 +171,18 @@ def test_min_available_counts_the_pods_with_the_highest_priority() -> None:
     assert group_spec(BY_PLUGINS, *roles, min_available=4, priorities={"high": 5, DEFAULT_PRIORITY_CLASS: 9})["minResources"] == {
         "cpu": "121"
     }
+
+
+def test_spot_pods_are_counted_with_the_priority_of_their_own_class() -> None:
+    worker = role("Worker", 3, cpu="10", priorityClassName="high")
+    members = (
+        role("Master", 1, cpu="1"),
+        GangMember(replace(worker, spot=SpotReplicas(count=2, priority_class="cheap", path="")), 3, spot=2),
+    )
+    priorities = {"high": 5, "cheap": -5}
+    assert group_spec(BY_PLUGINS, *members, min_available=2, priorities=priorities)["minResources"] == {"cpu": "11"}
+    assert group_spec(BY_PLUGINS, *members, min_available=3, priorities=priorities)["minResources"] == {"cpu": "21"}
+    assert group_spec(BY_PLUGINS, *members, priorities=priorities) == {"minMember": 4, "minResources": {"cpu": "31"}}
 
 
 def test_equal_priorities_keep_the_order_of_the_roles_and_a_missing_class_has_none() -> None:
