@@ -167,9 +167,10 @@ class DLJob(ABC):
     def addresses(self, role: str) -> list[str]:
         """`host:port`, or `host` without a port, of all replicas of a role, ordered by index; empty if the job does not have the role."""
         if role not in self._addresses:
-            ports = ((index, self.port(role, index)) for index in range(self.replicas(role)))
-            hosts = ((self.host(role, index), port) for index, port in ports)
-            self._addresses[role] = [host if port is None else f"{host}:{port}" for host, port in hosts]
+            indexes, has_own_ports = range(self.replicas(role)), self.spec.run_policy.host_network
+            ports = [self.port(role, index) for index in indexes] if has_own_ports else [self.port(role)] * len(indexes)
+            hosts = (self.host(role, index) for index in indexes)
+            self._addresses[role] = [host if port is None else f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
         return list(self._addresses[role])
 
     def child_metadata(self, name: str) -> JsonObject:

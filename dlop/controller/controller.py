@@ -36,6 +36,7 @@ from dlop.kube.expectations import Expectations
 from dlop.kube.objects import CustomObject, object_decoder
 from dlop.kube.resources import Resource
 from dlop.kube.workqueue import QueueShutDownError, WorkQueue
+from dlop.reconcile.context import persisted_state
 from dlop.reconcile.plan import Plan
 from dlop.reconcile.snapshot import Snapshot
 
@@ -250,12 +251,15 @@ class Controller:
         return self._requeue(key, job, snapshot, plan, applier.result, now)
 
     def _assign_host_ports(self, key: JobKey, job: DLJob) -> int | None:
-        """The first port for a job that needs ports of the host network and has none."""
+        """The first port for a job that needs ports of the host network; None if it needs none, or no ports are free."""
         try:
             count = job.spec.host_ports
         except SpecError:
             return None
-        return self._deps.host_ports.assign(job.metadata.uid, key, count) if count else None
+        phase = persisted_state(job).phase if count else None
+        if not count or (phase is not None and phase.is_finished):
+            return None
+        return self._deps.host_ports.assign(job.metadata.uid, key, count)
 
     async def _plan(self, job: DLJob, snapshot: Snapshot, now: float) -> Plan:
         """Plan a step. A large job is planned in a thread, so that it does not block the event loop.

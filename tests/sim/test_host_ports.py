@@ -82,6 +82,19 @@ async def test_jobs_get_different_ports_and_later_jobs_those_of_finished_ones() 
 
 
 @virtual_time
+async def test_a_finished_job_gets_no_ports_again_when_it_is_reconciled() -> None:
+    async with OperatorKit(frameworks=[PaddleJob]) as kit:
+        kit.script.when("finished-*").run().after(60).succeed()
+        finished = await kit.submit(host_job("finished"))
+        await kit.until(finished, phase="Succeeded")
+        await kit.edit(finished, {"metadata": {"annotations": {"note": "keep"}}})
+        await settle(60)
+        later = await kit.submit(host_job("later"))
+        await kit.until(later, phase="Running")
+        assert first_port(later) == 36_000
+
+
+@virtual_time
 async def test_assignments_survive_a_restart_of_the_operator() -> None:
     async with OperatorKit(frameworks=[PaddleJob], operator=False) as kit:
         operator = await kit.start_operator()
