@@ -13,6 +13,7 @@ from dlop.frameworks.dlrover.elasticjob import ElasticJob
 from dlop.frameworks.fioravanzo.mxjob import MXJob as LegacyMXJob
 from dlop.frameworks.kubedl.elasticdljob import ElasticDLJob
 from dlop.frameworks.kubedl.marsjob import MarsJob
+from dlop.frameworks.kubedl.mpijob import MPIJob as KubeDLMPIJob
 from dlop.frameworks.kubedl.pytorchjob import PyTorchJob as KubeDLPyTorchJob
 from dlop.frameworks.kubedl.tfjob import TFJob as KubeDLTFJob
 from dlop.frameworks.kubedl.xdljob import XDLJob
@@ -123,7 +124,7 @@ def test_no_replica_is_told_the_usual_port(kind: type[DLJob]) -> None:
 
     usual = {str(make(kind, LISTENING[kind]).port(role.name)) for role in kind.replica_types}
     has_ports = any(port in environment(make(kind, LISTENING[kind])) for port in usual)
-    assert has_ports is (kind is not ElasticDLJob)
+    assert has_ports is (kind not in (ElasticDLJob, KubeDLMPIJob))
     assert [port for port in usual if port in environment(host_job(kind))] == []
 
 
