@@ -154,7 +154,7 @@ class DLJob(ABC):
         Only in the host network, the replicas of a role have different ports.
         """
         role_spec = self.spec.role(role)
-        if role_spec is not None and self.spec.run_policy.host_network and self.host_port is not None:
+        if role_spec is not None and self.uses_host_network and self.host_port is not None:
             return self._host_port_of(role_spec.name, index)
         port = None if role_spec is None else role_spec.port
         return self.container_properties.port if port is None else port
@@ -232,9 +232,14 @@ class DLJob(ABC):
         """
         fixed = self.lifecycle.fixed_roles(self)
         sizes = [f"{role.name}={role.replicas}" for role in self.spec.roles if role.name in fixed and role.elastic is None]
-        if self.spec.run_policy.host_network and self.host_port is not None:
+        if self.uses_host_network and self.host_port is not None:
             sizes.append(f"hostPorts={'/'.join(str(self.port(role.name)) for role in self.spec.roles)}")
         return ",".join(sizes)
+
+    @cached_property
+    def uses_host_network(self) -> bool:
+        """Whether the pods use the network of their nodes, with ports that the operator assigns to each replica."""
+        return self.spec.run_policy.host_network
 
     def _host_port_of(self, role: str, index: int) -> int:
         """The assigned port of a replica."""

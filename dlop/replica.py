@@ -73,13 +73,9 @@ class Replica:
     @property
     def port(self) -> int | None:
         """The port of the training container; None if it does not listen."""
-        if self._uses_host_network:
+        if self._job.uses_host_network:
             return self._job.port(self.role, self.index)
         return self._job.container_properties.port if self._role.port is None else self._role.port
-
-    @property
-    def _uses_host_network(self) -> bool:
-        return self._job.spec.run_policy.host_network
 
     @property
     def labels(self) -> dict[str, str]:
@@ -171,7 +167,7 @@ class Replica:
         rendered = self._with_environment(self._training_container(containers), environment)
         sidecar_environment = environment if self._job.container_properties.sets_env_in_all_containers else []
         return {
-            **(_in_host_network(template_spec) if self._uses_host_network else template_spec),
+            **(_in_host_network(template_spec) if self._job.uses_host_network else template_spec),
             "containers": [
                 rendered if container is original else self._with_environment(container, sidecar_environment) for container in containers
             ],
@@ -183,7 +179,7 @@ class Replica:
         properties = self._job.container_properties
         container = training_container(containers, properties)
         ports = list(container.get("ports") or [])
-        if self._uses_host_network and self.port is not None:
+        if self._job.uses_host_network and self.port is not None:
             # The scheduler places no two pods with the same host port on one node.
             ports = [port for port in ports if port.get("name") != properties.port_name]
             ports.append({"name": properties.port_name, "containerPort": self.port, "hostPort": self.port})

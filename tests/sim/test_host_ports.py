@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dlop.controller.host_ports import HostPortRange, HostPorts
 from dlop.controller.kinds import JobKey
@@ -313,6 +315,25 @@ def test_a_status_that_is_older_than_an_assignment_does_not_free_its_ports() -> 
     ports.on_job(stored(5))
     ports.on_job(stored(2))
     assert ports.assign("3", other, 3) == 40_002
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=30))
+def test_no_sequence_of_assignments_growth_and_ends_gives_two_jobs_the_same_port(steps: list[tuple[int, int]]) -> None:
+    """Each step is a job and the number of ports that it needs then; 0 ends it."""
+    ports = HostPorts(HostPortRange(40_000, 40_014), on_free=lambda _: None)
+    assigned: dict[int, range] = {}
+    for job, count in steps:
+        metadata = ObjectMeta(name=str(job), namespace="default", uid=str(job))
+        stored = CustomObject(metadata=metadata)
+        first = ports.assign(str(job), JobKey(PairJob.job_type.resource, "default", str(job)), count) if count else None
+        if not count:
+            ports.on_job(CacheChange(stored, None))
+            assigned.pop(job, None)
+        elif first is not None:
+            assigned[job] = range(first, first + max(count, len(assigned.get(job, ()))))
+    used = [port for each in assigned.values() for port in each]
+    assert len(used) == len(set(used))
+    assert set(used) <= set(range(40_000, 40_015))
 
 
 @pytest.mark.parametrize("value", ["36000", "a-b", "40000-30000", "1-70000", "0-10"])
