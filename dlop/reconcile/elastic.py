@@ -44,7 +44,7 @@ class JobDemand:
     """What a job needs from the cluster."""
 
     total: Amounts
-    """Requests of all its pods, including those that do not exist yet."""
+    """Requests of all its pods, including those that do not exist yet, unless they are rejected."""
     elastic: ElasticRole | None
     """None while the autoscaler must not scale the job."""
     waiting: tuple[WaitingPod, ...]
@@ -56,7 +56,7 @@ def job_demand(context: ReconcileContext, progress: Progress) -> JobDemand | Non
     elastic, waiting = _elastic_role(context, progress), tuple(_waiting_pods(progress))
     if elastic is None and not waiting and not awaits_admission(context):
         return None
-    return JobDemand(total=_total(progress), elastic=elastic, waiting=waiting)
+    return JobDemand(total=_total(context, progress), elastic=elastic, waiting=waiting)
 
 
 def _elastic_role(context: ReconcileContext, progress: Progress) -> ElasticRole | None:
@@ -84,11 +84,13 @@ def _waiting_pods(progress: Progress) -> Iterator[WaitingPod]:
                 yield WaitingPod(name=pod.metadata.name, amounts=_amounts(role.spec), selector=_selector(role.spec))
 
 
-def _total(progress: Progress) -> Amounts:
-    """Requests of all replicas that have not finished."""
+def _total(context: ReconcileContext, progress: Progress) -> Amounts:
+    """Requests of all replicas that have not finished. No other job makes room for pods that the API server rejects."""
+    is_rejected = bool(context.snapshot.rejected_writes)
     total = Amounts()
     for role in progress.roles:
-        total = total.plus(_amounts(role.spec), len(role.replicas) - role.count(ReplicaState.SUCCEEDED, ReplicaState.FAILED))
+        absent = sum(replica.pod is None for replica in role.replicas if replica.state is ReplicaState.MISSING) if is_rejected else 0
+        total = total.plus(_amounts(role.spec), len(role.replicas) - absent - role.count(ReplicaState.SUCCEEDED, ReplicaState.FAILED))
     return total
 
 

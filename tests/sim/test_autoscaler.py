@@ -118,6 +118,23 @@ async def test_a_job_shrinks_for_the_waiting_pods_of_another_job_and_its_last_po
 
 
 @virtual_time
+async def test_a_job_does_not_shrink_for_pods_that_the_api_server_rejects() -> None:
+    async with cluster(cpus=10) as kit:
+        server = kit.new_server()
+        await kit.start_operator(server)
+        view = await kit.submit(ELASTIC)
+        await until_running(kit, view, workers=6)
+        await kit.writes_when_idle()
+        creates = RequestMatch(verb="create", plural="pods")
+        server.faults.fail_before({**FORBIDDEN, "message": "exceeded quota: cpu"}, match=creates, times=1_000)
+        rejected = await kit.submit(pytorch_job("rejected", workers=2, minimum=2, maximum=4, cpu="100"))
+        await kit.until(rejected, reached=lambda view: view.condition("Blocked") is not None)
+        await kit.writes_when_idle(seconds=300)
+        assert len(view.status["dlop"]["scaleRecords"]) == 1
+        assert len(view.pods) == 6
+
+
+@virtual_time
 async def test_replicas_that_the_autoscaler_adds_and_removes_are_counted_and_each_change_is_in_the_history_once() -> None:
     async with cluster(cpus=10) as kit:
         operator = await kit.start_operator()
