@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -31,6 +32,8 @@ class ClusterCapacity:
         """Requests by node. Pods without a node have the key ""."""
         self._leaving: dict[str, Amounts] = {}
         """Those of pods that are being deleted."""
+        self._foreign: Counter[Amounts] = Counter()
+        """Number of pods without a node and without a job, by their requests."""
         self._by_job: dict[str, Amounts] = {}
         """Requests of the pods of each job, by its UID."""
 
@@ -61,8 +64,12 @@ class ClusterCapacity:
             yield replace(node, used=self._used.get(node.name, _NONE), leaving=self._leaving.get(node.name, _NONE))
 
     def unscheduled(self) -> Amounts:
-        """Requests of the pods without a node."""
-        return self._used.get("", _NONE)
+        """Requests of the pods without a node. Pods without a job that are larger than every node do not count."""
+        total = self._used.get("", _NONE)
+        for amounts, count in self._foreign.items():
+            if not any(amounts.fits(node.allocatable) for node in self._nodes.values()):
+                total = total.plus(amounts, -count)
+        return total
 
     def used_by_job(self, uid: str) -> Amounts:
         """Requests of the pods of a job."""
@@ -76,6 +83,10 @@ class ClusterCapacity:
         uid = pod.metadata.labels.get(JOB_UID_LABEL)
         if uid is not None:
             _add(self._by_job, uid, amounts, sign)
+        elif not pod.spec.node_name:
+            self._foreign[amounts] += sign
+            if not self._foreign[amounts]:
+                del self._foreign[amounts]
 
 
 def _is_leaving(pod: SizedPod) -> bool:

@@ -17,7 +17,7 @@ from dlop.frameworks.paddlepaddle.trainingjob import TrainingJob
 from dlop.frameworks.registry import Registry
 from dlop.jobs.lookup import find_job, parse_job_reference
 from dlop.jobs.queries import get_job_view
-from dlop.kube.resources import NODES
+from dlop.kube.resources import NODES, PODS
 from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings, SettingsError
 from dlop.reconcile.elastic import MAX_SCALE_RECORDS
@@ -115,6 +115,20 @@ async def test_a_job_shrinks_for_the_waiting_pods_of_another_job_and_its_last_po
             kit.kubelet.release(f"default/{name}")
         await kit.until(rigid, phase="Succeeded")
         await until_running(kit, view, workers=6)
+
+
+@virtual_time
+async def test_a_job_does_not_shrink_for_a_pod_of_another_user_that_is_too_large_for_every_node() -> None:
+    async with cluster(cpus=10) as kit:
+        await kit.start_operator()
+        view = await kit.submit(ELASTIC)
+        await until_running(kit, view, workers=6)
+        kit.script.when("large").unschedulable().until_released()
+        container = {"name": "main", "image": "serve", "resources": {"requests": {"cpu": "64"}}}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "large"}, "spec": {"containers": [container]}}
+        await kit.client.create(PODS, pod, namespace="default")
+        await kit.writes_when_idle(seconds=300)
+        assert len(view.pods) == 6
 
 
 @virtual_time

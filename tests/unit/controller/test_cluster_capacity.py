@@ -126,3 +126,23 @@ def test_pods_are_counted_by_job_wherever_they_are(recorder: Recorder) -> None:
         recorder.capacity.on_pod(CacheChange(None, each))
     assert recorder.capacity.used_by_job("uid") == Amounts(1500, 3 * GIB, 0, 3)
     assert recorder.capacity.used_by_job("unknown") == Amounts()
+
+
+def test_a_pod_of_no_job_that_is_too_large_for_every_node_does_not_count(recorder: Recorder) -> None:
+    large = [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": "8"}}}]
+    sized = {"": Amounts(), "uid": Amounts(gpu=8, pods=1)}
+    for job, expected in sized.items():
+        waiting = pod("large", job=job, on="", phase="Pending", containers=large)
+        recorder.capacity.on_pod(CacheChange(None, waiting))
+        assert recorder.capacity.unscheduled() == expected
+        recorder.capacity.on_pod(CacheChange(waiting, None))
+        assert recorder.capacity.unscheduled() == Amounts()
+    fitting = [pod(f"fitting-{number}", on="", phase="Pending") for number in range(2)]
+    for each in fitting:
+        recorder.capacity.on_pod(CacheChange(None, each))
+    assert recorder.capacity.unscheduled() == Amounts(1000, 2 * GIB, 0, 2)
+    recorder.capacity.on_node(CacheChange(node(), None))
+    assert recorder.capacity.unscheduled() == Amounts()
+    recorder.capacity.on_node(CacheChange(None, node()))
+    recorder.capacity.on_pod(CacheChange(fitting[0], None))
+    assert recorder.capacity.unscheduled() == Amounts(500, GIB, 0, 1)
