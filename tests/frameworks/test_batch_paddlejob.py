@@ -96,6 +96,16 @@ def test_with_services_all_addresses_are_in_the_environment() -> None:
     assert pods["wide-ps-0"]["spec"]["containers"][0]["ports"] == [{"containerPort": 36000}]
 
 
+@pytest.mark.parametrize(
+    ("declared", "added"), [({"containerPort": 36000}, 0), ({"containerPort": 36000, "protocol": "UDP"}, 1), ({"containerPort": 80}, 1)]
+)
+def test_a_port_that_the_template_declares_is_not_added_again(declared: dict[str, Any], added: int) -> None:
+    containers = [{"name": "paddle", "image": "example.org/paddle:1", "ports": [declared]}]
+    for intranet in ("Service", "Host"):
+        pod = pods_of(intranet=intranet, worker=role(1, containers=containers))["wide-worker-0"]
+        assert pod["spec"]["containers"][0]["ports"] == [declared, {"containerPort": 36000}][: 1 + added]
+
+
 @pytest.mark.parametrize("intranet", [None, "PodIP", "Host"])
 def test_without_services_the_addresses_come_from_a_config_map(intranet: str | None) -> None:
     fields = {} if intranet is None else {"intranet": intranet}

@@ -115,7 +115,11 @@ class PaddleJob(DLJob):
         if self.intranet is not Intranet.POD_IP:
             # In the host network, the scheduler then places no two pods of the job on one node.
             first, *others = spec["containers"]
-            spec["containers"] = [{**first, "ports": [*(first.get("ports") or []), {"containerPort": self.first_port}]}, *others]
+            ports = first.get("ports") or []
+            # The API server rejects a port of the host that is listed twice.
+            if (self.first_port, "TCP") not in ((port.get("containerPort"), port.get("protocol") or "TCP") for port in ports):
+                ports = [*ports, {"containerPort": self.first_port}]
+            spec["containers"] = [{**first, "ports": ports}, *others]
         annotations = {**(pod["metadata"].get("annotations") or {}), "paddle-resource": replica.role}
         return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}, "spec": spec}
 
