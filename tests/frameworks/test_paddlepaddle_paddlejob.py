@@ -136,6 +136,17 @@ def test_the_environment_of_elastic_trainers_has_their_minimum_whatever_their_nu
     assert env(pod(scaled, "trainer", 4))["PADDLE_TRAINERS"] == "2"
 
 
+def test_autoscale_false_keeps_the_number_of_trainers_at_the_minimum() -> None:
+    fixed = job(trainer={"min-instance": 2, "max-instance": 6}, runPolicy={"autoscale": False})
+    role = fixed.spec.role("trainer")
+    assert role is not None
+    assert (role.replicas, role.elastic, fixed.size) == (2, None, "pserver=2,trainer=2")
+    assert warnings(fixed) == {
+        "spec.trainer.max-instance": "is 6, and the number of trainers is fixed at 2, which is min-instance",
+        **MOUNT_PATH,
+    }
+
+
 def test_a_minimum_above_the_maximum_is_the_number_of_pods() -> None:
     published = job(trainer={"min-instance": 3, "max-instance": 2}, pserver={"min-instance": 3, "max-instance": 2})
     assert (published.replicas("trainer"), published.replicas("pserver"), published.size) == (3, 3, "pserver=3,trainer=3")
@@ -218,6 +229,16 @@ def test_pull_secrets_and_node_selectors_of_a_role_take_precedence() -> None:
 def test_unknown_fields_are_listed_in_one_warning() -> None:
     unknown = job(fault_tolerant=True, Port=7000, matrix=False, replicaSpec={"spec": {}}, trainer={"etcd-endpoint": "x"})
     assert warnings(unknown)["spec"] == "has fields without effect: Port, fault_tolerant, trainer.etcd-endpoint; remove them"
+
+
+@pytest.mark.parametrize("names", [("hostNetwork", "host_network"), ("host_network", "hostNetwork")])
+def test_of_two_spellings_of_a_field_the_first_is_read_and_the_other_is_reported(names: tuple[str, str]) -> None:
+    both: dict[str, Any] = {names[0]: False, names[1]: True}
+    one: dict[str, Any] = {names[0]: None, names[1]: True}
+    twice = job(**both)
+    assert "hostNetwork" not in pod(twice, "trainer")["spec"]
+    assert warnings(twice)["spec"] == f"has fields without effect: {names[1]}; remove them"
+    assert pod(job(**one), "trainer")["spec"]["hostNetwork"] is True
 
 
 def test_wrong_values_are_reported_at_their_fields() -> None:

@@ -138,8 +138,10 @@ class ParameterServerSchema(RoleFieldsSchema, ABC):
         return read_limits(spec.get(role))[0]
 
     def elastic_ranges(self, spec: ManifestField) -> Mapping[str, ElasticRange]:
-        """The range of the trainers, whether `runPolicy.autoscale` is set or not."""
+        """The range of the trainers, unless `runPolicy.autoscale` is false."""
         trainer = spec.get("trainer")
+        if not _may_autoscale(spec):
+            return {}
         minimum, maximum = read_limits(trainer)
         limits = ElasticRange(minimum=minimum, maximum=maximum, path=trainer.get("max-instance").path)
         return {"trainer": limits} if minimum < maximum else {}
@@ -190,9 +192,13 @@ class ParameterServerSchema(RoleFieldsSchema, ABC):
             if not self.has_role(spec, role):
                 continue
             minimum, (_, maximum) = self.read_replicas(spec, role), read_limits(spec.get(role))
-            if maximum < minimum or (role == "pserver" and maximum > minimum):
+            if maximum < minimum or (maximum > minimum and (role == "pserver" or not _may_autoscale(spec))):
                 message = f"is {maximum}, and the number of {noun} is fixed at {minimum}, which is min-instance"
                 spec.get(role).get("max-instance").warning(message)
+
+
+def _may_autoscale(spec: ManifestField) -> bool:
+    return spec.get("runPolicy").get("autoscale").boolean(default=True)
 
 
 def _warn_about_mount_path(spec: ManifestField) -> None:
@@ -203,9 +209,12 @@ def _warn_about_mount_path(spec: ManifestField) -> None:
 
 def _ignored_fields(field: ManifestField, model: type[Any], *, prefix: str = "") -> Iterator[str]:
     known = {fold(info.alias or name): info for name, info in model.model_fields.items()}
+    read: set[str] = set()
     for name, value in field.entries():
-        info = known.get(fold(name))
-        if info is None or NO_EFFECT in info.metadata:
+        info, is_read_before = known.get(fold(name)), fold(name) in read
+        if not value.is_absent:
+            read.add(fold(name))
+        if info is None or NO_EFFECT in info.metadata or is_read_before:
             yield from (f"{prefix}{name}",) if is_set(value.value) else ()
         elif (nested := _nested_model(info)) is not None:
             yield from _ignored_fields(value, nested, prefix=f"{prefix}{name}.")
