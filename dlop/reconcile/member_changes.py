@@ -142,6 +142,8 @@ class _Changes:
             # The master asks for them again in further plans.
             removed = {self._pods[name][0].role for name in self._removes}
             self._limits |= {role: len(self._roles[role].alive) for role in removed}
+        for member in self._creates.values():
+            self._count_relaunch(member)
         relaunches = {role: format_counts(counts) for role, counts in self._relaunches.items() if any(counts.values())}
         hosts = self._request.hosts or self._record.hosts
         return MemberChanges(
@@ -185,20 +187,22 @@ class _Changes:
         if role is None:
             return
         role.add_id(member.id)
-        counts = self._relaunches[member.role]
-        counts[member.rank] = max(counts.get(member.rank, 0), member.relaunch_count + 1)
+        self._count_relaunch(member)
         if pod.metadata.deletion_timestamp is None:
             self._pods[name] = member, pod
         if is_alive:
             role.add(member, is_staying=name not in self._removed_names)
+
+    def _count_relaunch(self, member: Member) -> None:
+        """The next member of its rank replaces this one."""
+        counts = self._relaunches[member.role]
+        counts[member.rank] = max(counts.get(member.rank, 0), member.relaunch_count + 1)
 
     def _add(self, member: Member) -> None:
         role, name = self._roles[member.role], self._pod_name(member.role, member.id)
         role.add_id(member.id)
         role.add(member, is_staying=name not in self._removed_names)
         self._creates[name] = member
-        counts = self._relaunches[member.role]
-        counts[member.rank] = max(counts.get(member.rank, 0), member.relaunch_count + 1)
 
     # --- the parts of a plan -------------------------------------------------------------------------------------------------
 

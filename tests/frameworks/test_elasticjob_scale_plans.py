@@ -492,6 +492,13 @@ def test_resources_of_the_template_are_limited_if_the_plan_has_none() -> None:
     assert len(changes(scale_plan(replicas={"worker": 3}, resources={}), elastic=elastic).creates) == 2
 
 
+def test_a_pod_that_is_not_created_is_not_counted_as_a_replaced_one() -> None:
+    first = changes(scale_plan(create=[pod_meta("worker", 0, 0), pod_meta("worker", 1, 1)]), elastic=limited_to(cpu="1"))
+    assert created(first) == [(0, 0, 0)]
+    again = scale_plan(number=1, create=[pod_meta("worker", 1, 1)])
+    assert created(changes(again, pod(0), elastic=with_servers(record=record_of(first)))) == [(1, 1, 0)]
+
+
 def test_a_worker_is_not_migrated_if_its_replacement_would_exceed_the_limits() -> None:
     plan = manual(migratePods=[{"name": worker(0), "resource": {"cpu": "8"}}])
     found = changes(plan, pod(0, resources=RESOURCES), elastic=limited_to(cpu="2"))
