@@ -266,7 +266,8 @@ class _ScalePlans:
                 for plan in snapshot.failed_scale_plans
                 if master_created_at is not None
                 and plan.metadata.creation_timestamp is not None
-                and plan.metadata.creation_timestamp < master_created_at
+                # Times have no fractions of a second. A master needs longer to start, and a plan of an earlier one would keep its name.
+                and plan.metadata.creation_timestamp <= master_created_at
             ),
         ]
 

@@ -137,6 +137,26 @@ async def the_operator_keeps_the_service_that_the_master_patches(transport: Tran
         assert after["metadata"]["annotations"]["app"] == "dlrover"
 
 
+async def the_operator_adopts_the_service_that_the_master_has_created(transport: Transport, clock: Clock) -> None:
+    async with open_sandbox(transport, ElasticJob, clock=clock) as sandbox:
+        manifest = elastic_job("demo")
+        manifest["metadata"]["namespace"] = sandbox.namespace
+        job = await sandbox.submit(manifest)
+        owner = {name: job[name] for name in ("apiVersion", "kind")} | {name: job["metadata"][name] for name in ("name", "uid")}
+        labels = {"app": "dlrover", NAME_LABEL: "demo"}
+        metadata = {"name": MASTER[:-2], "namespace": sandbox.namespace, "labels": labels, "ownerReferences": [owner]}
+        selector = {NAME_LABEL: "demo", TYPE_LABEL: "dlrover-master"}
+        spec = {"ports": [{"name": "grpc", "port": 50001}], "selector": selector}
+        body = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+        created = await sandbox.client.create(SERVICES, body, namespace=sandbox.namespace)
+        sandbox.start()
+        await until_pods(sandbox, {MASTER: "Running"})
+        adopted = (await sandbox.all(SERVICES))[MASTER[:-2]]
+        assert (adopted["metadata"]["uid"], adopted["spec"]["selector"]) == (created["metadata"]["uid"], selector)
+        assert [(each["uid"], each["controller"]) for each in adopted["metadata"]["ownerReferences"]] == [(job["metadata"]["uid"], True)]
+        assert await sandbox.condition("Blocked") is None
+
+
 async def the_pods_of_a_plan_have_what_the_master_and_the_agents_read(transport: Transport, clock: Clock) -> None:
     async with open_sandbox(transport, ElasticJob, clock=clock) as sandbox:
         job = await start_job(sandbox, elastic_job("demo"))
@@ -215,11 +235,46 @@ async def a_failed_master_fails_the_job_and_its_plans_are_deleted(transport: Tra
         job = await start_job(sandbox, elastic_job("demo", strategy="ParameterServerStrategy", ps=1))
         await write_plan(sandbox, scale_plan("demo", 0, replicas={"ps": 1, "worker": 1}, hosts=["demo-edljob-ps-0:2222"], owner=job))
         await until_pods(sandbox, {MASTER: "Running", "demo-edljob-ps-0": "Running", worker(0): "Running"})
+        env = {variable["name"]: variable.get("value") for variable in (await sandbox.pods())[worker(0)]["spec"]["containers"][0]["env"]}
+        config = json.loads(env["TF_CONFIG"])
+        assert (config["cluster"]["ps"], config["task"]) == (["demo-edljob-ps-0:2222"], {"type": "worker", "index": 0})
         await sandbox.edit({"spec": {"suspend": True}})
         await until_phase(sandbox, "Suspended")
         await write_plan(sandbox, scale_plan("demo", 1, replicas={"worker": 2}, owner=job))
         await end_master(sandbox, 1)
         await check_end(sandbox, "Failed")
+
+
+async def a_new_master_can_use_the_names_of_the_plans_of_the_last_one(transport: Transport, clock: Clock) -> None:
+    async with open_sandbox(transport, ElasticJob, clock=clock) as sandbox:
+        job = await start_job(sandbox, elastic_job("demo"))
+        await write_plan(sandbox, scale_plan("demo", 0, replicas={"worker": 1}, owner=job))
+        await until_pods(sandbox, {MASTER: "Running", worker(0): "Running"})
+        await write_plan(sandbox, scale_plan("demo", 1, replicas={"servers": 1}, owner=job))
+        await write_plan(sandbox, scale_plan("demo", 2, owner=job))  # an empty one
+
+        async def only_the_failed_plan_is_left() -> bool:
+            return await sandbox.names(SCALE_PLANS) == ["demo-scaleplan-1"]
+
+        await sandbox.until(only_the_failed_plan_is_left)
+        await end_master(sandbox, 137)
+        await until_pods(sandbox, {MASTER[:-1] + "1": "Running", worker(0): "Running"})
+        await until_no_plans(sandbox)
+        for number in (0, 1):
+            await write_plan(sandbox, scale_plan("demo", number, replicas={"worker": number + 2}, owner=job))
+        await until_pods(sandbox, {MASTER[:-1] + "1": "Running", **dict.fromkeys(map(worker, range(3)), "Running")})
+        await until_no_plans(sandbox)
+        assert [record["change"] for record in (await sandbox.status())["dlop"]["scaleRecords"]] == [1, 1, 1]
+
+
+async def the_plans_of_a_deleted_job_are_deleted(transport: Transport, clock: Clock) -> None:
+    async with open_sandbox(transport, ElasticJob, clock=clock) as sandbox:
+        job = await start_job(sandbox, elastic_job("demo", suspend=True))
+        await write_plan(sandbox, scale_plan("demo", 0, replicas={"worker": 1}, owner=job))
+        await sandbox.client.delete(sandbox.resource, "demo", namespace=sandbox.namespace)
+        await until_no_plans(sandbox)
+        await sandbox.settle()
+        assert worker(0) not in await sandbox.names(PODS)
 
 
 async def plans_that_arrive_out_of_order_are_executed_in_the_order_of_their_numbers(transport: Transport, clock: Clock) -> None:
@@ -240,6 +295,25 @@ async def plans_that_arrive_out_of_order_are_executed_in_the_order_of_their_numb
         assert changes == [("8", 2, 2), ("9", -1, 1), ("10", 2, 3)]
         await end_master(sandbox, 0)
         await check_end(sandbox, "Succeeded")
+
+
+async def a_plan_waits_for_its_job_and_scales_none_of_another_namespace(transport: Transport, clock: Clock) -> None:
+    async with open_sandbox(transport, ElasticJob, clock=clock) as sandbox, open_sandbox(transport, ElasticJob, clock=clock) as other:
+        await start_job(other, elastic_job("demo"))
+        sandbox.start()
+        await write_plan(sandbox, scale_plan("demo", 0, replicas={"worker": 1}))
+
+        async def reported() -> bool:
+            status = (await sandbox.all(SCALE_PLANS))["demo-scaleplan-0"].get("status", {})
+            return f"'demo' does not exist in namespace {sandbox.namespace}" in status.get("message", "")
+
+        await sandbox.until(reached=reported)
+        assert await other.names(PODS) == [MASTER]
+        manifest = elastic_job("demo")
+        manifest["metadata"]["namespace"] = sandbox.namespace
+        await sandbox.submit(manifest)
+        await until_pods(sandbox, {MASTER: "Running", worker(0): "Running"})
+        assert await other.names(PODS) == [MASTER]
 
 
 async def manual_plans_scale_workers_and_not_parameter_servers(transport: Transport, clock: Clock) -> None:
@@ -351,10 +425,14 @@ async def a_new_master_takes_over_the_pods_of_the_one_that_was_killed(transport:
 SCENARIOS = (
     the_master_finds_what_it_relies_on,
     the_operator_keeps_the_service_that_the_master_patches,
+    the_operator_adopts_the_service_that_the_master_has_created,
     the_pods_of_a_plan_have_what_the_master_and_the_agents_read,
     plans_are_executed_until_the_master_succeeds,
     a_failed_master_fails_the_job_and_its_plans_are_deleted,
+    a_new_master_can_use_the_names_of_the_plans_of_the_last_one,
+    the_plans_of_a_deleted_job_are_deleted,
     plans_that_arrive_out_of_order_are_executed_in_the_order_of_their_numbers,
+    a_plan_waits_for_its_job_and_scales_none_of_another_namespace,
     manual_plans_scale_workers_and_not_parameter_servers,
     pods_of_the_master_are_adopted_counted_and_deleted_when_it_succeeds,
     pods_of_the_master_are_adopted_counted_and_deleted_when_it_fails,

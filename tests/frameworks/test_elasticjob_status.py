@@ -223,43 +223,19 @@ async def test_a_service_that_the_master_has_patched_is_kept() -> None:
         assert (service["uid"], service["annotations"]) == (uid, labels)
 
 
-async def create_service(kit: OperatorKit, view: ObservedJob, name: str, *, role: str, port: int) -> str:
-    """Create a service as the master does, and return its UID."""
-    owner = {name: view.body[name] for name in ("apiVersion", "kind")} | {name: view.body["metadata"][name] for name in ("name", "uid")}
-    labels = {"app": "dlrover", "elasticjob.dlrover/name": "elastic"}
-    metadata = {"name": name, "namespace": "default", "labels": labels, "annotations": labels, "ownerReferences": [owner]}
-    selector = {"elasticjob.dlrover/name": "elastic", "elasticjob.dlrover/replica-type": role}
-    spec = {"ports": [{"name": "grpc", "port": port}], "selector": selector}
-    body = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
-    created = await kit.client.create(SERVICES, body, namespace="default")
-    uid: str = created["metadata"]["uid"]
-    return uid
-
-
 @virtual_time
 async def test_services_that_the_master_creates_are_kept() -> None:
     async with OperatorKit(frameworks=[ElasticJob]) as kit:
         view = await start(kit, elastic_job(platform="pyk8s"))
-        uid = await create_service(kit, view, worker(0), role="worker", port=3333)
+        owner = {name: view.body[name] for name in ("apiVersion", "kind")} | {name: view.body["metadata"][name] for name in ("name", "uid")}
+        labels = {"app": "dlrover", "elasticjob.dlrover/name": "elastic"}
+        metadata = {"name": worker(0), "namespace": "default", "labels": labels, "annotations": labels, "ownerReferences": [owner]}
+        selector = {**labels, "elasticjob.dlrover/replica-type": "worker", "elasticjob.dlrover/rank-index": "0"}
+        body = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 3333}], "selector": selector}}
+        created = await kit.client.create(SERVICES, body, namespace="default")
         await kit.edit(view, {"spec": {"optimizeMode": "single-job"}})
         await kit.writes_when_idle()
-        assert view.services[worker(0)]["metadata"]["uid"] == uid
-
-
-@virtual_time
-async def test_the_service_of_the_master_that_the_master_has_created_is_adopted() -> None:
-    async with OperatorKit(frameworks=[ElasticJob]) as kit:
-        view = await start(kit)
-        await kit.operator.crash()
-        await kit.client.delete(SERVICES, SERVICE, namespace="default")
-        uid = await create_service(kit, view, SERVICE, role="dlrover-master", port=50001)
-        await kit.start_operator()
-        await kit.kubelet.perform(f"default/{master()}", ContainerExit(137))
-        await until_pods(kit, view, {master(1): "Running"})
-        service = view.services[SERVICE]
-        assert service["metadata"]["uid"] == uid
-        assert service["spec"]["selector"].items() <= view.pods[master(1)]["metadata"]["labels"].items()
-        assert view.condition("Blocked") is None
+        assert view.services[worker(0)]["metadata"]["uid"] == created["metadata"]["uid"]
 
 
 @virtual_time
