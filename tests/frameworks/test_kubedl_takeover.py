@@ -13,15 +13,13 @@ import pytest
 from real_cluster import RealCluster
 
 from dlop.embedded.cluster import EmbeddedCluster
-from dlop.frameworks.kubedl.base import KubeDLJob
-from dlop.kube.client import PatchType
 from dlop.kube.http.transport import connect
-from dlop.kube.resources import CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES, Resource
+from dlop.kube.resources import PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from dlop.kube.transport import Transport
 from dlop.kube.types import JsonObject
-from dlop.testing.pod_steps import Step
 from dlop.testing.virtual_time import LoopClock, virtual_time
 from tests.frameworks.golden_pod_steps import FinishPod, RunPod
+from tests.frameworks.kubedl_inherited_jobs import create_inherited_job
 from tests.frameworks.kubedl_manifests import KINDS
 from tests.frameworks.kubedl_objects import WRITTEN_AT, KubeDLState, states
 from tests.frameworks.takeover_jobs import InheritedJob, owned_objects
@@ -30,40 +28,13 @@ from tests.frameworks.test_takeover import TakeoverSandbox, has_succeeded, is_ta
 JOBS = 30
 SECONDS_SINCE = 15 * 86_400
 NOW = datetime.fromisoformat(WRITTEN_AT).timestamp() + SECONDS_SINCE
-BY_NAME: dict[str, type[KubeDLJob]] = {kind.job_type.kind: kind for kind in KINDS}
 
 
 async def create_job(
     sandbox: TakeoverSandbox, state: KubeDLState, *, name: str = "old", manifest: JsonObject | None = None
 ) -> InheritedJob:
     """Create a job on the server with all its objects and its status."""
-    client, namespace, resource = sandbox.client, sandbox.namespace, BY_NAME[state.kind.name].job_type.resource
-    body = state.manifest(name) if manifest is None else manifest
-    job = await client.create(resource, body, namespace=namespace)
-    owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": name, "uid": job["metadata"]["uid"]}
-    owner |= {"controller": True, "blockOwnerDeletion": True}
-    uids: dict[str, str] = {}
-    for owned, objects in (
-        (CONFIG_MAPS, state.config_maps(name)),
-        (SERVICES, state.services(name)),
-        (PODS, state.pods(name, namespace)),
-    ):
-        for each, content in objects.items():
-            metadata = {**content["metadata"], "name": each, "namespace": namespace, "ownerReferences": [owner]}
-            created = await client.create(owned, _object(owned, {**content, "metadata": metadata}), namespace=namespace)
-            if owned == PODS:
-                uids[each] = created["metadata"]["uid"]
-    steps: dict[str, Step] = {"Running": RunPod(), "Succeeded": FinishPod(0), "Failed": FinishPod(1)}
-    for pod, phase in state.phases(name).items():
-        if phase in steps:
-            await sandbox.perform(pod, steps[phase])
-    patch = {"status": state.status(name)}
-    stored = await client.patch(resource, name, patch, namespace=namespace, patch_type=PatchType.MERGE, subresource="status")
-    return InheritedJob(name, state.title, resource, stored["status"], uids)
-
-
-def _object(resource: Resource, content: JsonObject) -> JsonObject:
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **content}
+    return await create_inherited_job(sandbox.client, sandbox.kubelet, state, name=name, namespace=sandbox.namespace, manifest=manifest)
 
 
 @asynccontextmanager
@@ -105,7 +76,7 @@ async def take_over_and_finish(transport: Transport, *, clock: Callable[[], floa
 
 
 def test_there_is_a_running_state_of_every_kind() -> None:
-    assert {state.kind.name for state in states("running")} == set(BY_NAME)
+    assert {state.kind.name for state in states("running")} == {kind.job_type.kind for kind in KINDS}
 
 
 @virtual_time
