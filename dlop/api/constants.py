@@ -97,6 +97,8 @@ class Reason:
     SPEC_WARNING = "SpecWarning"
     DELETED_POD_GROUP = "DeletedPodGroup"
     NO_HOST_PORTS = "NoHostPorts"
+    NO_GIT_SYNC_IMAGE = "NoGitSyncImage"
+    CODE_SYNC_FAILED = "CodeSyncFailed"
     SCALE_PLAN_FAILED = "ScalePlanFailed"
     RESOURCE_LIMIT_EXCEEDED = "ResourceLimitExceeded"
     NAME_CONFLICT = "NameConflict"

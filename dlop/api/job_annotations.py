@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import msgspec
 
+from dlop.api.code_sync import with_annotated_code
 from dlop.api.depends_on import with_start_order
 from dlop.api.fields import ManifestField
 from dlop.api.spec import JobSpec
@@ -17,6 +18,7 @@ from dlop.api.spot_replicas import with_spot_annotation
 from dlop.api.types import ReplicaType
 
 NETWORK_MODE_ANNOTATION = "kubedl.io/network-mode"
+GIT_SYNC_ANNOTATION = "kubedl.io/git-sync-config"
 START_ORDER_ANNOTATION = "dlop.dev/start-order"
 ELASTIC_TRAINING_ANNOTATION = "kubedl.io/enable-elastic-training"
 ERROR_MONITORING_ANNOTATION = "pai.ai/enable-error-monitoring"
@@ -57,6 +59,10 @@ def _network_mode(spec: JobSpec, field: ManifestField, _: tuple[ReplicaType, ...
     return replace(spec, run_policy=replace(spec.run_policy, host_network=True))
 
 
+def _git_sync(spec: JobSpec, field: ManifestField, _: tuple[ReplicaType, ...]) -> JobSpec:
+    return with_annotated_code(spec, decode_annotation(field))
+
+
 def _start_order(spec: JobSpec, field: ManifestField, types: tuple[ReplicaType, ...]) -> JobSpec:
     return with_start_order(spec, decode_annotation(field), types)
 
@@ -79,6 +85,7 @@ def _spot_replicas(spec: JobSpec, field: ManifestField, types: tuple[ReplicaType
 
 _READERS: dict[str, Callable[[JobSpec, ManifestField, tuple[ReplicaType, ...]], JobSpec]] = {
     NETWORK_MODE_ANNOTATION: _network_mode,
+    GIT_SYNC_ANNOTATION: _git_sync,
     START_ORDER_ANNOTATION: _start_order,
     ELASTIC_TRAINING_ANNOTATION: _elastic_training,
     ERROR_MONITORING_ANNOTATION: _error_monitoring,

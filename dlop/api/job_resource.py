@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dlop.api.cached_property import cached_property
+from dlop.api.code_sync import check_code_sync
 from dlop.api.depends_on import check_start_order
 from dlop.api.fields import ManifestField
 from dlop.api.host_ports import with_host_network
@@ -171,6 +172,8 @@ class JobResource:
         check_start_order(spec, field)
         members = self._kind.members
         check_spot_replicas(spec, field, member_roles=() if members is None else members.roles)
+        if spec.run_policy.code_sync:
+            check_code_sync(spec, field, lambda role: schema.template_path(field, role))
         # A field that is read twice reports its problem twice.
         problems, warnings = (tuple(dict.fromkeys(reports)) for reports in (field.problems, field.warnings))
         return ParsedSpec(raw, spec, problems or schema.model_problems(field.value, self._kind), warnings)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from dlop.api.code_sync import read_code_sources
 from dlop.api.fields import ManifestField
 from dlop.api.pod_resources import parse_quantities
 from dlop.api.spec import CleanPodPolicy, RestartPolicy, RestartScope, RoleSpec, RunPolicy, SchedulingPolicy
@@ -37,6 +38,7 @@ def read_run_policy(
         scheduling=read_scheduling_policy(scheduling or field.get("schedulingPolicy")),
         autoscale=field.get("autoscale").boolean(),
         host_network=field.get("hostNetwork").boolean(),
+        code_sync=read_code_sources(field.get("codeSync")),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dlop.kube.types import JsonObject
 
 if TYPE_CHECKING:
+    from dlop.api.code_sync import CodeSource
     from dlop.api.types import StartAfter
 
 
@@ -78,6 +79,8 @@ class RunPolicy:
     """Whether the autoscaler of the operator scales the roles that have a range, in kinds in which this is not the default."""
     host_network: bool = False
     """Whether the pods use the network of their nodes, with ports that the operator assigns."""
+    code_sync: tuple[CodeSource, ...] = ()
+    """Git repositories that are cloned into the pods before their programs start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from dlop.api.code_sync import MAX_REPOSITORIES
 from dlop.api.spec import Problem, RestartScope
 from dlop.api.structural_schema import rule, with_rules
 
@@ -77,6 +78,37 @@ class SchedulingPolicyModel(ApiModel):
     """Seconds that the scheduler may take to place the whole group."""
 
 
+class EnvironmentVariableModel(OpenModel):
+    """An environment variable, with all fields of a Kubernetes environment variable."""
+
+    name: NonEmptyString
+
+
+class CodeSourceModel(ApiModel):
+    """A git repository that is cloned into the pods of a job before their programs start."""
+
+    source: NonEmptyString
+    """The address of the repository: a URL, or host:path for SSH."""
+    branch: str | None = None
+    """The branch. Defaults to that of the image: the default branch of the repository, or master with git-sync before version 4."""
+    revision: str | None = None
+    """The tag or commit that is checked out. Defaults to the end of the branch."""
+    depth: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """The number of commits that are cloned. Unset or 0 clones the whole history."""
+    dest_path: str | None = None
+    """The directory of the code, relative to the working directory of each container. Defaults to the name of the repository."""
+    root_path: str | None = None
+    """The directory in which the init container works. Defaults to /code."""
+    image: str | None = None
+    """The image of git-sync. Defaults to the flag --git-sync-image of the operator."""
+    secret_name: Annotated[str, Field(max_length=253)] | None = None
+    """A Secret with username and password, or for SSH with ssh, the private key, and known_hosts."""
+    envs: list[EnvironmentVariableModel] | None = None
+    """Further environment variables of the init container."""
+    max_failures: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """Number of failures after which the init container gives up. Defaults to 3."""
+
+
 class RunPolicyModel(ApiModel):
     """How a job is run."""
 
@@ -104,6 +136,8 @@ class RunPolicyModel(ApiModel):
     """Whether the operator scales the elastic role between its minimum and maximum, with the idle capacity of the cluster."""
     host_network: bool = False
     """Whether the pods use the network of their nodes, with ports that the operator assigns."""
+    code_sync: Annotated[list[CodeSourceModel], Field(max_length=MAX_REPOSITORIES)] | None = None
+    """Git repositories that are cloned into the pods before their programs start."""
 
 
 class ContainerModel(OpenModel):

@@ -245,6 +245,10 @@ class Options:
     """The gang scheduler; empty disables gang scheduling."""
     autoscaler: bool = False
     """Whether the autoscaler runs."""
+    git_sync_image: str = ""
+    """The image that clones the git repositories of jobs that do not name one; empty for none."""
+    git_sync_credentials: bool = True
+    """Whether the container that clones gets the Secret of the job. In a local cluster, git uses the configuration of the machine."""
     framework_flags: tuple[FrameworkFlags, ...] = ()
     """Values of the flags that frameworks declare, one object per `FrameworkFlags` class."""
 

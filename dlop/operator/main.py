@@ -112,6 +112,7 @@ def make_options(settings: Settings, registry: Registry) -> Options:
         force_deletion=settings.force_deletion,
         gang_scheduler_name=settings.gang_scheduler_name,
         autoscaler=settings.autoscaler,
+        git_sync_image=settings.git_sync_image,
         framework_flags=load_framework_flags(settings, registry.flags),
     )
 

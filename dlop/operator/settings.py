@@ -129,6 +129,9 @@ class Settings(BaseModel):
         default=f"{DEFAULT_HOST_PORTS.first}-{DEFAULT_HOST_PORTS.last}",
         description="Ports that the operator assigns to jobs in the host network, as FIRST-LAST.",
     )
+    git_sync_image: str = Field(
+        default="", description="Image of git-sync, for jobs with codeSync that do not name one. Without it, such jobs are blocked."
+    )
     drain_seconds: float = Field(default=20.0, ge=0, description="Seconds that running passes may take to finish after SIGTERM.")
     watch_age_limit_seconds: float = Field(
         default=600.0,
