@@ -23,6 +23,7 @@ from dlop.api.template_hash import with_annotation, with_template_hash
 from dlop.api.types import ConfigMapKey, FieldRef
 from dlop.kube.objects import Pod
 from dlop.kube.types import JsonObject
+from dlop.policies.git_sync import with_code
 
 if TYPE_CHECKING:
     from dlop.job import DLJob
@@ -166,13 +167,15 @@ class Replica:
         environment = self._environment()
         rendered = self._with_environment(self._training_container(containers), environment)
         sidecar_environment = environment if self._job.container_properties.sets_env_in_all_containers else []
-        return {
+        pod_spec = {
             **(_in_host_network(template_spec) if self._job.uses_host_network else template_spec),
             "containers": [
                 rendered if container is original else self._with_environment(container, sidecar_environment) for container in containers
             ],
             "restartPolicy": str(self._job.lifecycle.pod_restart_policy(self._job, self._role, self.index)),
         }
+        sources = self._job.spec.run_policy.code_sync
+        return with_code(pod_spec, sources, resources=original.get("resources"), options=self._job.options) if sources else pod_spec
 
     def _training_container(self, containers: list[JsonObject]) -> JsonObject:
         """A copy of the training container with the port of the framework."""

@@ -238,6 +238,7 @@ def test_repositories_in_the_same_directory_are_reported(other: str) -> None:
 
 
 LEADER = "spec.replicaSpecs.Leader.template.spec"
+MOUNT = "containers[0].volumeMounts[0].mountPath"
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ LEADER = "spec.replicaSpecs.Leader.template.spec"
                     {"name": "main", "image": "i", "workingDir": "/app", "volumeMounts": [{"name": "v", "mountPath": "/app/train/"}]}
                 ]
             },
-            f"containers[0].volumeMounts[0].mountPath: '/app/train' is where {FIELD} puts the code; set its destPath, or choose another path",
+            f"{MOUNT}: '/app/train' is where {FIELD} puts the code; set its destPath, or choose another path",
         ),
         ({"containers": [{"name": "main", "image": "i", "workingDir": 5}]}, "containers[0].workingDir: must be a string, got 5"),
     ],
