@@ -15,6 +15,7 @@ from dlop.api.record import Blocked
 from dlop.kube.objects import Pod
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.timestamps import earliest, format_time
+from dlop.reconcile.code_sync import blocked_by_failed_clone, replicas_without_image
 from dlop.reconcile.context import ReconcileContext
 from dlop.reconcile.deletion import overdue_pods
 from dlop.reconcile.snapshot import RejectedWrite, TerminatingConflict
@@ -62,6 +63,8 @@ def blocked_without_replicas(context: ReconcileContext) -> Blocked | None:
 def _causes(context: ReconcileContext, progress: Progress) -> Iterator[Blocked]:
     if context.unavailable:
         yield _unavailable(context)
+    if context.policy.code_sync:
+        yield from replicas_without_image(context, progress)
     for conflict in context.snapshot.name_conflicts:
         if (conflict.resource, conflict.name) in context.name_conflicts:
             owner = f" by {conflict.owner}" if conflict.owner else ""
@@ -75,6 +78,8 @@ def _causes(context: ReconcileContext, progress: Progress) -> Iterator[Blocked]:
     for rejected in _in_create_order(context, context.snapshot.rejected_writes):
         yield _rejected(context, rejected)
     for pod in waiting_pods(progress):
+        if context.policy.code_sync:
+            yield from blocked_by_failed_clone(context, pod)
         reason, message = waiting_reason(pod)
         if reason:
             text = f"cannot start: {reason}{f': {message}' if message else ''}"

@@ -14,6 +14,7 @@ from dlop.api.spec import JobSpec, RestartScope, RoleSpec, RunPolicy
 from dlop.kube.objects import Pod, PodGroup
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.timestamps import parse_time
+from dlop.policies.git_sync import find_source_without_image
 from dlop.reconcile.pod_state import match_pods, pod_attempt, pod_replacement
 from dlop.reconcile.snapshot import Snapshot
 
@@ -67,6 +68,11 @@ class ReconcileContext:
         """Whether the job needs ports of the host network and has none, or too few."""
         assigned, count = self.stored.record.host_ports, self.spec.host_ports
         return count > 0 and (assigned is None or assigned.count < count)
+
+    @property
+    def lacks_git_sync_image(self) -> bool:
+        """Whether pods cannot be created, because no image clones the repositories of the job."""
+        return bool(self.policy.code_sync) and find_source_without_image(self.job) is not None
 
     @property
     def policy(self) -> RunPolicy:

@@ -18,6 +18,7 @@ from dlop.api.spec import RestartScope
 from dlop.kube.objects import Pod
 from dlop.kube.timestamps import format_time
 from dlop.kube.types import JsonObject
+from dlop.reconcile.code_sync import explain_failed_clone
 from dlop.reconcile.context import ReconcileContext, ReplicaId
 from dlop.reconcile.pod_state import PodState, classify_pod, container_restarts, main_container_failure, pod_failure, pod_replacement
 from dlop.reconcile.restart import LostReplica, state_after_failure
@@ -144,7 +145,9 @@ class _Observer:
             self._builder.update_last_failure(self._restarted[-1])
 
     def _failure(self, replica: ReplicaId, pod: Pod) -> LastFailure:
-        return pod_failure(pod, replica.role, replica.index, now=self._context.now)
+        failure = pod_failure(pod, replica.role, replica.index, now=self._context.now)
+        sources = self._context.policy.code_sync
+        return explain_failed_clone(failure, pod, sources) if sources else failure
 
     def _is_claimed(self, replica: ReplicaId) -> bool:
         return replica.index in self._builder.started_indexes[replica.role.name]

@@ -12,6 +12,7 @@ from dlop.kube.timestamps import earliest
 from dlop.reconcile import backoff, events, restart
 from dlop.reconcile.blocked import blocked_without_replicas, find_blocked, next_terminating_report
 from dlop.reconcile.cleanup import plan_finished
+from dlop.reconcile.code_sync import blocked_without_image
 from dlop.reconcile.context import ReconcileContext, persisted_state
 from dlop.reconcile.creation import Creates, assume_created, child_patches, exceeded_size_limit, is_settled, plan_creates
 from dlop.reconcile.deadline import exceeded_deadline, next_deadline
@@ -151,6 +152,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         or blocked_without_replicas(context)
         or blocked_by_gang(context, progress)
         or (blocked_by_host_ports(context) if context.awaits_host_ports else None)
+        or (next(blocked_without_image(context), None) if step.pods else None)
         or backoff.blocked_by_backoff(context, in_backoff, backoffs)
     )
     pods, services = [*stale_and_accounted_pods(context)], [*drifted_services(context)]
@@ -167,7 +169,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
     # Lost replicas must be stored in the record before their replacements are created.
     is_stored = not observation.lost_replicas and not context.must_store_record
     creates = plan_creates(context, progress, in_backoff=in_backoff) if is_stored else Creates()
-    may_create_members = is_stored and not context.unavailable
+    may_create_members = is_stored and not context.unavailable and not context.lacks_git_sync_image
     if step.pods and may_create_members:
         creates = replace(creates, services=creates.services + step.services, pods=creates.pods + step.pods)
     expected = assume_created(context, progress, creates.pods)

@@ -13,6 +13,7 @@ from dlop.api.progress import Progress, ReplicaState
 from dlop.api.record import Blocked, Record, describe_failure, record_to_json
 from dlop.kube.timestamps import format_time, parse_time
 from dlop.kube.types import JsonObject
+from dlop.reconcile.code_sync import with_failed_clone
 from dlop.reconcile.context import PersistedState, ReconcileContext
 from dlop.reconcile.snapshot import Snapshot
 
@@ -63,7 +64,7 @@ def finished_outcome(
     """The outcome for a job that finishes in this pass."""
     phase = Phase.SUCCEEDED if result.succeeded else Phase.FAILED
     record = _update(record, context.job, phase=phase, started_at=started_at, finished_at=context.now)
-    message = result.message or context.job.status.describe_result(context.job, result, progress)
+    message = result.message or with_failed_clone(context.job.status.describe_result(context.job, result, progress), result)
     return _outcome(context, record, phase=phase, reason=result.reason or phase.value, message=message, progress=progress)
 
 

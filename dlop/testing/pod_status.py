@@ -6,6 +6,7 @@ from dlop.kube.objects import ContainerStatus, Pod
 from dlop.kube.types import JsonObject
 
 POD_ADDRESS = "10.244.0.2"
+_CONDITIONS = ("Initialized", "Ready", "ContainersReady")
 
 
 def condition(kind: str, *, now: str, status: str = "True", reason: str = "", message: str = "") -> JsonObject:
@@ -43,6 +44,27 @@ def restarted_status(pod: Pod, *, exit_code: int, reason: str, message: str, con
     return _status(pod, "Running", containers, now=now, ready="True")
 
 
+def init_failed_status(pod: Pod, *, exit_code: int, message: str, container: str, now: str) -> JsonObject:
+    """An init container has failed. It is restarted after a back-off, unless the pod is never restarted and has failed."""
+    terminated = _terminated(exit_code, reason="Error", message=message, now=now)
+    is_final = pod.spec.restart_policy == "Never"
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": f"back-off 10s restarting failed container={container}"}}
+    previous = next((status for status in pod.status.init_container_statuses if status.name == container), ContainerStatus())
+    init_container: JsonObject = {
+        "name": container,
+        "image": "scripted",
+        "imageID": "",
+        "ready": False,
+        "restartCount": previous.restart_count + (0 if is_final else 1),
+        "state": terminated if is_final else waiting,
+        **({} if is_final else {"lastState": terminated}),
+    }
+    containers = [_container(pod, name, {"waiting": {"reason": "PodInitializing"}}) for name in _names(pod)]
+    status = _status(pod, "Failed" if is_final else "Pending", containers, now=now, ready="False")
+    conditions = [condition(kind, now=now, status="False") for kind in _CONDITIONS]
+    return {**status, "initContainerStatuses": [init_container], "conditions": conditions}
+
+
 def _names(pod: Pod) -> list[str]:
     return [container.name for container in pod.spec.containers]
 
@@ -65,10 +87,9 @@ def _container(pod: Pod, name: str, state: JsonObject, *, restarted_after: JsonO
 
 
 def _status(pod: Pod, phase: str, containers: list[JsonObject], *, now: str, ready: str) -> JsonObject:
-    kinds = ("Initialized", "Ready", "ContainersReady")
     status: JsonObject = {
         "phase": phase,
-        "conditions": [condition(kind, now=now, status="True" if kind == "Initialized" else ready) for kind in kinds],
+        "conditions": [condition(kind, now=now, status="True" if kind == "Initialized" else ready) for kind in _CONDITIONS],
         "containerStatuses": containers,
         "podIP": POD_ADDRESS,
         "podIPs": [{"ip": POD_ADDRESS}],

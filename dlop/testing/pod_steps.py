@@ -10,6 +10,7 @@ from dlop.kube.types import JsonObject
 from dlop.testing.pod_status import (
     condition,
     finished_status,
+    init_failed_status,
     restarted_status,
     running_status,
     waiting_status,
@@ -111,6 +112,22 @@ class RestartInPlace:
                 await control.pause(1)
             status = restarted_status(control.pod, exit_code=self.exit_code, reason="Error", message="", container="", now=control.now())
             await control.report(status)
+
+
+@dataclass(frozen=True, slots=True)
+class FailInitContainer:
+    """The pod is scheduled, and an init container fails. The restart policy of the pod decides what follows."""
+
+    container: str
+    exit_code: int = 1
+    message: str = ""
+
+    async def perform(self, control: PodControl) -> None:
+        await control.bind()
+        status = init_failed_status(
+            control.pod, exit_code=self.exit_code, message=self.message, container=self.container, now=control.now()
+        )
+        await control.report(status)
 
 
 @dataclass(frozen=True, slots=True)

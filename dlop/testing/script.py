@@ -18,6 +18,7 @@ from dlop.testing.pod_steps import (
     BecomeReady,
     ContainerExit,
     Evict,
+    FailInitContainer,
     FailToStart,
     LoseNode,
     Pause,
@@ -71,6 +72,10 @@ class PodScript:
     def config_error(self) -> Self:
         """Fail because of a missing ConfigMap."""
         return self.then(FailToStart("CreateContainerConfigError", 'configmap "scripted" not found'))
+
+    def fail_init(self, container: str, exit_code: int = 1, *, message: str = "") -> Self:
+        """Schedule the pod and fail one of its init containers."""
+        return self.then(FailInitContainer(container, exit_code, message))
 
     def unschedulable(self) -> Self:
         """Find no node for the pod."""

@@ -16,7 +16,7 @@ from dlop.kube.types import JsonObject
 from dlop.testing.kubelet import ScriptedKubelet
 from dlop.testing.script import Script
 
-NAMES = ("succeeds", "fails", "restarts", "evicted", "preempted", "image", "full", "lost")
+NAMES = ("succeeds", "fails", "restarts", "evicted", "preempted", "image", "init", "full", "lost")
 
 
 def build_script() -> Script:
@@ -27,6 +27,7 @@ def build_script() -> Script:
     script.when("evicted").run().evict()
     script.when("preempted").run().preempt()
     script.when("image").image_pull_error()
+    script.when("init").fail_init("prepare", message="no disk")
     script.when("full").unschedulable()
     script.when("lost").run().lose_node(deleted_after_seconds=1)
     return script
@@ -36,7 +37,7 @@ def settled(pods: dict[str, JsonObject]) -> bool:
     """Whether the script has finished for every pod."""
     phases = {name: pods[name]["status"]["phase"] for name in pods}
     waiting = [bool(pods.get(name, {}).get("status", {}).get("conditions")) for name in ("image", "full")]
-    finished = all(phases.get(name) in ("Succeeded", "Failed") for name in ("succeeds", "fails", "restarts", "evicted"))
+    finished = all(phases.get(name) in ("Succeeded", "Failed") for name in ("succeeds", "fails", "restarts", "evicted", "init"))
     return finished and all(waiting) and "preempted" not in phases and "deletionTimestamp" in pods["lost"]["metadata"]
 
 
