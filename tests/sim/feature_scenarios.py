@@ -1,8 +1,9 @@
-"""Scenarios with features that any kind of job can use: a start order of its own, spot replicas and the host network.
+"""Scenarios with features that any kind of job can use.
 
 - ORDERED: workers that wait for servers, and after an edit servers that wait for workers, with restarts and suspension.
 - SPOT: workers of which some are spot replicas, and fall back to on-demand pods after the second disruption.
 - HOST_PORTS: servers and workers with assigned ports, and a growing role that moves the ports of another.
+- SYNCED: a git repository whose first clone fails, then loses its image, and gets another one.
 """
 
 from __future__ import annotations
@@ -91,6 +92,32 @@ async def _host_ports(run: ScenarioRun) -> None:
     await succeed(run, "pair-server-0", "pair-server-1", "pair-worker-0", "pair-worker-1", "pair-worker-2")
 
 
+# --- code sync -------------------------------------------------------------------------------------------------------
+
+
+def _code(**image: str) -> list[JsonObject]:
+    return [{"source": "https://example.org/team/train.git", "branch": "main", **image}]
+
+
+def _synced_script() -> Script:
+    script = Script()
+    script.when("pair-worker-0", times=1).fail_init("git-sync-code", message="fatal: repository not found")
+    return script
+
+
+async def _synced(run: ScenarioRun) -> None:
+    await run.submit(pair(restartScope="Job", ttlSecondsAfterFinished=TTL_SECONDS, codeSync=_code(image="git-sync:4")))
+    await run.reach("cloned", lambda job: has_counted(job, restarts=1) and all_running(job, 3), phase="Running")
+    await run.edit({"runPolicy": {"suspend": True, "codeSync": _code()}})
+    await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
+    await run.edit({"runPolicy": {"suspend": False}})
+    await run.reach("blocked", lambda job: "NoGitSyncImage" in str(job.condition("Blocked")))
+    await run.edit({"runPolicy": {"codeSync": _code(image="git-sync:5")}})
+    await run.reach("resumed", lambda job: all_running(job, 3), phase="Running")
+    await succeed(run, "pair-server-0", "pair-worker-0", "pair-worker-1")
+
+
 ORDERED = Scenario(name="start order", framework=PairJob, script=Script, steps=_ordered)
 SPOT = Scenario(name="spot replicas", framework=PairJob, script=Script, steps=_spot)
 HOST_PORTS = Scenario(name="host ports", framework=PairJob, script=Script, steps=_host_ports)
+SYNCED = Scenario(name="code sync", framework=PairJob, script=_synced_script, steps=_synced)
