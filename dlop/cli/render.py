@@ -47,6 +47,7 @@ def _render_file(name: str, registry: Registry, *, namespace: str) -> Iterator[J
 def _render(document: Document, registry: Registry, *, namespace: str) -> list[JsonObject]:
     from dlop.api.spec import SpecError
     from dlop.jobs.render import RenderError, parse_job, render
+    from dlop.policies.git_sync import describe_missing_image, find_source_without_image
     from dlop.reconcile.spec_warnings import spec_warnings
 
     try:
@@ -62,8 +63,11 @@ def _render(document: Document, registry: Registry, *, namespace: str) -> list[J
         raise CommandError("\n  ".join([f"{document.name} would be rejected by the API server:", *lines]))
     for path in unknown_fields:
         print_line(f"{document.location(path)}: {path}: unknown field; it has no effect, and the API server drops or rejects it")
-    for warning in spec_warnings(parse_job(document.content, registry, namespace=namespace)):
+    job = parse_job(document.content, registry, namespace=namespace)
+    for warning in spec_warnings(job):
         print_line(f"{document.location(warning.path)}: {warning}")
+    if source := find_source_without_image(job):
+        print_line(f"{document.location(source.path)}: {describe_missing_image(source)}")
     return objects
 
 

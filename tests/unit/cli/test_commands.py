@@ -335,6 +335,16 @@ def test_an_unknown_field_is_reported(manifest: Path, capsys: pytest.CaptureFixt
     assert objects(captured.out)
 
 
+def test_a_git_repository_that_no_image_clones_is_reported(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = "spec:\n  runPolicy: {codeSync: [{source: https://example.org/train.git, IMAGE}]}\n"
+    for image, reported in (("image: git-sync:4", False), ("branch: main", True)):
+        manifest.write_text(MANIFEST.replace("spec:\n", policy.replace("IMAGE", image), 1))
+        assert main(["render", *FRAMEWORK, str(manifest)]) == 0
+        captured = capsys.readouterr()
+        assert ("spec.runPolicy.codeSync[0]: there is no image to clone https://example.org/train.git" in captured.err) is reported
+        assert "name: git-sync-code" in captured.out
+
+
 def test_errors_of_the_crd_schema_are_reported_with_file_line_and_path(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
     template = "{spec: {containers: [{name: pytorch, image: trainer:1}]}}"
     roles = f"    Master: {{template: {template}}}\n    Worker: {{replicas: 0, template: {template}}}\n"
