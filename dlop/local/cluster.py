@@ -18,11 +18,11 @@ from types import TracebackType
 from typing import Self
 
 from dlop.api.crd import build_crds
-from dlop.api.types import Options
 from dlop.embedded.apiserver.transports.http import HttpServer
 from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.embedded.kubelet.api_access import ApiAccess, ApiAddress
+from dlop.embedded.kubelet.git_sync_image import GIT_SYNC
 from dlop.embedded.kubelet.image_map import ImageMap
 from dlop.embedded.kubelet.kubectl_delivery import KUBECTL_DELIVERY
 from dlop.embedded.kubelet.kubelet import EmbeddedKubelet, KubeletServerConfig
@@ -115,7 +115,7 @@ class LocalCluster:
             cpus=options.cpus,
             memory_bytes=options.memory_bytes,
             extended_resources=options.extended_resources,
-            images=ImageMap((*options.images, KUBECTL_DELIVERY)),
+            images=ImageMap((*options.images, KUBECTL_DELIVERY, GIT_SYNC)),
             environments=PythonEnvironments(default_cache_dir(), report=self._report),
             server_config=KubeletServerConfig(token),
             open_api_access=lambda pod_socket: self._open_api_access(server, pod_socket),
@@ -139,7 +139,7 @@ class LocalCluster:
         await create_operator_account(self.client, self._registry)
         token = await request_operator_token(self.client)
         transport = InProcessTransport(self._cluster.server, token=token, renew_token=lambda: request_operator_token(self.client))
-        operator = Operator(settings, self._registry, transport=transport, options=Options(autoscaler=self._node_options.autoscaler))
+        operator = Operator(settings, self._registry, transport=transport, options=self._node_options.operator_options)
         # If the operator or the kubelet fails, the cluster stops.
         group = await self._stack.enter_async_context(asyncio.TaskGroup())
         for name, work in (("operator", operator.run()), ("kubelet", kubelet.wait())):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from dlop.api.types import Options
 from dlop.embedded.kubelet.image_map import Image
 from dlop.embedded.kubelet.runtime.base import Mount
 from dlop.embedded.kubelet.runtime.detect import DetectedRuntime, detect_runtime
@@ -51,6 +52,11 @@ class NodeOptions:
     @property
     def extended_resources(self) -> Mapping[str, int]:
         return {GPU: self.gpus} if self.gpus else {}
+
+    @property
+    def operator_options(self) -> Options:
+        """How the operator renders jobs: git repositories are cloned by the git of the machine, with its configuration."""
+        return Options(autoscaler=self.autoscaler, git_sync_image="git-sync", git_sync_credentials=False)
 
     async def choose_runtime(self) -> DetectedRuntime:
         """Detect the best runtime of this machine.

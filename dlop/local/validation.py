@@ -26,6 +26,7 @@ from dlop.kube.client import Client
 from dlop.kube.errors import BadRequestError, StatusError
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.types import JsonObject
+from dlop.local.options import NodeOptions
 from dlop.local.status_errors import PathError, parse_status_error
 
 _MAX_DRY_RUNS = 20
@@ -154,7 +155,7 @@ async def _validate_children(document: Document, client: Client, registry: Regis
 def _rendered_children(body: JsonObject, registry: Registry, *, namespace: str) -> Iterator[tuple[str, Resource, JsonObject]]:
     """The first pod and service of each role, with the path of their template."""
     try:
-        job = parse_job(_with_name(body), registry, namespace=namespace)
+        job = parse_job(_with_name(body), registry, namespace=namespace, options=NodeOptions().operator_options)
         replicas = [replica for replica in job.all_replicas() if replica.index == 0]
     except (RenderError, SpecError):
         yield from ((path, PODS, pod) for path, pod in _templates(body.get("spec"), "spec"))
