@@ -42,6 +42,7 @@ def _facts(view: JobView, *, now: float) -> Iterator[Line]:
         "Message": view.message,
         "Roles": roles,
         "Spot": "; ".join(_describe_spot(role) for role in view.roles if role.spot_replicas or role.spot_disruptions),
+        "Code": "; ".join(view.code),
         "Progress": _progress(view),
         "Created": _format_time(view.created_at, now=now),
         "Started": _format_time(view.started_at, now=now),

@@ -79,6 +79,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     blocked: Blocked | None
     last_failure: LastFailure | None
     history: tuple[HistoryEntry, ...]
+    code: tuple[str, ...] = ()
+    """The git repositories that are cloned into the pods, with their directories."""
 
     @property
     def has_succeeded(self) -> bool:
@@ -131,6 +133,7 @@ def build_view(job: JobHandle, pods: Iterable[Pod], events: Iterable[KubeEvent] 
         blocked=record.blocked,
         last_failure=record.last_failure,
         history=build_history(job, events, pods=frozenset(pod_names)),
+        code=tuple(f"{source} in {source.destination}" for source in spec.run_policy.code_sync),
     )
 
 

@@ -171,6 +171,18 @@ def _is_stuck(pod: dict[str, object]) -> bool:
     return "reason" in str(pod["status"])
 
 
+async def test_describe_shows_the_git_repositories_and_why_they_cannot_be_cloned(env: CliEnv) -> None:
+    sources = [
+        {"source": "https://example.org/train.git", "branch": "main"},
+        {"source": "https://example.org/data.git", "destPath": "in/data"},
+    ]
+    job = await env.kit.submit(crew("coded", policy={"codeSync": sources}))
+    await env.kit.until(job, reached=lambda view: view.condition("Blocked") is not None)
+    page = (await env.dlop("describe", "coded")).out
+    assert "  Code:         https://example.org/train.git (branch main) in train; https://example.org/data.git in in/data\n" in page
+    assert "Waiting\n  spec.runPolicy.codeSync[0]: there is no image to clone https://example.org/train.git; set `image`" in page
+
+
 async def test_describe_reports_a_job_without_an_operator(env_without_operator: CliEnv) -> None:
     await env_without_operator.kit.submit(crew("alone"))
     result = await env_without_operator.dlop("describe", "alone")
