@@ -110,6 +110,14 @@ def test_fields_without_effect_are_reported() -> None:
     assert list(spec_warnings(job())) == []
 
 
+def test_an_unknown_platform_is_reported_and_ignored() -> None:
+    (warning,) = spec_warnings(make(ElasticJob, elastic_job()["spec"], annotations={"dlop.dev/elasticjob-platform": "K8s"}))
+    assert str(warning) == (
+        "metadata.annotations[dlop.dev/elasticjob-platform]: must be pyk8s or k8s, got 'K8s'; "
+        "the job is on platform pyk8s, as --elasticjob-platform says"
+    )
+
+
 def example(name: str, strategy: str, roles: JsonObject, **spec: Any) -> JsonObject:
     """The shape of an example of DLRover."""
     manifest = elastic_job(name, strategy=strategy, **spec)

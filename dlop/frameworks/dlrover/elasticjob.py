@@ -18,6 +18,7 @@ from dlop import (
     JsonObject,
     LastFailure,
     MemberReplica,
+    Problem,
     Replica,
     ReplicaType,
     RoleSpec,
@@ -155,11 +156,25 @@ class ElasticJob(DLJob):
         """Whether no more pods are created. Those that exist are kept."""
         return self.spec_field.get("suspend").boolean()
 
-    @cached_property
+    @property
+    def spec_warnings(self) -> tuple[Problem, ...]:
+        """An unknown platform in the annotation is reported and ignored."""
+        platform = self.metadata.annotations.get(PLATFORM_ANNOTATION)
+        if platform is None or platform in list(Platform):
+            return super().spec_warnings
+        known = " or ".join(Platform)
+        message = f"must be {known}, got {platform!r:.60}; the job is on platform {self._platform}, as --elasticjob-platform says"
+        return (*super().spec_warnings, Problem(f"metadata.annotations[{PLATFORM_ANNOTATION}]", message))
+
+    @property
     def uses_scale_plans(self) -> bool:
-        """Whether the master writes ScalePlans. An unknown platform in the annotation is ignored."""
+        """Whether the master writes ScalePlans."""
+        return self._platform is Platform.SCALE_PLANS
+
+    @cached_property
+    def _platform(self) -> Platform:
         platform = self.metadata.annotations.get(PLATFORM_ANNOTATION, "")
-        return (Platform(platform) if platform in list(Platform) else self._flags.elasticjob_platform) is Platform.SCALE_PLANS
+        return Platform(platform) if platform in list(Platform) else self._flags.elasticjob_platform
 
     @property
     def has_own_account(self) -> bool:
@@ -182,9 +197,8 @@ class ElasticJob(DLJob):
 
     @property
     def _master_command(self) -> list[str]:
-        platform = Platform.SCALE_PLANS if self.uses_scale_plans else Platform.MASTER
-        annotations = self.metadata.annotations
-        return master_command(platform=platform, namespace=self.metadata.namespace, job=self.metadata.name, annotations=annotations)
+        namespace, job = self.metadata.namespace, self.metadata.name
+        return master_command(platform=self._platform, namespace=namespace, job=job, annotations=self.metadata.annotations)
 
     @cached_property
     def _brain_variables(self) -> Mapping[str, str]:
