@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlop.controller.host_ports import HostPortRange, HostPorts
@@ -23,6 +23,7 @@ from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.paddle_manifests import batch_job, batch_role
 from tests.sim.operator_env import settle
 from tests.sim.pair_job import PairJob, pair
+from tests.thorough import examples
 
 
 def host_job(name: str, **fields: Any) -> JsonObject:
@@ -317,6 +318,7 @@ def test_a_status_that_is_older_than_an_assignment_does_not_free_its_ports() -> 
     assert ports.assign("3", other, 3) == 40_002
 
 
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=30))
 def test_no_sequence_of_assignments_growth_and_ends_gives_two_jobs_the_same_port(steps: list[tuple[int, int]]) -> None:
     """Each step is a job and the number of ports that it needs then; 0 ends it."""
