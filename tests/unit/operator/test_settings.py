@@ -59,6 +59,12 @@ def test_pods_are_force_deleted_only_if_a_flag_asks_for_it() -> None:
     assert make_options(settings, Registry([])).force_deletion is ForceDeletion.NODE_DOWN
 
 
+def test_the_image_that_clones_git_repositories_is_set_with_a_flag() -> None:
+    settings = Settings.model_validate({"git_sync_image": "registry.example.org/git-sync:v4"})
+    assert make_options(settings, Registry([])).git_sync_image == "registry.example.org/git-sync:v4"
+    assert make_options(Settings(), Registry([])).git_sync_image == ""
+
+
 def test_settings_are_immutable() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().workers = 3
