@@ -105,7 +105,9 @@ class ScaleRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     replicas: int = 0
     """The number after the change."""
     change: int = 0
-    """Replicas added; negative if replicas were removed."""
+    """Replicas added; negative if replicas were removed; 0 if members were only replaced."""
+    replaced: int = 0
+    """Members of a scale plan that took the places of others. They are not part of `change`."""
     reason: str = ""
     """A `ScaleReason`."""
     plan: str = ""
@@ -114,6 +116,8 @@ class ScaleRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     def __str__(self) -> str:
         reason = _SCALE_REASONS[ScaleReason(self.reason)] if self.reason in list(ScaleReason) else self.reason
         plan = f" with scale plan {self.plan}" if self.plan else ""
+        if not self.change:
+            return f"Replaced {self.replaced} of {self.replicas} {self.role} pods{plan}: {reason}"
         return f"Scaled {self.role} from {self.replicas - self.change} to {self.replicas}{plan}: {reason}"
 
 

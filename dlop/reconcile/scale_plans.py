@@ -11,6 +11,7 @@ created with the next plan. The operator does not replace members: the master do
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -175,10 +176,19 @@ class _ScalePlans:
         )
         reason = ScaleReason.MANUAL_SCALE_PLAN if request.is_manual else ScaleReason.SCALE_PLAN
         time, name = format_time(self._context.now), plan.metadata.name
+        created = Counter(member.role for member in changes.creates)
         scaled = tuple(
-            ScaleRecord(time=time, role=role, replicas=after, change=after - before, reason=reason, plan=name)
+            ScaleRecord(
+                time=time,
+                role=role,
+                replicas=after,
+                change=after - before,
+                replaced=created[role] - max(after - before, 0),
+                reason=reason,
+                plan=name,
+            )
             for role, (before, after) in changes.counts.items()
-            if before != after
+            if before != after or created[role]
         )
         record = self._context.stored.record
         records = [*record.scale_records, *scaled][-MAX_SCALE_RECORDS:]

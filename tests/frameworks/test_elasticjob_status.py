@@ -586,12 +586,19 @@ async def test_the_record_says_what_was_scaled_by_which_plan_and_by_whom() -> No
         by_user["metadata"]["name"] = "fewer"
         await write(kit, by_user)
         await until_pods(kit, view, {master(): "Running", **workers(0)})
+        await write(kit, scale_plan(number=1, create=[pod_meta("worker", 9, 0)], remove=[worker(0)], owner=view.body))
+        await until_pods(kit, view, {master(): "Running", **workers(9)})
         records = view.status["dlop"]["scaleRecords"]
-        assert [(record["plan"], record["role"], record["change"], record["replicas"]) for record in records] == [
+        assert [(record["plan"], record["role"], record.get("change"), record["replicas"]) for record in records] == [
             ("elastic-scaleplan-0", "worker", 3, 3),
             ("fewer", "worker", -2, 1),
+            ("elastic-scaleplan-1", "worker", None, 1),
         ]
-        assert records[0]["reason"] != records[1]["reason"]
+        assert [message for reason, message in view.events if reason == "Scaled"] == [
+            "Scaled worker from 0 to 3 with scale plan elastic-scaleplan-0: the master of the job asked for it",
+            "Scaled worker from 3 to 1 with scale plan fewer: a user asked for it",
+            "Replaced 1 of 1 worker pods with scale plan elastic-scaleplan-1: the master of the job asked for it",
+        ]
 
 
 @virtual_time
