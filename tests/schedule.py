@@ -20,6 +20,7 @@ _CONFORMANCE, _RINGS, _CLUSTER_ROLES, _NODES = "conformance on the real server",
 _SPLIT_FILES = frozenset(
     {
         "tests/local/test_examples_with_processes.py",
+        "tests/local/test_kubedl_jobs.py",
         "tests/local/test_robustness.py",
         "tests/sim/test_faults.py",
         "tests/sim/test_faults_restart_scopes.py",

@@ -49,11 +49,11 @@ class LocalProcess:
         """Wait for the kubeconfig in the output."""
         return Path((await self.wait_for_output(r"export KUBECONFIG=(\S+)$"))[1])
 
-    async def wait_for_exit(self, number: int | None = None) -> ProcessResult:
+    async def wait_for_exit(self, number: int | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS) -> ProcessResult:
         """Send a signal, if given, and wait for the exit."""
         if number is not None:
             self.process.send_signal(number)
-        async with asyncio.timeout(TIMEOUT_SECONDS):
+        async with asyncio.timeout(timeout_seconds):
             out, err = await self.process.communicate()
             return ProcessResult(await self.process.wait(), self.output + out.decode(), err.decode())
 
@@ -79,10 +79,10 @@ async def start_local(*words: str, folder: Path, wrapper: Sequence[str] = (), **
             await process.communicate()
 
 
-async def run_local(*words: str, folder: Path) -> ProcessResult:
+async def run_local(*words: str, folder: Path, timeout_seconds: float = TIMEOUT_SECONDS, **environment: str) -> ProcessResult:
     """Run `dlop local` until it exits."""
-    async with start_local(*words, folder=folder) as program:
-        return await program.wait_for_exit()
+    async with start_local(*words, folder=folder, **environment) as program:
+        return await program.wait_for_exit(timeout_seconds=timeout_seconds)
 
 
 def leftover_files(folder: Path) -> list[str]:
