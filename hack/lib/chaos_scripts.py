@@ -18,6 +18,7 @@ from dlop.frameworks.dlrover.elasticjob import Platform
 from dlop.frameworks.dlrover.names import PLATFORM_ANNOTATION
 from dlop.frameworks.fioravanzo.mxjob import MXJob as ChiefJob
 from dlop.frameworks.kubedl.marsjob import MarsJob
+from dlop.frameworks.kubedl.mpijob import MPIJob
 from dlop.frameworks.kubedl.schema import KubeDLSchema
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, object_decoder
@@ -280,7 +281,7 @@ def _draw_culprit(
     if end not in faults:
         return None, None
     # Index 0 is never removed by scaling.
-    is_decisive = issubclass(kind, (ChiefJob, MarsJob)) or is_template_free(kind) or kind.members is not None
+    is_decisive = issubclass(kind, (ChiefJob, MarsJob, MPIJob)) or is_template_free(kind) or kind.members is not None
     culprit = decisive if is_decisive else (rng.choice(draft.roles).name, 0)
     return culprit, faults[end]
 

@@ -8,15 +8,17 @@ import itertools
 import msgspec
 import pytest
 from chaos_faults import ClusterFault, draw_faults
-from chaos_history import pod_names
+from chaos_history import ReplicaKey, pod_names
 from chaos_scripts import End, JobScript, PodFault, draw_scripts, finishing_roles
 from chaos_watch import Histories, parse_event
 
 from dlop.api.spec import RestartPolicy
 from dlop.frameworks.kubedl.marsjob import MarsJob
+from dlop.frameworks.kubedl.mpijob import MPIJob as KubeDLMPIJob
 from dlop.frameworks.kubedl.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.mpi.job import MPIJob
 from dlop.frameworks.registry import BUILT_IN, load
+from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, object_decoder
 from dlop.kube.types import JsonObject
 
@@ -62,9 +64,10 @@ def test_a_culprit_has_a_restart_policy_under_which_it_fails_the_job() -> None:
             assert policy in (RestartPolicy.NEVER, RestartPolicy.EXIT_CODE)
 
 
-def test_the_culprit_of_a_marsjob_is_a_scheduler_because_other_failures_leave_it_running() -> None:
-    culprits = {script.culprit for seed in range(5) for script in scripts(seed) if script.kind is MarsJob} - {None}
-    assert culprits == {("Scheduler", 0)}
+@pytest.mark.parametrize(("kind", "culprit"), [(MarsJob, ("Scheduler", 0)), (KubeDLMPIJob, ("Launcher", 0))])
+def test_the_culprit_is_the_role_that_decides_if_other_failures_leave_a_job_running(kind: type[DLJob], culprit: ReplicaKey) -> None:
+    culprits = {script.culprit for seed in range(5) for script in scripts(seed) if script.kind is kind} - {None}
+    assert culprits == {culprit}
 
 
 def test_the_workers_of_a_pytorchjob_of_kubedl_finish_before_its_master() -> None:
