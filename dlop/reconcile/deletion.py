@@ -199,8 +199,8 @@ def pending_spot_pods(context: ReconcileContext, progress: Progress) -> tuple[Po
 
 
 def drifted_services(context: ReconcileContext) -> Iterator[Service]:
-    """Services that would have other ports now."""
-    if not context.may_have_drifted:
+    """Services that would have other ports now. Those of a job that dlop takes over are kept, because its pods use them."""
+    if not context.may_have_drifted or not context.stored.record.observed_generation:
         return
     for service in context.snapshot.services:
         replica = context.desired_services.get(service.metadata.name)

@@ -192,6 +192,16 @@ def test_only_a_service_whose_ports_change_is_replaced() -> None:
     assert {name for name in before if before[name] != after[name]} == {"ring-helper-0"}
 
 
+def test_services_of_another_operator_are_kept_when_their_job_is_taken_over() -> None:
+    world = waiting(helpers=1)
+    for service in world.services.values():
+        service["spec"]["ports"] = [{"name": "dlop-port", "port": 2222}]
+    before = copy.deepcopy(world.services)
+    del world.status["dlop"]
+    world.settle()
+    assert world.services == before
+
+
 def test_a_role_that_is_removed_from_a_suspended_job_leaves_no_services() -> None:
     world = waiting(helpers=1)
 
