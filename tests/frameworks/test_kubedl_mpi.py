@@ -100,7 +100,7 @@ def test_all_containers_of_the_launcher_find_kubectl_and_the_files() -> None:
     (delivery,) = spec["initContainers"]
     assert delivery == {
         "name": "kubectl-delivery",
-        "image": "kubedl/kubectl-delivery:latest",
+        "image": "ghcr.io/kubeflow/training-v1/kubectl-delivery:v1-3f15cb8",
         "imagePullPolicy": "IfNotPresent",
         "env": [{"name": "TARGET_DIR", "value": "/opt/kube"}, {"name": "NAMESPACE", "value": "default"}],
         "volumeMounts": mounts,

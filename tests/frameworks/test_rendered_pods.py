@@ -118,7 +118,7 @@ HASHES = {
     },
     "mpijobs.training.kubedl.io": {
         "demo-worker-0": "93c61df8290901fc",
-        "demo-launcher-0": "78bd09ed624e6a86",
+        "demo-launcher-0": "7a5ebaa1ad897875",
     },
 }
 """By kind: the hash of the first pod of each role."""

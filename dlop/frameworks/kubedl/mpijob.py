@@ -24,6 +24,7 @@ from dlop.policies import Lifecycle
 from dlop.policies.mpi import (
     HOSTFILE,
     IDLE_COMMAND,
+    KUBECTL_DELIVERY_IMAGE,
     REMOTE_SHELL,
     LauncherObjects,
     LauncherPods,
@@ -37,8 +38,6 @@ from dlop.policies.mpi import (
     worker_names,
 )
 
-_KUBECTL_DELIVERY_IMAGE = "kubedl/kubectl-delivery:latest"
-"""The image that KubeDL publishes. The one of Kubeflow waits for all pods in the host file, and the launcher is one of them."""
 _PODS = LauncherPods(
     config_volume="mpi-config-volume",
     kubectl_volume="kubectl-volume",
@@ -140,7 +139,7 @@ class MPIJob(KubeDLJob):
             config_map=config_map,
             namespace=self.metadata.namespace,
             service_account=launcher_account(self),
-            image=self.options.flags(MPIFlags).mpi_kubectl_delivery_image or _KUBECTL_DELIVERY_IMAGE,
+            image=self.options.flags(MPIFlags).mpi_kubectl_delivery_image or KUBECTL_DELIVERY_IMAGE,
         )
         return {**pod, "spec": spec}
 

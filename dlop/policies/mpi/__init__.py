@@ -9,12 +9,13 @@ from dlop.policies.mpi.launcher_objects import (
     worker_names,
 )
 from dlop.policies.mpi.models import MainContainer, MPIFlags
-from dlop.policies.mpi.pods import IDLE_COMMAND, LauncherPods
+from dlop.policies.mpi.pods import IDLE_COMMAND, KUBECTL_DELIVERY_IMAGE, LauncherPods
 from dlop.policies.mpi.scripts import HOSTFILE, REMOTE_SHELL, hostfile, mpi_path, remote_shell
 
 __all__ = [
     "HOSTFILE",
     "IDLE_COMMAND",
+    "KUBECTL_DELIVERY_IMAGE",
     "REMOTE_SHELL",
     "LauncherObjects",
     "LauncherPods",

@@ -17,8 +17,7 @@ class MPIFlags(FrameworkFlags):
 
     mpi_kubectl_delivery_image: str = pydantic.Field(
         default="",
-        description="Image that delivers kubectl to the launchers of MPI jobs. Defaults to the image that the operator before dlop used: "
-        "that of Kubeflow, or for jobs of training.kubedl.io that of KubeDL.",
+        description="Image that delivers kubectl to the launchers of MPI jobs. Defaults to the image that Kubeflow publishes.",
     )
     mpi_launcher_runs_workloads: bool = pydantic.Field(
         default=True,

@@ -10,6 +10,8 @@ from dlop.policies.mpi.scripts import HOSTFILE, KUBECTL_MOUNT, MOUNT, REMOTE_SHE
 
 IDLE_COMMAND: JsonObject = {"command": ["sleep"], "args": ["365d"]}
 """What a worker without a command runs, because the launcher starts the processes in it."""
+KUBECTL_DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:v1-3f15cb8"
+"""The image that Kubeflow published with release 1.9.2. Kubeflow's operator uses the tag `latest`, whose contents can change."""
 _EXECUTABLE, _READABLE = 0o555, 0o444
 
 

@@ -22,10 +22,7 @@ from dlop.frameworks.kubeflow.base import KubeflowContainer, KubeflowJob, Kubefl
 from dlop.frameworks.kubeflow.mpi.launcher import PODS, KubeflowLauncherObjects, launcher_env, with_idle_command
 from dlop.frameworks.kubeflow.mpi.schema import MPIJobModel, MPIJobSchema
 from dlop.policies import object_name
-from dlop.policies.mpi import MPIFlags, config_map_name, launcher_account
-
-_KUBECTL_DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:v1-3f15cb8"
-"""The image that Kubeflow published with release 1.9.2. Kubeflow's operator uses the tag `latest`, whose contents can change."""
+from dlop.policies.mpi import KUBECTL_DELIVERY_IMAGE, MPIFlags, config_map_name, launcher_account
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +92,7 @@ class MPIJob(KubeflowJob):
             config_map=config_map,
             namespace=self.metadata.namespace,
             service_account=launcher_account(self),
-            image=self.options.flags(MPIFlags).mpi_kubectl_delivery_image or _KUBECTL_DELIVERY_IMAGE,
+            image=self.options.flags(MPIFlags).mpi_kubectl_delivery_image or KUBECTL_DELIVERY_IMAGE,
         )
         return {**pod, "spec": spec}
 
