@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from dlop.api.names import MAX_LABEL_LENGTH
 from dlop.kube.types import JsonObject
 
 API_VERSION = "training.kubedl.io/v1alpha1"
@@ -134,7 +135,8 @@ class KubeDLState:
                 },
             }
             for role, index in self._existing()
-            if role in self.kind.with_service
+            # The server rejects longer names.
+            if role in self.kind.with_service and len(f"{name}-{role.lower()}-{index}") <= MAX_LABEL_LENGTH
         }
 
     def config_maps(self, name: str) -> dict[str, JsonObject]:

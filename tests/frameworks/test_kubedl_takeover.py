@@ -14,7 +14,7 @@ from real_cluster import RealCluster
 
 from dlop.embedded.cluster import EmbeddedCluster
 from dlop.kube.http.transport import connect
-from dlop.kube.resources import PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from dlop.kube.resources import CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from dlop.kube.transport import Transport
 from dlop.kube.types import JsonObject
 from dlop.testing.virtual_time import LoopClock, virtual_time
@@ -190,6 +190,22 @@ async def test_a_status_without_the_condition_created_keeps_the_order_of_the_oth
         status = await sandbox.until(job, is_taken_over)
         assert [each["type"] for each in status["conditions"]] == ["Created", "Running"]
         assert status["conditions"][-1] == running[0]
+
+
+@pytest.mark.parametrize("state", states("running"), ids=by_title)
+@virtual_time
+async def test_a_job_with_a_long_name_keeps_its_pods_and_finishes(state: KubeDLState) -> None:
+    async with open_sandbox() as sandbox:
+        job = await create_job(sandbox, state, name="l" * 60)
+        sandbox.operator.start()
+        await sandbox.until(job, is_taken_over)
+        await asyncio.sleep(60)
+        assert await sandbox.pod_uids() == job.pods
+        if state.kind.name == "MPIJob":
+            config_map = await sandbox.client.get(CONFIG_MAPS, f"{job.name}-config", namespace=sandbox.namespace)
+            assert config_map["data"] == state.config_maps(job.name)[f"{job.name}-config"]["data"]
+        await finish(sandbox, job, state)
+        assert (await sandbox.pod_uids()).items() <= job.pods.items()
 
 
 @virtual_time

@@ -34,6 +34,7 @@ from dlop.policies.mpi import (
     launcher_account,
     mpi_path,
     names_account,
+    object_name,
     remote_shell,
     worker_names,
 )
@@ -72,7 +73,10 @@ class MPILauncherObjects(LauncherObjects["MPIJob"]):
 
 @dataclass(frozen=True, kw_only=True)
 class MPINaming(KubeDLNaming):
-    """No services: the launcher reaches the workers through the API server."""
+    """No services: the launcher reaches the workers through the API server. So pod names need not be DNS labels."""
+
+    def pod_name(self, job: KubeDLJob, role: RoleSpec, index: int) -> str:
+        return object_name(job.metadata.name, f"-{role.name.lower()}-{index}")
 
     def service_name(self, job: KubeDLJob, role: RoleSpec, index: int) -> str | None:
         return None
