@@ -50,14 +50,17 @@ NODE_PERMISSIONS = "nodes"
 """Name of the permission set that the operator needs to read nodes, for the autoscaler and for force deletion."""
 
 
+CRON_PERMISSIONS = "cron"
+"""Name of the permission set with which the operator may create jobs, for Crons."""
+
+
 def rbac_hint(name: str, *, namespace: str) -> str:
     """How to grant the operator missing permissions in a namespace. `name` is a permission set; empty means the default permissions."""
     if not name:
         return "grant it the permissions that `dlop manifests` prints"
-    return (
-        f"add `--with {name}:{namespace}`, or `--with {name}` for all namespaces, to the `dlop deploy` line that was used, "
-        "or `kubectl apply -f manifests/kubeflow/permissions.yaml`"
-    )
+    text = f"add `--with {name}:{namespace}`, or `--with {name}` for all namespaces, to the `dlop deploy` line that was used"
+    is_in_file = name not in (NODE_PERMISSIONS, CRON_PERMISSIONS)
+    return f"{text}, or `kubectl apply -f manifests/kubeflow/permissions.yaml`" if is_in_file else text
 
 
 class Reason:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from dlop.api.cron import CRON
 from dlop.api.ratcheting import with_ratcheting
 from dlop.api.schema import AGE, Column, ScalePaths
 from dlop.api.structural_schema import OPEN_OBJECT, SchemaError, structural_schema
@@ -45,24 +46,39 @@ def build_crd(stored: type[DLJob], *others: type[DLJob]) -> JsonObject:
     return _crd(names, versions)
 
 
+def build_cron_crd() -> JsonObject:
+    """The CRD of Crons."""
+    # Imported here, because models take long to import, and most callers need only the CRDs of jobs.
+    from dlop.api.cron_model import CronModel  # noqa: PLC0415
+
+    columns = (
+        Column("Schedule", ".spec.schedule"),
+        Column("Suspend", ".spec.suspend", type="boolean"),
+        Column("Last-Schedule", ".status.lastScheduleTime", type="date"),
+        AGE,
+        Column("Kind", ".spec.template.kind", priority=1),
+    )
+    return _single_version_crd(CRON, CronModel, columns, description="A job that is created again and again, on a schedule.")
+
+
 def _plan_crd(plan_type: JobType, model: type[BaseModel]) -> JsonObject:
     """The CRD of scale plans."""
     columns = (Column("Job", ".spec.ownerJob"), Column("Phase", ".status.phase"), AGE)
+    description = f"A request to scale the pods of a job. {plan_type.kind}s are executed in order."
+    return _single_version_crd(plan_type, model, columns, description=description)
+
+
+def _single_version_crd(names: JobType, model: type[BaseModel], columns: Iterable[Column], *, description: str) -> JsonObject:
+    """The CRD of a resource that is not a job."""
     version = {
-        "name": plan_type.version,
+        "name": names.version,
         "served": True,
         "storage": True,
-        "schema": {
-            "openAPIV3Schema": _object_schema(
-                f"A request to scale the pods of a job. {plan_type.kind}s are executed in order.",
-                metadata={"type": "object"},
-                spec=structural_schema(model),
-            )
-        },
+        "schema": {"openAPIV3Schema": _object_schema(description, metadata={"type": "object"}, spec=structural_schema(model))},
         "subresources": {"status": {}},
         "additionalPrinterColumns": [_column(column) for column in columns],
     }
-    return _crd(plan_type, [version])
+    return _crd(names, [version])
 
 
 def _crd(names: JobType, versions: list[JsonObject]) -> JsonObject:

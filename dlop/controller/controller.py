@@ -18,6 +18,7 @@ from dlop.api.spec import SpecError
 from dlop.controller.adoption import adopt
 from dlop.controller.apply import Applier, ApplyResult, Requeue
 from dlop.controller.autoscaler import Autoscaler
+from dlop.controller.crons import CronReconciler
 from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.host_ports import HostPorts
 from dlop.controller.informer_set import InformerSet
@@ -81,6 +82,8 @@ class Dependencies:
     """Called with a resource that must be watched before a job can continue."""
     autoscaler: Autoscaler | None = None
     """None if it is disabled."""
+    runs_all_kinds: bool = True
+    """Whether no other operator runs the kinds of jobs that this one does not run."""
 
 
 class Slot:
@@ -114,6 +117,18 @@ class Controller:
         self._is_stopping = False
         self._is_running = False
         self._freshness = JobFreshness(deps.client)
+        self._crons = CronReconciler(
+            deps.client,
+            queue=deps.queue,
+            expectations=deps.expectations,
+            job_states=deps.job_states,
+            kinds=deps.kinds,
+            events=deps.events,
+            metrics=deps.metrics,
+            freshness=self._freshness,
+            clock=deps.clock,
+            runs_all_kinds=deps.runs_all_kinds,
+        )
         # A planning thread and the event loop take turns every 5 ms. With several threads the loop would wait for each of them.
         self._planning_thread = asyncio.Lock()
 
@@ -139,7 +154,7 @@ class Controller:
     def on_job_deleted(self, resource: Resource, last: CustomObject) -> None:
         """Count a deleted job, given its last cached state. A standby does not count, because the leader does."""
         kind = self._deps.kinds.by_resource(resource)
-        if self._is_running and kind is not None:
+        if self._is_running and kind is not None and kind.make_job is not None:
             count_deletion(self._deps.metrics, resource, kind.make_job(last))
 
     # --- workers -----------------------------------------------------------------------------------------------------
@@ -199,13 +214,23 @@ class Controller:
         if not informers.record_gate.ready(job_object, wake=lambda: deps.queue.add(key)):
             return "success"
         try:
-            return await self._run_pass(key, informers, kind, job_object, slot)
+            if kind.make_job is None:
+                return await self._crons.reconcile(key, informers, job_object)
+            return await self._run_pass(key, informers, kind, kind.make_job, job_object, slot)
         finally:
             # The delete handler may have run during the pass, before the pass added expectations and state.
             if not _exists(informers, key, uid):
                 deps.forget(uid)
 
-    async def _run_pass(self, key: JobKey, informers: InformerSet, kind: ManagedKind, job_object: CustomObject, slot: Slot) -> str:
+    async def _run_pass(
+        self,
+        key: JobKey,
+        informers: InformerSet,
+        kind: ManagedKind,
+        make_job: Callable[[CustomObject], DLJob],
+        job_object: CustomObject,
+        slot: Slot,
+    ) -> str:
         """Plan and apply, in several steps if each follows from the responses to the writes of the previous one.
 
         For example, a failed pod is recorded, deleted and replaced in one pass, without waiting for the caches in between.
@@ -218,7 +243,7 @@ class Controller:
         known_deletes = set() if state is None else set(state.known_deletes)
         writer = Writer(deps.client, deps.expectations, informers, key, uid, removed=known_deletes)
         for remaining_steps in reversed(range(_MAX_STEPS)):
-            job, now = kind.make_job(job_object), deps.clock()
+            job, now = make_job(job_object), deps.clock()
             snapshot, orphans = build_snapshot(
                 informers,
                 kind,

@@ -39,14 +39,18 @@ class JobFreshness:
 
     async def is_current(self, informers: InformerSet, key: JobKey, job_object: CustomObject) -> bool:
         """Whether the job includes all records of earlier leaders."""
-        cache = informers.cache(key.resource)
-        if cache is not None and cache.resource_version >= await self._required_version(key.resource, informers.namespace):
+        if await self.has_caught_up(informers, key.resource):
             return True
         try:
             live = await self._client.get(key.resource, key.name, namespace=key.namespace)
         except NotFoundError:
             return False
         return bool(live["metadata"]["resourceVersion"] == job_object.metadata.resource_version)
+
+    async def has_caught_up(self, informers: InformerSet, resource: Resource) -> bool:
+        """Whether the cache shows all that earlier leaders have written."""
+        cache = informers.cache(resource)
+        return cache is not None and cache.resource_version >= await self._required_version(resource, informers.namespace)
 
     async def _required_version(self, resource: Resource, namespace: str | None) -> int:
         if (resource, namespace) not in self._required:

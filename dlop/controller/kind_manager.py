@@ -107,6 +107,7 @@ class KindManager:
         for informer in job_informers:
             await informer.wait_synced()
         self._enqueue_scaled_jobs(kind)
+        self._enqueue_crons()
         if errors:
             await self._retry_extra_informers(kind, errors)
 
@@ -152,6 +153,12 @@ class KindManager:
                 queue = informers.scale_plans.get(resource)
                 for owner in () if queue is None else queue.owners():
                     self._manager.queue.add(JobKey(kind.resource, *owner))
+
+    def _enqueue_crons(self) -> None:
+        """Enqueue the Crons, because a kind of jobs that they may create has been started."""
+        for kind in self._manager.kinds:
+            if kind.make_job is None:
+                self._enqueue_all_jobs(kind)
 
     def _enqueue_all_jobs(self, kind: ManagedKind) -> None:
         for informers in self._manager.informer_sets:

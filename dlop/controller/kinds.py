@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,8 +29,8 @@ class JobKey(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagedKind:
     resource: Resource
-    make_job: Callable[[CustomObject], DLJob]
-    """Makes a job from a cached object. Never raises because of user input."""
+    make_job: Callable[[CustomObject], DLJob] | None
+    """Makes a job from a cached object. Never raises because of user input. None for Crons, which create jobs and are not jobs."""
     child_resources: tuple[Resource, ...] = ()
     """Resources of children other than pods and services. They are watched by the label JOB_UID_LABEL."""
     ephemeral_resources: tuple[Resource, ...] = ()
@@ -85,6 +85,9 @@ class ManagedKinds:
     def remove(self, kind: ManagedKind) -> None:
         self._by_resource.pop(kind.resource, None)
         self._by_group_and_kind.pop((kind.resource.group, kind.resource.kind), None)
+
+    def __iter__(self) -> Iterator[ManagedKind]:
+        return iter(tuple(self._by_resource.values()))
 
     def by_resource(self, resource: Resource) -> ManagedKind | None:
         return self._by_resource.get(resource)

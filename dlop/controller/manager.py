@@ -45,6 +45,8 @@ class ControllerConfig:
     host_port_range: HostPortRange = DEFAULT_HOST_PORTS
     autoscaler_max_load: float | None = None
     """The fraction of the cluster's resources up to which elastic jobs grow; None disables the autoscaler."""
+    runs_all_kinds: bool = True
+    """Whether no other operator runs the kinds of jobs that this one does not run."""
     member_labels: tuple[str, ...] = ()
     """Labels with the name of the job, on pods that the masters of jobs create."""
 
@@ -149,6 +151,7 @@ class ControllerManager:
             host_ports=self._host_ports,
             watch=self._watch,
             autoscaler=self.autoscaler,
+            runs_all_kinds=config.runs_all_kinds,
         )
         return Controller(deps, workers=config.workers)
 
@@ -182,7 +185,9 @@ class ControllerManager:
         self._on_demand.request(resource, key)
 
     def _job_handlers(self, kind: ManagedKind, handlers: EventHandlers) -> list[Handler[CustomObject]]:
-        return [self._host_ports.on_job, *kind.job_handlers, handlers.job_handler(kind.resource)]
+        # A Cron may own jobs.
+        as_child = [] if kind.make_job is None else [handlers.child_handler(kind.resource)]
+        return [self._host_ports.on_job, *kind.job_handlers, *as_child, handlers.job_handler(kind.resource)]
 
     async def _retry_after_outages(self) -> None:
         """Whenever the API server is back, retry the jobs whose passes failed. Their back-off has grown during the outage."""

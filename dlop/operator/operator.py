@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from dlop.api.cron import CRONS
 from dlop.api.gang import POD_GROUPS, gang_api
 from dlop.api.types import ForceDeletion, Options
 from dlop.compat.kubedl.metrics import GROUP as KUBEDL_GROUP
@@ -97,6 +98,7 @@ class Operator:
             writes_in_flight=settings.writes_in_flight,
             host_port_range=settings.host_ports,
             autoscaler_max_load=settings.autoscaler_max_load if options.autoscaler else None,
+            runs_all_kinds=not settings.kinds,
             member_labels=tuple(kind.members.name_label for kind in kinds if kind.members is not None),
         )
         self._manager = ControllerManager(config, clients)
@@ -104,7 +106,7 @@ class Operator:
         self.metrics.registry.register(KubeflowMetrics(self._manager.metrics, metric_labels=labels))
         kubedl_kinds = {kind.resource.qualified_name: kind.resource.kind for kind in kinds if kind.resource.group == KUBEDL_GROUP}
         self.metrics.registry.register(KubeDLMetrics(self._manager.metrics, gauges, kinds=kubedl_kinds))
-        self._kind_manager = KindManager(self._manager, clients, kinds, spawn=self._spawn)
+        self._kind_manager = KindManager(self._manager, clients, [*kinds, ManagedKind(resource=CRONS, make_job=None)], spawn=self._spawn)
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
         self._synced = asyncio.Event()
