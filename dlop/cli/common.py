@@ -71,7 +71,7 @@ class Parser(argparse.ArgumentParser):
             metavar="NAMES",
             help="Comma-separated optional permission sets of the operator: mpi (run MPI jobs), hpa (create "
             "autoscalers), paddle (create config maps), elasticjob (create service accounts and roles), ingress (create Ingresses), gang "
-            "(create PodGroups), nodes (read nodes). NAME:NAMESPACE limits a set to a namespace.",
+            "(create PodGroups), nodes (read nodes), cron (create jobs for Crons). NAME:NAMESPACE limits a set to a namespace.",
         )
 
     def add_deployment_options(self) -> None:
@@ -154,19 +154,28 @@ def chosen_permission_sets(options: argparse.Namespace, kinds: Iterable[type[DLJ
     return tuple(options.permission_sets)
 
 
-def build_crds(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
-    """The CRDs of these kinds.
+def build_crds(kinds: Iterable[type[DLJob]], *, with_crons: bool = False) -> list[JsonObject]:
+    """The CRDs of these kinds, and of Crons.
 
     Raises:
         CommandError: the spec of a framework cannot be described by a CRD.
     """
-    from dlop.api.crd import build_crds
+    from dlop.api.crd import build_crds, build_cron_crd
     from dlop.api.structural_schema import SchemaError
 
     try:
-        return build_crds(kinds)
+        return [*build_crds(kinds), *([build_cron_crd()] if with_crons else [])]
     except SchemaError as error:
         raise CommandError(str(error)) from error
+
+
+def chosen_crds(options: argparse.Namespace, kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
+    """The CRDs of the selected kinds, and of Crons unless `--kinds` selects some.
+
+    Raises:
+        CommandError: the spec of a framework cannot be described by a CRD.
+    """
+    return build_crds(kinds, with_crons=not options.kinds)
 
 
 def run_with_client(options: argparse.Namespace, action: Callable[[Client], Awaitable[Result]]) -> Result:

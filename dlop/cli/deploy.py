@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dlop.api.constants import GANG_PERMISSIONS, NODE_PERMISSIONS
-from dlop.cli.common import Parser, build_crds, chosen_permission_sets, load_frameworks, load_kinds, print_line, run_with_client
+from dlop.cli.common import Parser, chosen_crds, chosen_permission_sets, load_frameworks, load_kinds, print_line, run_with_client
 from dlop.cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     async def deploy(client: Client) -> None:
         await ensure_namespace(client, namespace(chosen.namespace), report=print_line)
         # Foreign CRDs are replaced only by `install --take-over`, because another operator may use them.
-        await apply(client, await exclude_foreign_crds(client, build_crds(kinds), report=print_line), report=print_line)
+        await apply(client, await exclude_foreign_crds(client, chosen_crds(options, kinds), report=print_line), report=print_line)
         await apply(client, operator_objects(kinds, chosen), report=print_line)
 
     run_with_client(options, deploy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dlop.cli.common import Parser, build_crds, load_kinds, print_line, run_with_client
+from dlop.cli.common import Parser, chosen_crds, load_kinds, print_line, run_with_client
 from dlop.cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     replaceable = exclude_unknown_versions if options.take_over else exclude_foreign_crds
 
     async def install(client: Client) -> None:
-        await apply(client, await replaceable(client, build_crds(kinds), report=print_line), report=print_line)
+        await apply(client, await replaceable(client, chosen_crds(options, kinds), report=print_line), report=print_line)
 
     run_with_client(options, install)
     return 0
@@ -50,7 +50,7 @@ def uninstall_main(arguments: Sequence[str]) -> int:
     from dlop.deploy.apply import count_jobs, delete_objects, exclude_foreign_crds
 
     async def uninstall(client: Client) -> None:
-        crds = await exclude_foreign_crds(client, build_crds(kinds), report=print_line)
+        crds = await exclude_foreign_crds(client, chosen_crds(options, kinds), report=print_line)
         counts = {crd["metadata"]["name"]: await count_jobs(client, crd) for crd in crds}
         if any(counts.values()) and not options.yes:
             listed = ", ".join(f"{count} {name}" for name, count in counts.items() if count)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dlop.cli.common import Parser, build_crds, chosen_permission_sets, load_kinds, print_line
+from dlop.cli.common import Parser, chosen_crds, chosen_permission_sets, load_kinds, print_line
 from dlop.cli.errors import CommandError
 
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         replicas=options.replicas,
         metrics_from=tuple(options.metrics_from),
     )
-    contents = kustomize.render_files(kinds, build_crds(kinds), options=deploy_options)
+    contents = kustomize.render_files(kinds, chosen_crds(options, kinds), options=deploy_options)
     if options.check is not None:
         _check(kustomize.find_outdated_files(options.check, contents), directory=options.check)
     elif options.out is not None:
@@ -72,9 +72,10 @@ def crds_parser() -> Parser:
 
 
 def crds_main(arguments: Sequence[str]) -> int:
-    kinds = load_kinds(crds_parser().parse_args(arguments))
+    options = crds_parser().parse_args(arguments)
+    kinds = load_kinds(options)
 
     from dlop.deploy.kustomize import to_yaml
 
-    sys.stdout.write(to_yaml(*build_crds(kinds)))
+    sys.stdout.write(to_yaml(*chosen_crds(options, kinds)))
     return 0

@@ -5,6 +5,8 @@
     jobs/status             patch                                      one status write per reconcile pass
     jobs/finalizers         update                                     owner references with blockOwnerDeletion
     scale plans             get list watch delete; status: patch       kinds whose master asks for pods
+    crons                   get list watch; status: patch;             schedules of jobs
+                            finalizers: update
     pods, services          get list watch create patch delete         children; patch adopts orphans
     events                  create patch                               patch updates the series of a repeated event
     CRDs                    get list watch                             kinds that are installed later; cluster-wide only
@@ -20,6 +22,7 @@ They are permission sets with roles of their own, which exist only on request:
     hpa     autoscalers of elastic PyTorchJobs with metrics
     gang    PodGroups, and read access to priority classes
     nodes   read access to nodes
+    cron    creation of jobs, for Crons
 
 A permission set can be limited to namespaces (`mpi:team`). The operator then reads its objects in all namespaces, because its caches
 do, and writes them only there.
@@ -30,7 +33,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dlop.api.constants import GANG_PERMISSIONS, MANAGER, NODE_PERMISSIONS
+from dlop.api.constants import CRON_PERMISSIONS, GANG_PERMISSIONS, MANAGER, NODE_PERMISSIONS
+from dlop.api.cron import CRONS
 from dlop.api.gang import POD_GROUPS
 from dlop.api.types import PermissionSet
 from dlop.job import DLJob
@@ -49,6 +53,10 @@ GANG = PermissionSet(GANG_PERMISSIONS, (_POD_GROUPS,), cluster_rules=(_PRIORITY_
 
 NODES = PermissionSet(NODE_PERMISSIONS, (), cluster_rules=({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},))
 """Required by `--force-deletion node-down`; independent of the kinds."""
+
+
+_VIEW_VERBS = ("get", "list", "watch")
+_EDIT_VERBS = (*_VIEW_VERBS, "create", "update", "patch", "delete", "deletecollection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +89,26 @@ def job_rules(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
     for group, plurals in _plan_plurals_by_group(kinds).items():
         rules.append(_rule(group, plurals, "get", "list", "watch", "delete"))
         rules.append(_rule(group, [f"{plural}/status" for plural in plurals], "patch"))
+    rules += _cron_rules()
     rules.append(_rule("", ["pods", "services"], "get", "list", "watch", "create", "patch", "delete"))
     rules.append(_rule("events.k8s.io", ["events"], "create", "patch"))
     for child in (child for kind in kinds for child in kind.all_children()):
         rules += [dict(rule) for rule in child.rules if dict(rule) not in rules]
     return rules
+
+
+def _cron_rules() -> list[JsonObject]:
+    group, plural = CRONS.group, CRONS.plural
+    return [
+        _rule(group, [plural], *_VIEW_VERBS),
+        _rule(group, [f"{plural}/status"], "patch"),
+        _rule(group, [f"{plural}/finalizers"], "update"),
+    ]
+
+
+def _cron_permissions(kinds: Iterable[type[DLJob]]) -> PermissionSet:
+    """Crons create jobs of all kinds."""
+    return PermissionSet(CRON_PERMISSIONS, tuple(_rule(group, plurals, "create") for group, plurals in _plurals_by_group(kinds).items()))
 
 
 def crd_rules() -> list[JsonObject]:
@@ -140,8 +163,11 @@ def _cluster_grant(grant: Grant, account: ServiceAccountRef) -> Iterator[JsonObj
         role = _role("ClusterRole", name, [*rules, *cluster_rules])
         yield from (role, _binding(role, account))
         return
-    read_role, role = _role("ClusterRole", f"{name}-read", [*_read_only(rules), *cluster_rules]), _role("ClusterRole", name, rules)
-    yield from (read_role, _binding(read_role, account), role)
+    role, read_rules = _role("ClusterRole", name, rules), [*_read_only(rules), *cluster_rules]
+    if read_rules:
+        read_role = _role("ClusterRole", f"{name}-read", read_rules)
+        yield from (read_role, _binding(read_role, account))
+    yield role
     yield from (_binding(role, account, namespace=namespace) for namespace in grant.namespaces)
 
 
@@ -156,15 +182,15 @@ def _read_only(rules: Iterable[JsonObject]) -> list[JsonObject]:
 
 
 def user_facing_roles(kinds: Iterable[type[DLJob]]) -> list[JsonObject]:
-    """ClusterRoles for jobs that are aggregated to the default roles `view`, `edit` and `admin`."""
+    """ClusterRoles for jobs and Crons that are aggregated to the default roles `view`, `edit` and `admin`."""
     kinds = tuple(kinds)
     plurals_by_group = _plurals_by_group(kinds)
     for group, plurals in _plan_plurals_by_group(kinds).items():
         plurals_by_group.setdefault(group, []).extend(plurals)
+    plurals_by_group[CRONS.group] = [CRONS.plural]
     scalable_by_group = _plurals_by_group(kind for kind in kinds if kind.schema.scale_role(kind))
-    view_rules = [_rule(group, plurals, "get", "list", "watch") for group, plurals in plurals_by_group.items()]
-    verbs = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-    edit_rules = [_rule(group, plurals, *verbs) for group, plurals in plurals_by_group.items()]
+    view_rules = [_rule(group, plurals, *_VIEW_VERBS) for group, plurals in plurals_by_group.items()]
+    edit_rules = [_rule(group, plurals, *_EDIT_VERBS) for group, plurals in plurals_by_group.items()]
     for group, plurals in scalable_by_group.items():
         edit_rules.append(_rule(group, [f"{plural}/scale" for plural in plurals], "get", "update", "patch"))
     view = _role("ClusterRole", f"{MANAGER}-view", view_rules)
@@ -225,9 +251,10 @@ class UnknownPermissionSetError(LookupError):
 
 def all_permission_sets(kinds: Iterable[type[DLJob]]) -> tuple[PermissionSet, ...]:
     """The permission sets of the kinds without duplicates, and those that apply to all kinds."""
+    kinds = tuple(kinds)
     permission_sets = (child.permission_set for kind in kinds for child in kind.all_children())
     by_name = {permission_set.name: permission_set for permission_set in permission_sets if permission_set is not None}
-    return (*by_name.values(), GANG, NODES)
+    return (*by_name.values(), GANG, NODES, _cron_permissions(kinds))
 
 
 def find_grants(words: Iterable[str], kinds: Iterable[type[DLJob]]) -> tuple[Grant, ...]:

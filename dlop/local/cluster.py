@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-from dlop.api.crd import build_crds
+from dlop.api.crd import build_crds, build_cron_crd
 from dlop.embedded.apiserver.transports.http import HttpServer
 from dlop.embedded.apiserver.transports.inprocess import InProcessTransport
 from dlop.embedded.cluster import EmbeddedCluster
@@ -94,7 +94,7 @@ class LocalCluster:
             await self._stack.enter_async_context(self._cluster)
             server = await self._cluster.serve()
             self.workdir.write_kubeconfig(server.kubeconfig())
-            for crd in build_crds(self._registry):
+            for crd in (*build_crds(self._registry), build_cron_crd()):
                 await self.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
             detected = await detection
         finally:

@@ -18,6 +18,7 @@ from restart_matrix import restart_matrix_markdown
 
 import dlop
 from dlop import policies
+from dlop.api.cron import CRON
 from dlop.api.spec_models import RunPolicyModel
 from dlop.cli.command_list import COMMANDS
 from dlop.compat.kubedl.flags import KUBEDL
@@ -63,6 +64,7 @@ def groups_markdown() -> str:
     groups: dict[str, list[str]] = {}
     for kind in load_registry([]):
         groups.setdefault(kind.job_type.api_version, []).append(kind.job_type.kind)
+    groups[CRON.api_version] = [CRON.kind]
     return "\n".join(["| API | kinds |", "|---|---|", *(f"| `{version}` | {', '.join(kinds)} |" for version, kinds in groups.items())])
 
 

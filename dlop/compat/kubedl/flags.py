@@ -8,7 +8,9 @@ from dlop.compat.legacy import FlagMapping, LegacyFlag, LegacyOperator, LegacyVa
 
 KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "XDLJob", "MarsJob", "ElasticDLJob", "MPIJob")
 """The kinds in `--workloads` that dlop runs."""
-_OTHER_KINDS = ("Cron", "ElasticBatchJob", "Inference", "Model", "ModelVersion", "Notebook", "CacheBackend")
+_CRON = "cron"
+"""Crons are always run."""
+_OTHER_KINDS = ("ElasticBatchJob", "Inference", "Model", "ModelVersion", "Notebook", "CacheBackend")
 _GROUP = "training.kubedl.io"
 _ALL = ("auto", "*")
 _MAX_PORT = 65535
@@ -45,7 +47,7 @@ def _kinds(text: str) -> list[str]:
 
 def _check_kind(word: str, name: str) -> str:
     others = {kind.lower() for kind in _OTHER_KINDS}
-    if name in others and word.startswith("-"):
+    if name == _CRON or (name in others and word.startswith("-")):
         return name
     if name in others:
         raise ValueError(f"{word!r}: dlop does not run this kind; remove it from the list")
