@@ -10,14 +10,15 @@ from dlop.cli.common import Parser
 from dlop.cli.job_args import JobSession, job_parser, run_with_session, wall_time
 
 if TYPE_CHECKING:
+    from dlop.jobs.crons import CronHandle
     from dlop.jobs.log_lines import LogLine
     from dlop.jobs.lookup import JobHandle
     from dlop.jobs.view import JobView
 
 
 def parser() -> Parser:
-    parser = job_parser("describe", "Show details of a job: status, pending reasons, last failure, replicas and history.")
-    parser.add_argument("job", metavar="[KIND/]JOB", help="The job.")
+    parser = job_parser("describe", "Show details of a job or a Cron: status, pending reasons, last failure, replicas and history.")
+    parser.add_argument("job", metavar="[KIND/]JOB", help="The job, or cron/NAME.")
     parser.add_argument("--tail", type=int, default=10, metavar="N", help="Lines of the failed replica's log to show. Default: 10.")
     parser.add_output()
     return parser
@@ -29,9 +30,13 @@ def main(arguments: Sequence[str]) -> int:
     async def describe(session: JobSession) -> int:
         from dlop.console.describe_page import render_page
         from dlop.console.output import Output
+        from dlop.jobs.crons import CronHandle
         from dlop.jobs.queries import get_job_view
 
-        job = await session.find(options.job)
+        job = await session.find_job_or_cron(options.job)
+        if isinstance(job, CronHandle):
+            _show_cron(job, as_json=options.output == "json")
+            return 0
         view = await get_job_view(session.client, job)
         tail = await _log_tail(session, job, view, lines=options.tail)
         if options.output == "json":
@@ -41,6 +46,18 @@ def main(arguments: Sequence[str]) -> int:
         return 0
 
     return run_with_session(options, describe)
+
+
+def _show_cron(cron: CronHandle, *, as_json: bool) -> None:
+    from dlop.console.crons import render_cron_page
+    from dlop.console.output import Output
+    from dlop.jobs.crons import build_cron_view
+
+    view = build_cron_view(cron, now=wall_time())
+    if as_json:
+        Output().json({"cron": view})
+    else:
+        Output().lines(render_cron_page(view, now=wall_time()))
 
 
 async def _log_tail(session: JobSession, job: JobHandle, view: JobView, *, lines: int) -> list[LogLine]:

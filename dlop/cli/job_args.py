@@ -13,6 +13,7 @@ from dlop.cli.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
     from dlop.frameworks.registry import Registry
+    from dlop.jobs.crons import CronHandle
     from dlop.jobs.lookup import JobHandle
     from dlop.kube.client import Client
     from dlop.kube.http.transport import HttpTransport
@@ -31,6 +32,22 @@ class JobSession:
         from dlop.jobs.lookup import find_job, parse_job_reference
 
         return await find_job(self.client, parse_job_reference(name, self.registry), namespace=self.namespace)
+
+    async def find_job_or_cron(self, name: str) -> JobHandle | CronHandle:
+        """Find a job by `JOB` or `KIND/JOB`, or a Cron by `cron/NAME`. A Cron is also found by its name if no job has this name."""
+        from dlop.jobs.crons import find_cron, get_cron, parse_cron_reference
+        from dlop.jobs.errors import JobNotFoundError
+
+        cron_name = parse_cron_reference(name) if "/" in name else None
+        if cron_name is not None:
+            return await get_cron(self.client, cron_name, namespace=self.namespace)
+        try:
+            return await self.find(name)
+        except JobNotFoundError:
+            cron = None if "/" in name else await find_cron(self.client, name, namespace=self.namespace)
+            if cron is None:
+                raise
+            return cron
 
 
 def job_parser(name: str, description: str, *, all_namespaces: bool = False) -> Parser:

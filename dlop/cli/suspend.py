@@ -14,16 +14,7 @@ def parser() -> Parser:
 
 def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
-
-    async def suspend_all(session: JobSession) -> int:
-        from dlop.jobs.actions import suspend
-
-        for job in [await session.find(name) for name in options.jobs]:
-            has_changed = await suspend(session.client, job)
-            print_line(f"{job} {'suspended' if has_changed else 'is already suspended'}")
-        return 0
-
-    return run_with_session(options, suspend_all)
+    return run_with_session(options, lambda session: _set_suspended(session, options.jobs, suspend=True))
 
 
 def resume_parser() -> Parser:
@@ -32,19 +23,24 @@ def resume_parser() -> Parser:
 
 def resume_main(arguments: Sequence[str]) -> int:
     options = resume_parser().parse_args(arguments)
+    return run_with_session(options, lambda session: _set_suspended(session, options.jobs, suspend=False))
 
-    async def resume_all(session: JobSession) -> int:
-        from dlop.jobs.actions import resume
 
-        for job in [await session.find(name) for name in options.jobs]:
-            has_changed = await resume(session.client, job)
-            print_line(f"{job} {'resumed' if has_changed else 'is not suspended'}")
-        return 0
+async def _set_suspended(session: JobSession, names: Sequence[str], *, suspend: bool) -> int:
+    from dlop.jobs import actions
+    from dlop.jobs.crons import CronHandle, set_cron_suspended
 
-    return run_with_session(options, resume_all)
+    done, not_needed = ("suspended", "is already suspended") if suspend else ("resumed", "is not suspended")
+    for job in [await session.find_job_or_cron(name) for name in names]:
+        if isinstance(job, CronHandle):
+            has_changed = await set_cron_suspended(session.client, job, suspend=suspend)
+        else:
+            has_changed = await (actions.suspend if suspend else actions.resume)(session.client, job)
+        print_line(f"{job} {done if has_changed else not_needed}")
+    return 0
 
 
 def _parser(command: str, description: str) -> Parser:
     parser = job_parser(command, description)
-    parser.add_argument("jobs", nargs="+", metavar="[KIND/]JOB", help="The jobs.")
+    parser.add_argument("jobs", nargs="+", metavar="[KIND/]JOB", help="The jobs, or cron/NAME for a Cron.")
     return parser

@@ -27,7 +27,7 @@ from uuid import UUID
 
 import yaml
 
-from dlop.api.crd import build_crds, build_cron_crd
+from dlop.api.crd import build_crds
 from dlop.api.types import ForceDeletion, Options
 from dlop.deploy.apply import apply
 from dlop.embedded.apiserver.faults import Faults
@@ -244,7 +244,7 @@ def _parse_manifest(manifest: JsonObject | str | Path) -> JsonObject:
 @functools.lru_cache(maxsize=64)
 def _cached_crds(frameworks: tuple[type[DLJob], ...]) -> tuple[JsonObject, ...]:
     # Cached, because building the CRDs takes a large part of a short test.
-    return (*build_crds(frameworks), build_cron_crd())
+    return tuple(build_crds(frameworks))
 
 
 def _sequential_uids() -> Callable[[], str]:

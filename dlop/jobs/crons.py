@@ -1,0 +1,198 @@
+"""Crons as people handle them: list, describe, suspend and delete.
+
+A Cron is named `cron/NAME`. `NAME` alone is a Cron only if no job has this name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from dlop.api.cron import CRONS, CronSpec, read_cron_spec
+from dlop.api.spec import SpecError
+from dlop.jobs.errors import JobNotFoundError
+from dlop.kube.client import Client, PatchType, Propagation
+from dlop.kube.errors import ForbiddenError, NotFoundError
+from dlop.kube.objects import CustomObject, object_decoder
+from dlop.kube.timestamps import format_time, parse_time
+from dlop.kube.types import JsonObject
+from dlop.reconcile.cron import next_run, read_status
+
+_WORDS = frozenset({"cron", "crons", f"cron.{CRONS.group}", CRONS.qualified_name})
+_decode = object_decoder(CustomObject)
+
+
+class CronHistoryView(msgspec.Struct, frozen=True, kw_only=True):
+    job: str
+    """Kind and name."""
+    status: str
+    created: str
+    finished: str
+    """Empty if the job has not finished."""
+
+
+class CronView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The state of a Cron. Times are RFC 3339 strings, empty if unknown."""
+
+    namespace: str
+    name: str
+    schedule: str
+    time_zone: str
+    concurrency_policy: str
+    job_kind: str
+    """API version and kind of the jobs."""
+    is_suspended: bool
+    created_at: str
+    last_scheduled_at: str
+    next_scheduled_at: str
+    """Empty if no more jobs will be created, or the spec is invalid."""
+    deadline: str
+    problem: str
+    """Why no job is created; empty if nothing prevents it."""
+    active: tuple[str, ...]
+    """Kind and name of the jobs that have not finished."""
+    history: tuple[CronHistoryView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CronHandle:
+    custom_object: CustomObject
+
+    @property
+    def name(self) -> str:
+        return self.custom_object.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.custom_object.metadata.namespace
+
+    def __str__(self) -> str:
+        return f"{CRONS.kind} {self.name}"
+
+
+def parse_cron_reference(text: str) -> str | None:
+    """The name in `cron/NAME`, or an empty string for `crons`; None if the text does not refer to Crons."""
+    kind, _, name = text.partition("/")
+    return name if kind.lower() in _WORDS else None
+
+
+async def list_crons(client: Client, *, namespace: str | None, name: str = "") -> list[CronHandle]:
+    """The Crons of a namespace, or of all if it is None, sorted by name. With `name`, only those of this name.
+
+    Raises:
+        NotFoundError: the cluster does not serve Crons.
+        ForbiddenError: the user may not list them.
+    """
+    selector = f"metadata.name={name}" if name else None
+    pages = client.pages(CRONS, namespace=namespace, field_selector=selector)
+    crons = [CronHandle(_decode(item)) async for page in pages for item in page.items]
+    return sorted(crons, key=lambda cron: (cron.namespace, cron.name))
+
+
+async def list_visible_crons(client: Client, *, namespace: str | None) -> list[CronHandle]:
+    """The Crons of a namespace, or of all if it is None; empty where the cluster does not serve them or the user may not list them."""
+    try:
+        return await list_crons(client, namespace=namespace)
+    except (NotFoundError, ForbiddenError):
+        return []
+
+
+async def find_cron(client: Client, name: str, *, namespace: str) -> CronHandle | None:
+    """The Cron of this name; None if there is none, or if the cluster does not serve Crons."""
+    try:
+        return CronHandle(_decode(msgspec.json.encode(await client.get(CRONS, name, namespace=namespace))))
+    except NotFoundError:
+        return None
+
+
+async def get_cron(client: Client, name: str, *, namespace: str) -> CronHandle:
+    """The Cron of this name.
+
+    Raises:
+        JobNotFoundError: there is none; the message lists the others.
+    """
+    cron = await find_cron(client, name, namespace=namespace)
+    if cron is not None:
+        return cron
+    others = ", ".join(other.name for other in await list_visible_crons(client, namespace=namespace))
+    hint = f"Existing Crons: {others}." if others else "The namespace has no Crons."
+    raise JobNotFoundError(f"Cron {name} not found in the namespace {namespace}. {hint}")
+
+
+async def set_cron_suspended(client: Client, cron: CronHandle, *, suspend: bool) -> bool:
+    """Suspend or resume a Cron. Returns False if it is in this state already. Its jobs are not affected."""
+    spec = msgspec.json.decode(cron.custom_object.spec)
+    if isinstance(spec, dict) and bool(spec.get("suspend")) is suspend:
+        return False
+    patch = {"metadata": {"uid": cron.custom_object.metadata.uid}, "spec": {"suspend": suspend}}
+    await client.patch(CRONS, cron.name, patch, patch_type=PatchType.MERGE, namespace=cron.namespace)
+    return True
+
+
+async def delete_cron(client: Client, cron: CronHandle) -> None:
+    """Delete a Cron. Its jobs are deleted in the background."""
+    metadata = cron.custom_object.metadata
+    await client.delete(CRONS, cron.name, namespace=cron.namespace, uid=metadata.uid, propagation=Propagation.BACKGROUND)
+
+
+def build_cron_view(cron: CronHandle, *, now: float) -> CronView:
+    """The view of a Cron. `now` is in seconds since the epoch."""
+    stored, metadata = cron.custom_object, cron.custom_object.metadata
+    spec, status = msgspec.json.decode(stored.spec), read_status(stored)
+    raw = spec if isinstance(spec, dict) else {}
+    template = raw.get("template")
+    names = (_text(template, "apiVersion"), _text(template, "kind")) if isinstance(template, dict) else ()
+    parsed, problem = _parse(stored)
+    upcoming = None if parsed is None else next_run(stored, parsed, now=now)
+    return CronView(
+        namespace=cron.namespace,
+        name=cron.name,
+        schedule=_text(raw, "schedule"),
+        time_zone=_text(raw, "timeZone"),
+        concurrency_policy=_text(raw, "concurrencyPolicy") or "Allow" if parsed is None else parsed.effective_policy.value,
+        job_kind=" ".join(filter(None, names)),
+        is_suspended=raw.get("suspend") is True,
+        created_at="" if metadata.creation_timestamp is None else format_time(metadata.creation_timestamp.timestamp()),
+        last_scheduled_at=_text(status, "lastScheduleTime"),
+        next_scheduled_at="" if upcoming is None else format_time(upcoming),
+        deadline=_text(raw, "deadline"),
+        problem=problem or _blocked_message(status),
+        active=tuple(f"{_text(ref, 'kind')} {_text(ref, 'name')}" for ref in _objects(status, "active")),
+        history=tuple(map(_history_view, _objects(status, "history"))),
+    )
+
+
+def _parse(stored: CustomObject) -> tuple[CronSpec | None, str]:
+    """The spec, or its errors."""
+    try:
+        return read_cron_spec(msgspec.json.decode(stored.spec), namespace=stored.metadata.namespace), ""
+    except SpecError as error:
+        return None, str(error)
+
+
+def _blocked_message(status: JsonObject) -> str:
+    messages = (_text(condition, "message") for condition in _objects(status, "conditions") if condition.get("type") == "Blocked")
+    return next(messages, "")
+
+
+def _history_view(entry: JsonObject) -> CronHistoryView:
+    reference = entry.get("object")
+    job = f"{_text(reference, 'kind')} {_text(reference, 'name')}" if isinstance(reference, dict) else ""
+    finished = _text(entry, "finished")
+    return CronHistoryView(
+        job=job,
+        status=_text(entry, "status"),
+        created=_text(entry, "created"),
+        finished=finished if parse_time(finished) is not None else "",
+    )
+
+
+def _objects(data: JsonObject, name: str) -> list[JsonObject]:
+    items = data.get(name)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _text(data: JsonObject, name: str) -> str:
+    value = data.get(name)
+    return value if isinstance(value, str) else ""
