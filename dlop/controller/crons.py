@@ -15,7 +15,8 @@ import structlog
 
 from dlop.api.child_objects import Create
 from dlop.api.constants import CRON_PERMISSIONS, Reason, rbac_hint
-from dlop.api.cron import SCHEDULED_TIME_ANNOTATION, CronSpec, read_cron_spec
+from dlop.api.cron import CRON_NAME_LABEL, SCHEDULED_TIME_ANNOTATION, CronSpec, read_cron_spec
+from dlop.api.names import format_selector, label_value
 from dlop.api.record import Blocked
 from dlop.api.spec import Problem, SpecError
 from dlop.controller.event_recorder import EventRecorder
@@ -31,6 +32,7 @@ from dlop.kube.errors import ForbiddenError
 from dlop.kube.expectations import Expectations
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.objects import CustomObject, ObjectMeta
+from dlop.kube.types import JsonObject
 from dlop.kube.workqueue import WorkQueue
 from dlop.reconcile.cron import CreatedJob, CronPlan, CronSnapshot, finish_pass, plan_cron, read_status
 
@@ -152,8 +154,14 @@ class CronReconciler:
         """Whether the caches show all that an earlier leader has written about the Cron and its jobs."""
         if not await self._freshness.is_current(informers, key, snapshot.cron):
             return False
-        resources = {job.resource for job in snapshot.jobs} | ({snapshot.job_resource} if snapshot.job_resource else set())
-        return all([await self._freshness.has_caught_up(informers, resource) for resource in resources])
+        resource = snapshot.job_resource
+        if resource is None or await self._freshness.has_caught_up(informers, resource):
+            return True
+        # Where jobs rarely change, the version of their cache rises only once a minute.
+        selector = format_selector({CRON_NAME_LABEL: label_value(key.name)})
+        live = await self._client.list(resource, namespace=key.namespace, label_selector=selector)
+        known = {job.uid for job in snapshot.jobs}
+        return all(job["metadata"]["uid"] in known for job in live["items"] if _is_owned(job, snapshot.cron.metadata.uid))
 
     # --- effects -----------------------------------------------------------------------------------------------------
 
@@ -197,6 +205,10 @@ class _Result:
     """Why it does not exist."""
     backs_off: bool = False
     """Whether to try again after a back-off."""
+
+
+def _is_owned(job: JsonObject, uid: str) -> bool:
+    return any(owner.get("uid") == uid for owner in job["metadata"].get("ownerReferences") or ())
 
 
 def _created_jobs(informers: InformerSet, kind: ManagedKind, uid: str) -> list[CreatedJob]:
