@@ -34,6 +34,7 @@ _SHARED_UNITS = {
     # They apply and delete cluster roles of the same names, and their operators watch all namespaces.
     "tests/cluster/test_crds.py": _CLUSTER_ROLES,
     "tests/cluster/test_autoscaler_permissions.py": _CLUSTER_ROLES,
+    "tests/cluster/test_cron_permissions.py": _CLUSTER_ROLES,
     "tests/cluster/test_gang_permissions.py": _CLUSTER_ROLES,
     "tests/cluster/test_mpi_permissions.py": _CLUSTER_ROLES,
     "tests/cluster/test_operator_permissions.py": _CLUSTER_ROLES,
