@@ -130,6 +130,12 @@ def test_a_fixed_time_that_occurs_twice_runs_once() -> None:
     assert local_runs("30 2 * * *", "Europe/Paris", "2026-10-24T12:00", 2) == ["25 02:30 CEST", "26 02:30 CET"]
 
 
+def test_a_fixed_time_does_not_run_again_in_the_hour_that_is_repeated() -> None:
+    schedule = parse_schedule("30 2 * * *", zone=parse_zone("Europe/Paris"))
+    in_second_hour = time_of("2026-10-25T01:10")  # 02:10 CET
+    assert schedule.next_after(in_second_hour, anchor=START) == time_of("2026-10-26T01:30")
+
+
 def test_every_hour_runs_in_every_hour_although_the_clock_changes() -> None:
     assert local_runs("0 * * * *", "Europe/Paris", "2026-10-25T01:30", 3) == ["25 02:00 CEST", "25 02:00 CET", "25 03:00 CET"]
     assert local_runs("0 * * * *", "Europe/Paris", "2026-03-29T00:30", 3) == ["29 01:00 CET", "29 03:00 CEST", "29 04:00 CEST"]

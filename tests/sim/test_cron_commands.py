@@ -1,0 +1,149 @@
+"""The commands for Crons as a user runs them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlop.api.crd import build_cron_crd
+from dlop.api.cron import CRONS
+from dlop.kube.errors import NotFoundError
+from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from dlop.kube.types import JsonObject
+from tests.sim.cli_env import CliEnv, cli_env
+from tests.sim.crew_job import crew
+
+pytestmark = pytest.mark.machine
+
+
+def cron(name: str = "nightly", schedule: str = "0 2 1 1 *", **fields: Any) -> JsonObject:
+    job = crew("unused")
+    template = {"apiVersion": job["apiVersion"], "kind": job["kind"], "workload": {"spec": job["spec"]}}
+    metadata = {"name": name, "namespace": "default"}
+    return {
+        "apiVersion": CRONS.api_version,
+        "kind": "Cron",
+        "metadata": metadata,
+        "spec": {"schedule": schedule, "template": template, **fields},
+    }
+
+
+@pytest.fixture
+async def env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> AsyncIterator[CliEnv]:
+    async with cli_env(tmp_path, capsys) as environment:
+        await environment.kit.client.create(CUSTOM_RESOURCE_DEFINITIONS, build_cron_crd())
+        await asyncio.sleep(0.1)
+        yield environment
+
+
+async def create(env: CliEnv, manifest: JsonObject) -> None:
+    await env.kit.client.create(CRONS, manifest, namespace="default")
+
+
+async def until_scheduled(env: CliEnv, name: str = "often") -> JsonObject:
+    """Wait until the Cron has created a job that the history shows, and return its status."""
+    async with asyncio.timeout(30), env.kit.client.watch(CRONS, namespace="default", bookmarks=False) as events:
+        async for event in events:
+            body = event.decode()
+            status: JsonObject = body.get("status") or {}
+            if body["metadata"]["name"] == name and status.get("history"):
+                return status
+    raise AssertionError("the watch ended")
+
+
+async def test_get_shows_crons_below_the_jobs_with_their_next_run(env: CliEnv) -> None:
+    await env.submit_and_wait(crew("train"), "Running")
+    await create(env, cron(timeZone="Asia/Tokyo"))
+    await create(env, cron("off", suspend=True))
+    result = await env.dlop("get")
+    assert result.code == 0
+    jobs, crons = result.out.split("\n\n")
+    assert jobs.splitlines()[1].startswith("train ")
+    header, nightly, off = crons.splitlines()
+    assert header.split("   ")[0].strip() == "NAME"
+    cells = [cell.strip() for cell in nightly.split("   ") if cell.strip()]
+    assert cells[:5] == ["nightly", "Cron", "0 2 1 1 * Asia/Tokyo", "0", "-"]
+    assert cells[5].startswith("in ")
+    assert " Suspended " in off
+
+
+async def test_get_crons_shows_only_crons(env: CliEnv) -> None:
+    assert (await env.dlop("get", "crons")).err == "no Crons found in the namespace default\n"
+    await env.submit_and_wait(crew("train"), "Running")
+    await create(env, cron())
+    await create(env, cron("weekly", "@weekly"))
+    assert [row[0] for row in (await env.dlop("get", "crons")).rows] == ["nightly", "weekly"]
+    assert [row[0] for row in (await env.dlop("get", "cron/weekly")).rows] == ["weekly"]
+    assert [row[:2] for row in (await env.dlop("get", "crons.apps.kubedl.io", "-A")).rows] == [
+        ["default", "nightly"],
+        ["default", "weekly"],
+    ]
+    [view] = (await env.dlop("get", "cron/weekly", "-o", "json")).json
+    assert (view["name"], view["schedule"], view["concurrencyPolicy"], view["active"]) == ("weekly", "@weekly", "Allow", [])
+    assert view["nextScheduledAt"].endswith("T00:00:00Z")
+    missing = await env.dlop("get", "cron/daily")
+    assert missing.code == 1
+    assert "Cron daily not found in the namespace default. Existing Crons: nightly, weekly." in missing.err
+    assert "Crons cannot be watched" in (await env.dlop("get", "crons", "-w")).err
+
+
+async def test_describe_shows_the_schedule_and_the_jobs(env: CliEnv) -> None:
+    await create(env, cron("often", "@every 1s", concurrencyPolicy="Forbid"))
+    status = await until_scheduled(env)
+    name = status["history"][0]["object"]["name"]
+    page = (await env.dlop("describe", "often")).out
+    assert page.startswith("Cron often\n")
+    assert "Schedule:     @every 1s UTC" in page
+    assert "Concurrency:  Forbid" in page
+    assert f"Active:       CrewJob {name}" in page
+    assert "Next run:     " in page
+    assert "(in " in page
+    assert f"CrewJob {name}" in page.partition("Jobs\n")[2]
+    view = (await env.dlop("describe", "cron/often", "-o", "json")).json["cron"]
+    assert view["active"] == [f"CrewJob {name}"]
+
+
+async def test_describe_says_why_no_job_is_created(env: CliEnv) -> None:
+    await create(env, cron("bad", "every day"))
+    page = (await env.dlop("describe", "cron/bad")).out
+    assert "Next run:     none" in page
+    assert "spec.schedule: must have five fields, got 2 in 'every day'" in page
+    assert "spec.schedule: must have five fields" in (await env.dlop("get", "crons")).out
+
+
+async def test_a_job_and_a_cron_of_the_same_name_are_told_apart(env: CliEnv) -> None:
+    await env.submit_and_wait(crew("nightly"), "Running")
+    await create(env, cron())
+    assert (await env.dlop("describe", "nightly")).out.startswith("CrewJob nightly\n")
+    assert (await env.dlop("describe", "cron/nightly")).out.startswith("Cron nightly\n")
+
+
+async def test_a_cron_is_suspended_resumed_and_deleted(env: CliEnv) -> None:
+    await create(env, cron())
+    assert (await env.dlop("suspend", "cron/nightly")).err == "Cron nightly suspended\n"
+    assert (await env.dlop("suspend", "nightly")).err == "Cron nightly is already suspended\n"
+    assert "Next run:     suspended" in (await env.dlop("describe", "nightly")).out
+    assert (await env.dlop("resume", "nightly")).err == "Cron nightly resumed\n"
+    assert (await env.dlop("delete", "cron/nightly")).err == "Cron nightly deleted\n"
+    with pytest.raises(NotFoundError):
+        await env.kit.client.get(CRONS, "nightly", namespace="default")
+    assert "job nightly not found in the namespace default" in (await env.dlop("describe", "nightly")).err
+
+
+async def test_submit_creates_crons(env: CliEnv) -> None:
+    assert (await env.dlop("submit", env.write_file(cron()))).code == 0
+    assert [row[0] for row in (await env.dlop("get", "crons")).rows] == ["nightly"]
+
+
+async def test_commands_work_on_a_cluster_without_crons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with cli_env(tmp_path, capsys) as env:
+        await env.submit_and_wait(crew("train"), "Running")
+        result = await env.dlop("get")
+        assert (result.err, [row[0] for row in result.rows]) == ("", ["train"])
+        missing = await env.dlop("get", "crons")
+        assert (missing.code, "the cluster does not serve Crons; `dlop install` installs the CRDs." in missing.err) == (1, True)
+        assert "job nightly not found" in (await env.dlop("describe", "nightly")).err
