@@ -20,7 +20,7 @@ from dlop import (
 )
 from dlop.frameworks.kubedl.base import COLUMNS, KubeDLContainer, KubeDLJob, KubeDLLeader, KubeDLNaming, KubeDLStatus, kubedl_type
 from dlop.frameworks.kubedl.mpi_schema import Distribution, MPIJobModel, MPISchema, read_slots
-from dlop.policies import Lifecycle
+from dlop.policies import Lifecycle, object_name
 from dlop.policies.mpi import (
     HOSTFILE,
     IDLE_COMMAND,
@@ -34,7 +34,6 @@ from dlop.policies.mpi import (
     launcher_account,
     mpi_path,
     names_account,
-    object_name,
     remote_shell,
     worker_names,
 )
