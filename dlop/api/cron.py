@@ -19,8 +19,11 @@ CRON_NAME_LABEL = "kubedl.io/cron-name"
 """On jobs: the Cron that created the job."""
 SCHEDULED_TIME_ANNOTATION = "dlop.dev/scheduled-time"
 """On jobs that a Cron created: the time for which the job was scheduled, in seconds since the epoch."""
+SOURCE_ANNOTATION = "dlop.dev/cron-source"
+"""On Crons: the UID and the generation of the job with the `cronPolicy` from which the Cron was created."""
 MAX_HISTORY = 100
 """Number of jobs in the history of a Cron without `historyLimit`."""
+_POLICY_FIELDS = ("schedule", "timeZone", "concurrencyPolicy", "suspend", "deadline", "startingDeadlineSeconds", "historyLimit")
 _COPIED_METADATA = ("labels", "annotations", "finalizers")
 _MAX_SECONDS = 2**31 - 1
 Value = TypeVar("Value")
@@ -76,6 +79,9 @@ class CronSpec:
         return ConcurrencyPolicy.FORBID if self.template.name else self.concurrency_policy
 
 
+_NO_TEMPLATE = JobTemplate(api_version="", kind="", name="", spec=None, metadata={})
+
+
 def read_cron_spec(raw: Any, *, namespace: str) -> CronSpec:
     """Parse the spec of a Cron in a namespace.
 
@@ -84,17 +90,30 @@ def read_cron_spec(raw: Any, *, namespace: str) -> CronSpec:
     """
     field = ManifestField("spec", raw)
     field.object()
-    spec = CronSpec(
+    spec = _read_policy(field, _read_template(field.get("template"), namespace))
+    field.raise_problems()
+    return spec
+
+
+def read_cron_policy(field: ManifestField) -> JsonObject | None:
+    """The `cronPolicy` of a job: the fields of a Cron except the template. None if it is absent. Problems are reported to `field`."""
+    if field.is_absent:
+        return None
+    policy = field.object()
+    _read_policy(field, _NO_TEMPLATE)
+    return {name: value for name, value in policy.items() if name in _POLICY_FIELDS and value is not None}
+
+
+def _read_policy(field: ManifestField, template: JobTemplate) -> CronSpec:
+    field.get("historyLimit").optional_integer(maximum=_MAX_SECONDS)
+    return CronSpec(
         schedule=_read_schedule(field),
-        template=_read_template(field.get("template"), namespace),
+        template=template,
         concurrency_policy=field.get("concurrencyPolicy").choice(ConcurrencyPolicy, ConcurrencyPolicy.ALLOW),
         suspend=field.get("suspend").boolean(),
         deadline=_read_time(field.get("deadline")),
         starting_deadline_seconds=field.get("startingDeadlineSeconds").optional_integer(minimum=1, maximum=_MAX_SECONDS),
     )
-    field.get("historyLimit").optional_integer(maximum=_MAX_SECONDS)
-    field.raise_problems()
-    return spec
 
 
 def read_history_limit(raw: Any) -> int:
@@ -132,7 +151,7 @@ def _read_time(field: ManifestField) -> float | None:
 def _read_template(field: ManifestField, namespace: str) -> JobTemplate:
     if not field.object():
         field.error("is missing; add apiVersion, kind and workload of the job")
-        return JobTemplate(api_version="", kind="", name="", spec=None, metadata={})
+        return _NO_TEMPLATE
     api_version, kind = (_read_required(field.get(name)) for name in ("apiVersion", "kind"))
     workload = field.get("workload")
     if workload.is_absent:

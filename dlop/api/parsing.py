@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dlop.api.code_sync import read_code_sources
+from dlop.api.cron import read_cron_policy
 from dlop.api.fields import ManifestField
 from dlop.api.pod_resources import parse_quantities
 from dlop.api.spec import CleanPodPolicy, RestartPolicy, RestartScope, RoleSpec, RunPolicy, SchedulingPolicy
@@ -39,6 +40,7 @@ def read_run_policy(
         autoscale=field.get("autoscale").boolean(),
         host_network=field.get("hostNetwork").boolean(),
         code_sync=read_code_sources(field.get("codeSync")),
+        cron_policy=read_cron_policy(field.get("cronPolicy")),
     )
 
 

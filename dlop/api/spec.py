@@ -81,6 +81,8 @@ class RunPolicy:
     """Whether the pods use the network of their nodes, with ports that the operator assigns."""
     code_sync: tuple[CodeSource, ...] = ()
     """Git repositories that are cloned into the pods before their programs start."""
+    cron_policy: JsonObject | None = None
+    """The schedule on which the job is created again: the spec of a Cron without its template. None means never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

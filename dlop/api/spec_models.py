@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from dlop.api.code_sync import MAX_REPOSITORIES
+from dlop.api.schedule import MAX_LENGTH
 from dlop.api.spec import Problem, RestartScope
 from dlop.api.structural_schema import rule, with_rules
 
@@ -109,6 +110,25 @@ class CodeSourceModel(ApiModel):
     """Number of failures after which the init container gives up. Defaults to 3."""
 
 
+class CronPolicyModel(ApiModel):
+    """A schedule on which jobs are created."""
+
+    schedule: Annotated[str, Field(min_length=1, max_length=MAX_LENGTH)]
+    """A cron line with five fields, a shorthand such as @daily, or @every and a duration."""
+    time_zone: NonEmptyString | None = None
+    """The time zone of the schedule, such as Europe/Paris. Defaults to UTC."""
+    concurrency_policy: Literal["", "Allow", "Forbid", "Replace"] | None = None
+    """What to do when a job is due while an earlier one has not finished. Defaults to Allow."""
+    suspend: bool | None = None
+    """Whether no jobs are created. Jobs that exist are not affected."""
+    deadline: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+    """The time from which on no job is created."""
+    starting_deadline_seconds: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    """Seconds after its scheduled time within which a job must be created. Unset means no limit."""
+    history_limit: Count | None = None
+    """Number of jobs in the history of the status. Jobs are not deleted. Defaults to 100, which is also the maximum."""
+
+
 class RunPolicyModel(ApiModel):
     """How a job is run."""
 
@@ -138,6 +158,8 @@ class RunPolicyModel(ApiModel):
     """Whether the pods use the network of their nodes, with ports that the operator assigns."""
     code_sync: Annotated[list[CodeSourceModel], Field(max_length=MAX_REPOSITORIES)] | None = None
     """Git repositories that are cloned into the pods before their programs start."""
+    cron_policy: CronPolicyModel | None = None
+    """The schedule on which the job is created again, by a Cron with the name of the job."""
 
 
 class ContainerModel(OpenModel):

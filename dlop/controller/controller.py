@@ -14,6 +14,7 @@ from typing import Self
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from dlop.api.cron import CRONS
 from dlop.api.spec import SpecError
 from dlop.controller.adoption import adopt
 from dlop.controller.apply import Applier, ApplyResult, Requeue
@@ -201,7 +202,9 @@ class Controller:
         """Check that the caches are fresh enough, then run a pass. Returns the `result` label of the metrics."""
         informers, kind, job_object = self._find(key)
         if informers is None or kind is None or job_object is None:
-            if informers is not None and kind is not None:
+            if informers is not None and key.resource == CRONS:
+                await self._crons.reconcile_missing(key, informers)
+            elif informers is not None and kind is not None:
                 await finish_plans_without_job(self._deps.client, informers, kind, key, now=self._deps.clock())
             self._deps.queue.forget(key)
             return "success"

@@ -21,6 +21,7 @@ from dlop.api.record import Blocked
 from dlop.api.spec import Problem, SpecError
 from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.informer_set import InformerSet
+from dlop.controller.job_crons import JobCrons
 from dlop.controller.job_freshness import JobFreshness
 from dlop.controller.job_state import JobStates
 from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds
@@ -68,13 +69,25 @@ class CronReconciler:
         self._freshness = freshness
         self._clock = clock
         self._runs_all_kinds = runs_all_kinds
+        self._job_crons = JobCrons(client, kinds=kinds, events=events)
+
+    async def reconcile_missing(self, key: JobKey, informers: InformerSet) -> None:
+        """Run a pass over a Cron that does not exist. Creates it if a job has asked for it.
+
+        Raises:
+            KubeError: the Cron was not created.
+        """
+        await self._job_crons.create(key, informers)
+        self._queue.forget(key)
 
     async def reconcile(self, key: JobKey, informers: InformerSet, cron: CustomObject) -> str:
         """Run one pass. Returns the `result` label of the metrics.
 
         Raises:
-            KubeError: the status could not be written.
+            KubeError: the Cron or its status could not be written.
         """
+        if await self._job_crons.update(key, informers, cron):
+            return "success"  # the watch event of the update enqueues the Cron
         uid, now = cron.metadata.uid, self._clock()
         self._begin_pass(uid, generation=cron.metadata.generation)
         snapshot = self._build_snapshot(informers, cron)
@@ -95,7 +108,7 @@ class CronReconciler:
             await writer.patch_status(patch, resource_version=cron.metadata.resource_version, cancel_if=None)
         for event in events:
             self._events.record(key, cron.metadata, event)
-        return self._retry(key) if result.backs_off else self._requeue(key, uid, plan, result)
+        return self._retry(key) if result.backs_off else self._requeue(key, plan)
 
     def _begin_pass(self, uid: str, *, generation: int) -> None:
         state = self._job_states.get(uid)
@@ -104,21 +117,13 @@ class CronReconciler:
             for resource, name in tuple(state.name_conflicts):
                 self._job_states.clear_conflict(uid, resource, name)
 
-    def _requeue(self, key: JobKey, uid: str, plan: CronPlan, result: _Result) -> str:
+    def _requeue(self, key: JobKey, plan: CronPlan) -> str:
+        """The status write and the changes of the jobs enqueue the Cron, too."""
         self._queue.forget(key)
-        if plan.deletes or result.created:
-            self._schedule_follow_up(key, uid)
         if plan.requeue_at is None:
             return "success"
         self._queue.add_after(key, max(_MIN_REQUEUE_SECONDS, plan.requeue_at - self._clock()))
         return "requeue_after"
-
-    def _schedule_follow_up(self, key: JobKey, uid: str) -> None:
-        """Make sure that another pass runs once the caches show the writes of this one."""
-        if self._expectations.satisfied(uid):
-            self._queue.add(key)
-        else:
-            self._job_states.get_or_create(uid, key).dirty = True
 
     def _retry(self, key: JobKey) -> str:
         self._queue.add_rate_limited(key)

@@ -11,6 +11,7 @@ import structlog
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.controller.crd_watch import CrdWatcher
 from dlop.controller.informer_set import InformerSet
+from dlop.controller.job_crons import cron_key
 from dlop.controller.kinds import JobKey, ManagedKind
 from dlop.controller.manager import Clients, ControllerManager
 from dlop.controller.read_access import check_read_access
@@ -107,7 +108,7 @@ class KindManager:
         for informer in job_informers:
             await informer.wait_synced()
         self._enqueue_scaled_jobs(kind)
-        self._enqueue_crons()
+        self._enqueue_crons(kind)
         if errors:
             await self._retry_extra_informers(kind, errors)
 
@@ -154,11 +155,19 @@ class KindManager:
                 for owner in () if queue is None else queue.owners():
                     self._manager.queue.add(JobKey(kind.resource, *owner))
 
-    def _enqueue_crons(self) -> None:
-        """Enqueue the Crons, because a kind of jobs that they may create has been started."""
+    def _enqueue_crons(self, started: ManagedKind) -> None:
+        """Enqueue the Crons when a kind of jobs was started that they may create, and those of jobs when Crons were."""
         for kind in self._manager.kinds:
-            if kind.make_job is None:
+            if started.make_job is not None and kind.make_job is None:
                 self._enqueue_all_jobs(kind)
+            elif started.make_job is None and kind.make_job is not None:
+                self._enqueue_crons_of_jobs(kind)
+
+    def _enqueue_crons_of_jobs(self, kind: ManagedKind) -> None:
+        for informers in self._manager.informer_sets:
+            keys = (cron_key(job) for job in informers.cache(kind.resource) or ())
+            for key in (key for key in keys if key is not None):
+                self._manager.queue.add(key)
 
     def _enqueue_all_jobs(self, kind: ManagedKind) -> None:
         for informers in self._manager.informer_sets:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -13,6 +14,7 @@ from dlop.controller.event_handlers import EventHandlers
 from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.host_ports import DEFAULT_HOST_PORTS, HostPortRange, HostPorts
 from dlop.controller.informer_set import InformerSet
+from dlop.controller.job_crons import enqueue_cron
 from dlop.controller.job_state import JobStates
 from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds
 from dlop.controller.metrics import ControllerMetrics
@@ -185,9 +187,11 @@ class ControllerManager:
         self._on_demand.request(resource, key)
 
     def _job_handlers(self, kind: ManagedKind, handlers: EventHandlers) -> list[Handler[CustomObject]]:
-        # A Cron may own jobs.
-        as_child = [] if kind.make_job is None else [handlers.child_handler(kind.resource)]
-        return [self._host_ports.on_job, *kind.job_handlers, *as_child, handlers.job_handler(kind.resource)]
+        # A Cron may own jobs, and a job may have a Cron.
+        of_crons: list[Handler[CustomObject]] = []
+        if kind.make_job is not None:
+            of_crons = [handlers.child_handler(kind.resource), partial(enqueue_cron, self.queue)]
+        return [self._host_ports.on_job, *kind.job_handlers, *of_crons, handlers.job_handler(kind.resource)]
 
     async def _retry_after_outages(self) -> None:
         """Whenever the API server is back, retry the jobs whose passes failed. Their back-off has grown during the outage."""

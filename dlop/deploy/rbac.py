@@ -22,7 +22,7 @@ They are permission sets with roles of their own, which exist only on request:
     hpa     autoscalers of elastic PyTorchJobs with metrics
     gang    PodGroups, and read access to priority classes
     nodes   read access to nodes
-    cron    creation of jobs, for Crons
+    cron    creation of jobs for Crons, and of Crons for jobs
 
 A permission set can be limited to namespaces (`mpi:team`). The operator then reads its objects in all namespaces, because its caches
 do, and writes them only there.
@@ -107,8 +107,9 @@ def _cron_rules() -> list[JsonObject]:
 
 
 def _cron_permissions(kinds: Iterable[type[DLJob]]) -> PermissionSet:
-    """Crons create jobs of all kinds."""
-    return PermissionSet(CRON_PERMISSIONS, tuple(_rule(group, plurals, "create") for group, plurals in _plurals_by_group(kinds).items()))
+    """Crons create jobs of all kinds, and jobs with a schedule have a Cron."""
+    job_rules = (_rule(group, plurals, "create") for group, plurals in _plurals_by_group(kinds).items())
+    return PermissionSet(CRON_PERMISSIONS, (*job_rules, _rule(CRONS.group, [CRONS.plural], "create", "patch")))
 
 
 def crd_rules() -> list[JsonObject]:

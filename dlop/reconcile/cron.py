@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dlop.api.child_objects import Create
 from dlop.api.constants import Reason
-from dlop.api.cron import CRON_NAME_LABEL, CRONS, SCHEDULED_TIME_ANNOTATION, ConcurrencyPolicy, CronSpec, read_history_limit
+from dlop.api.cron import (
+    CRON_NAME_LABEL,
+    CRONS,
+    SCHEDULED_TIME_ANNOTATION,
+    SOURCE_ANNOTATION,
+    ConcurrencyPolicy,
+    CronSpec,
+    read_history_limit,
+)
 from dlop.api.names import label_value, object_name
 from dlop.api.phase import Phase
 from dlop.api.record import Blocked
@@ -25,6 +33,9 @@ from dlop.kube.resources import Resource
 from dlop.kube.timestamps import earliest, format_time, parse_time
 from dlop.kube.types import JsonObject
 from dlop.reconcile.plan import Delete, Event, EventType
+
+if TYPE_CHECKING:
+    from dlop.job import DLJob
 
 _BLOCKED = "Blocked"
 _FAILED = "Failed"
@@ -291,6 +302,32 @@ def _create_events(create: Create, spec: CronSpec, missed: MissedRuns) -> Iterat
     if spec.overrides_policy:
         text = f"spec.concurrencyPolicy {spec.concurrency_policy} has no effect"
         yield Event(EventType.NORMAL, CronReason.OVERRIDE_POLICY, f"{text}, because spec.template.workload.metadata.name is set")
+
+
+# --- Crons of jobs -------------------------------------------------------------------------------------------------------
+
+
+def source_of(job: DLJob) -> str:
+    """The annotation of a Cron that was created from the current spec of a job."""
+    return f"{job.metadata.uid}/{job.metadata.generation}"
+
+
+def cron_manifest(job: DLJob, policy: JsonObject) -> JsonObject:
+    """The Cron for a job with a `cronPolicy`. It has no owner, because it must outlive the job."""
+    metadata = job.metadata
+    copied = {name: dict(values) for name, values in (("labels", metadata.labels), ("annotations", metadata.annotations)) if values}
+    workload = {"metadata": copied, "spec": _template_spec(job)}
+    template = {"apiVersion": job.job_type.api_version, "kind": job.job_type.kind, "workload": workload}
+    own = {"name": metadata.name, "namespace": metadata.namespace, "annotations": {SOURCE_ANNOTATION: source_of(job)}}
+    return {"apiVersion": CRONS.api_version, "kind": CRONS.kind, "metadata": own, "spec": {**policy, "template": template}}
+
+
+def _template_spec(job: DLJob) -> Any:
+    """The spec without the policy, which would start another Cron, and without the suspension of this one job."""
+    spec = {name: value for name, value in job.raw_spec.items() if name != "cronPolicy"}
+    if isinstance(spec.get("runPolicy"), dict):
+        spec["runPolicy"] = {name: value for name, value in spec["runPolicy"].items() if name not in ("cronPolicy", "suspend")}
+    return spec
 
 
 # --- the end of the pass -------------------------------------------------------------------------------------------------

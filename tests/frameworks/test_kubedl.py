@@ -420,12 +420,12 @@ async def test_a_deadline_in_the_spec_fails_the_job() -> None:
 @virtual_time
 async def test_fields_without_effect_are_reported_by_an_event_once() -> None:
     async with OperatorKit(frameworks=[TFJob]) as kit:
-        job = await kit.submit(kubedl_job(TFJob, cronPolicy={"schedule": "@daily"}, cacheBackend={"name": "c"}))
+        job = await kit.submit(kubedl_job(TFJob, modelVersion={"modelName": "m"}, cacheBackend={"name": "c"}))
         await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view))
         assert await kit.writes_when_idle() == []
-        cache, cron = sorted(note for _, note in job.events if "has no effect" in note)
+        cache, model = sorted(note for _, note in job.events if "has no effect" in note)
         assert cache.startswith("spec.cacheBackend: has no effect")
-        assert cron.startswith("spec.cronPolicy: has no effect: jobs are not repeated; remove it")
+        assert model.startswith("spec.modelVersion: has no effect: no image is built from the model; remove it")
 
 
 # --- gang scheduling ----------------------------------------------------------------------------------------------------

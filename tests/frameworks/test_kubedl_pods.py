@@ -372,9 +372,8 @@ def test_names_of_roles_are_case_insensitive(kind: type[KubeDLJob], roles: Roles
 
 @BY_KIND
 def test_fields_without_effect_are_reported(kind: type[KubeDLJob]) -> None:
-    fields: dict[str, Any] = {"cronPolicy": {"schedule": "* * * * *"}, "modelVersion": {"modelName": "m"}, "cacheBackend": {"name": "c"}}
+    fields: dict[str, Any] = {"modelVersion": {"modelName": "m"}, "cacheBackend": {"name": "c"}}
     assert messages(kind, **fields) == [
-        "spec.cronPolicy: has no effect: jobs are not repeated; remove it",
         "spec.modelVersion: has no effect: no image is built from the model; remove it",
         "spec.cacheBackend: has no effect: no data is cached; remove it",
     ]

@@ -12,6 +12,7 @@ from dlop import (
     ApiModel,
     CleanPodPolicyValue,
     Count,
+    CronPolicyModel,
     DLJob,
     JobSpec,
     JsonObject,
@@ -23,7 +24,6 @@ from dlop import (
 )
 
 _UNSUPPORTED = {
-    "cronPolicy": "jobs are not repeated",
     "modelVersion": "no image is built from the model",
     "cacheBackend": "no data is cached",
 }
@@ -78,8 +78,8 @@ class KubeDLModel(ApiModel):
     """Number of restarts after failures, over all roles, before the job fails."""
     scheduling_policy: KubeDLSchedulingPolicy | None = None
     """Options of gang scheduling."""
-    cron_policy: JsonObject | None = None
-    """Has no effect."""
+    cron_policy: CronPolicyModel | None = None
+    """The schedule on which the job is created again, by a Cron with the name of the job."""
     model_version: JsonObject | None = None
     """Has no effect."""
     cache_backend: JsonObject | None = None

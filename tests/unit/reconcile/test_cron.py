@@ -114,8 +114,8 @@ def test_a_resumed_cron_creates_the_latest_missed_job() -> None:
 def test_nothing_is_created_from_the_deadline_on() -> None:
     stored = cron(cron_spec(deadline=format_time(START + 2 * HOUR)))
     assert due(plan_at(HOUR, stored)) == HOUR
-    before = plan_at(2 * HOUR - 1, cron(cron_spec(deadline=format_time(START + 2 * HOUR)), last_run(HOUR)))
-    assert (due(before), before.requeue_at) == (None, START + 2 * HOUR)
+    before = plan_at(1.2 * HOUR, cron(cron_spec(deadline=format_time(START + 1.5 * HOUR)), last_run(HOUR)))
+    assert (due(before), before.requeue_at) == (None, START + 1.5 * HOUR)
     after = plan_at(2 * HOUR, stored)
     assert (due(after), after.requeue_at) == (None, None)
     assert after.blocked == Blocked(reason="Deadline", message="spec.deadline 2026-01-01T02:00:00Z has passed; no more jobs are created")

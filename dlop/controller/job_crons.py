@@ -1,0 +1,133 @@
+"""Crons of jobs with a `cronPolicy`: created with the name of the job, and updated when the job is edited.
+
+A Cron that a user has created is never changed. Jobs that a Cron has created have no Crons of their own.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from dlop.api.constants import CRON_PERMISSIONS, Reason, rbac_hint
+from dlop.api.cron import CRONS, SOURCE_ANNOTATION
+from dlop.api.spec import SpecError
+from dlop.controller.event_recorder import EventRecorder
+from dlop.controller.informer_set import InformerSet
+from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds
+from dlop.job import DLJob
+from dlop.kube.cache import CacheChange
+from dlop.kube.client import Client, PatchType
+from dlop.kube.errors import AlreadyExistsError, ForbiddenError
+from dlop.kube.merge_patch import merge_patch
+from dlop.kube.objects import CustomObject
+from dlop.kube.types import JsonObject
+from dlop.kube.workqueue import WorkQueue
+from dlop.reconcile.cron import cron_manifest, source_of
+from dlop.reconcile.plan import Event, EventType
+
+log = structlog.get_logger(__name__)
+
+_POLICY_KEY = b'"cronPolicy"'
+
+
+def cron_key(job_object: CustomObject) -> JobKey | None:
+    """The key of the Cron of a job; None if the job has none. Does not parse the spec."""
+    owner = job_object.metadata.controller
+    if _POLICY_KEY not in bytes(job_object.spec) or (owner is not None and owner.kind == CRONS.kind):
+        return None
+    return JobKey(CRONS, job_object.metadata.namespace, job_object.metadata.name)
+
+
+def enqueue_cron(queue: WorkQueue[JobKey], change: CacheChange[CustomObject]) -> None:
+    """Enqueue the Cron of a job that is new or was edited."""
+    old, new = change.old, change.new
+    if new is None or (old is not None and (old.metadata.uid, old.metadata.generation) == (new.metadata.uid, new.metadata.generation)):
+        return
+    key = cron_key(new)
+    if key is not None:
+        queue.add(key, initial=change.initial)
+
+
+class JobCrons:
+    """Writes the Crons of jobs."""
+
+    def __init__(self, client: Client, *, kinds: ManagedKinds, events: EventRecorder) -> None:
+        self._client = client
+        self._kinds = kinds
+        self._events = events
+
+    async def create(self, key: JobKey, informers: InformerSet) -> None:
+        """Create a Cron that does not exist, if a job of its name has a schedule.
+
+        Raises:
+            KubeError: the Cron was not created.
+        """
+        job, policy = self._find(key, informers)
+        if job is None or policy is None:
+            return
+        if self._kinds.by_resource(CRONS) is None:
+            message = f"cronPolicy has no effect: the cluster does not serve {CRONS.qualified_name}; `dlop install` installs the CRD"
+            self._record(job, EventType.WARNING, Reason.CRD_NOT_INSTALLED, message)
+            return
+        try:
+            await self._client.create(CRONS, cron_manifest(job, policy), namespace=key.namespace)
+        except AlreadyExistsError:
+            return  # the cache is going to show it
+        except ForbiddenError as error:
+            self._report_forbidden(job, "create", error)
+            raise
+        self._record(job, EventType.NORMAL, Reason.CREATED, f"created Cron {key.name}")
+
+    async def update(self, key: JobKey, informers: InformerSet, cron: CustomObject) -> bool:
+        """Update a Cron whose job was edited. Returns whether it was changed.
+
+        Raises:
+            KubeError: the Cron was not updated.
+        """
+        source = cron.metadata.annotations.get(SOURCE_ANNOTATION)
+        job, policy = self._find(key, informers)
+        if job is None or policy is None or source == source_of(job) or cron.metadata.deletion_timestamp is not None:
+            return False
+        if source is None:
+            message = f"cronPolicy has no effect: Cron {key.name} exists and was not created for this job; delete or rename one of them"
+            self._record(job, EventType.WARNING, Reason.NAME_CONFLICT, message)
+            return False
+        spec = cron_manifest(job, policy)["spec"]
+        version = {"uid": cron.metadata.uid, "resourceVersion": cron.metadata.resource_version}
+        metadata = {**version, "annotations": {SOURCE_ANNOTATION: source_of(job)}}
+        patch = {"metadata": metadata, **merge_patch({"spec": msgspec.json.decode(cron.spec)}, {"spec": spec})}
+        try:
+            await self._client.patch(CRONS, key.name, patch, patch_type=PatchType.MERGE, namespace=key.namespace)
+        except ForbiddenError as error:
+            self._report_forbidden(job, "update", error)
+            raise
+        return True
+
+    def _find(self, key: JobKey, informers: InformerSet) -> tuple[DLJob | None, JsonObject | None]:
+        """The job with a schedule for which this is the Cron, and its policy."""
+        for kind in self._kinds:
+            job = _scheduled_job(kind, informers.job(kind.resource, namespace=key.namespace, name=key.name))
+            if job is not None:
+                return job, job.spec.run_policy.cron_policy
+        return None, None
+
+    def _report_forbidden(self, job: DLJob, verb: str, error: ForbiddenError) -> None:
+        hint = rbac_hint(CRON_PERMISSIONS, namespace=job.metadata.namespace)
+        message = f"cannot {verb} Cron {job.metadata.name} for cronPolicy: {error}; {hint}"
+        self._record(job, EventType.WARNING, Reason.FORBIDDEN, message)
+
+    def _record(self, job: DLJob, event_type: EventType, reason: str, message: str) -> None:
+        key = JobKey(job.job_type.resource, job.metadata.namespace, job.metadata.name)
+        self._events.record(key, job.metadata, Event(event_type, reason, message))
+
+
+def _scheduled_job(kind: ManagedKind, job_object: CustomObject | None) -> DLJob | None:
+    """A job that is valid, has a schedule, and is not deleted or managed by another controller."""
+    if job_object is None or kind.make_job is None or job_object.metadata.deletion_timestamp is not None or cron_key(job_object) is None:
+        return None
+    job = kind.make_job(job_object)
+    try:
+        is_scheduled = job.spec.run_policy.cron_policy is not None
+    except SpecError:
+        return None  # the status of the job says what is wrong
+    return job if is_scheduled and not job.managed_by_other else None
