@@ -16,9 +16,9 @@ from dlop.kube.types import JsonObject
 from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.kubedl_manifests import kubedl_job
+from tests.sim.cron_env import FORBIDDEN, MINUTE, cron, cron_env, cron_kit
 from tests.sim.operator_env import NAMESPACE, OperatorEnv, settle
 from tests.sim.ring_job import RingJob, ring
-from tests.sim.test_crons import FORBIDDEN, MINUTE, cron, cron_env, cron_kit
 
 RINGS = RingJob.job_type.resource
 EVERY_10_MINUTES = {"schedule": "@every 10m", "concurrencyPolicy": "Forbid"}

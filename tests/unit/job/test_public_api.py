@@ -49,7 +49,17 @@ PUBLIC_NAMES = {
         *("rule", "with_default", "with_rules"),
     },
     "models": {
-        *("ApiModel", "CleanPodPolicyValue", "ContainerModel", "Count", "OpenModel", "PodSpecModel", "PodTemplate", "Port"),
+        *(
+            "ApiModel",
+            "CleanPodPolicyValue",
+            "ContainerModel",
+            "Count",
+            "CronPolicyModel",
+            "OpenModel",
+            "PodSpecModel",
+            "PodTemplate",
+            "Port",
+        ),
         *("ReplicaModel", "Replicas", "RestartedPodTemplate", "RunPolicyModel", "SchedulingPolicyModel"),
     },
     "progress": {"Progress", "ReplicaProgress", "ReplicaState", "RoleProgress", "LastFailure"},
