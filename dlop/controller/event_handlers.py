@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from dlop.controller.job_state import JobState, JobStates
-from dlop.controller.kinds import JobKey, ManagedKinds
+from dlop.controller.kinds import JobKey, ManagedKinds, cron_key
 from dlop.kube.cache import CacheChange
 from dlop.kube.expectations import Child, Expectations
 from dlop.kube.informer import Handler
@@ -70,6 +70,15 @@ class EventHandlers:
             self._queue.add(key, initial=change.initial)
 
         return handle
+
+    def cron_handler(self, change: CacheChange[CustomObject]) -> None:
+        """Handle a change of a job that may have a Cron: enqueue the Cron if the job is new or was edited."""
+        old, new = change.old, change.new
+        if new is None or (old is not None and (old.metadata.uid, old.metadata.generation) == (new.metadata.uid, new.metadata.generation)):
+            return
+        key = cron_key(new)
+        if key is not None:
+            self._queue.add(key, initial=change.initial)
 
     def child_handler(self, resource: Resource) -> Handler[Any]:
         """The handler for objects that jobs own."""

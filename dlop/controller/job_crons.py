@@ -13,39 +13,17 @@ from dlop.api.cron import CRONS, SOURCE_ANNOTATION
 from dlop.api.spec import SpecError
 from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.informer_set import InformerSet
-from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds
+from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds, cron_key
 from dlop.job import DLJob
-from dlop.kube.cache import CacheChange
 from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import AlreadyExistsError, ForbiddenError
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.objects import CustomObject
 from dlop.kube.types import JsonObject
-from dlop.kube.workqueue import WorkQueue
 from dlop.reconcile.cron import cron_manifest, source_of
 from dlop.reconcile.plan import Event, EventType
 
 log = structlog.get_logger(__name__)
-
-_POLICY_KEY = b'"cronPolicy"'
-
-
-def cron_key(job_object: CustomObject) -> JobKey | None:
-    """The key of the Cron of a job; None if the job has none. Does not parse the spec."""
-    owner = job_object.metadata.controller
-    if _POLICY_KEY not in bytes(job_object.spec) or (owner is not None and owner.kind == CRONS.kind):
-        return None
-    return JobKey(CRONS, job_object.metadata.namespace, job_object.metadata.name)
-
-
-def enqueue_cron(queue: WorkQueue[JobKey], change: CacheChange[CustomObject]) -> None:
-    """Enqueue the Cron of a job that is new or was edited."""
-    old, new = change.old, change.new
-    if new is None or (old is not None and (old.metadata.uid, old.metadata.generation) == (new.metadata.uid, new.metadata.generation)):
-        return
-    key = cron_key(new)
-    if key is not None:
-        queue.add(key, initial=change.initial)
 
 
 class JobCrons:

@@ -11,8 +11,7 @@ import structlog
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.controller.crd_watch import CrdWatcher
 from dlop.controller.informer_set import InformerSet
-from dlop.controller.job_crons import cron_key
-from dlop.controller.kinds import JobKey, ManagedKind
+from dlop.controller.kinds import JobKey, ManagedKind, cron_key
 from dlop.controller.manager import Clients, ControllerManager
 from dlop.controller.read_access import check_read_access
 from dlop.kube.cache import CacheChange

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dlop.api.cron import CRONS
 from dlop.job import DLJob
 from dlop.kube.cache import CacheChange
 from dlop.kube.objects import CustomObject, OwnerReference
@@ -24,6 +25,20 @@ class JobKey(NamedTuple):
         """Whether an owner reference names this job or an earlier job of the same name."""
         group = owner.api_version.rpartition("/")[0]
         return (group, owner.kind, owner.name) == (self.resource.group, self.resource.kind, self.name)
+
+
+_CRON_POLICY = b'"cronPolicy"'
+
+
+def cron_key(job_object: CustomObject) -> JobKey | None:
+    """The key of the Cron that a job asks for; None for a job without a `cronPolicy`, and for one that a Cron has created.
+
+    Does not parse the spec.
+    """
+    owner = job_object.metadata.controller
+    if _CRON_POLICY not in bytes(job_object.spec) or (owner is not None and owner.kind == CRONS.kind):
+        return None
+    return JobKey(CRONS, job_object.metadata.namespace, job_object.metadata.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

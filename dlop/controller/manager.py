@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -14,7 +13,6 @@ from dlop.controller.event_handlers import EventHandlers
 from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.host_ports import DEFAULT_HOST_PORTS, HostPortRange, HostPorts
 from dlop.controller.informer_set import InformerSet
-from dlop.controller.job_crons import enqueue_cron
 from dlop.controller.job_state import JobStates
 from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds
 from dlop.controller.metrics import ControllerMetrics
@@ -190,7 +188,7 @@ class ControllerManager:
         # A Cron may own jobs, and a job may have a Cron.
         of_crons: list[Handler[CustomObject]] = []
         if kind.make_job is not None:
-            of_crons = [handlers.child_handler(kind.resource), partial(enqueue_cron, self.queue)]
+            of_crons = [handlers.child_handler(kind.resource), handlers.cron_handler]
         return [self._host_ports.on_job, *kind.job_handlers, *of_crons, handlers.job_handler(kind.resource)]
 
     async def _retry_after_outages(self) -> None:
