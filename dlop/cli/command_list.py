@@ -18,8 +18,8 @@ class CommandInfo:
 DEFAULT_COMMAND = "run"
 COMMANDS = {
     "run": CommandInfo("run", "Run the operator (default command)"),
-    "get": CommandInfo("get", "Show jobs of all kinds"),
-    "describe": CommandInfo("describe", "Show details of a job: replicas, pending reasons, last failure and history"),
+    "get": CommandInfo("get", "Show jobs of all kinds, and Crons"),
+    "describe": CommandInfo("describe", "Show details of a job or a Cron: replicas, pending reasons, last failure and history"),
     "logs": CommandInfo("logs", "Print the logs of a job's replicas"),
     "submit": CommandInfo("submit", "Create jobs from files, and optionally follow them"),
     "wait": CommandInfo("wait", "Wait for a job to succeed, fail, finish, run or be deleted"),
