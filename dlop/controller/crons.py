@@ -134,7 +134,7 @@ class CronReconciler:
     def _build_snapshot(self, informers: InformerSet, cron: CustomObject) -> CronSnapshot | None:
         """What the caches show; None if another operator runs the Cron, or if the jobs of its kind are not known yet."""
         watched = [kind for kind in self._kinds if kind.make_job is not None and informers.is_synced(kind.resource)]
-        jobs = tuple(job for kind in watched for job in _created_jobs(informers, kind, cron.metadata.uid))
+        jobs = tuple(job for kind in watched for job in _created_jobs(informers, kind, cron.metadata))
         groups_and_kinds = frozenset((kind.resource.group, kind.resource.kind) for kind in watched)
         try:
             spec = read_cron_spec(msgspec.json.decode(cron.spec), namespace=cron.metadata.namespace)
@@ -216,16 +216,17 @@ def _is_owned(job: JsonObject, uid: str) -> bool:
     return any(owner.get("uid") == uid for owner in job["metadata"].get("ownerReferences") or ())
 
 
-def _created_jobs(informers: InformerSet, kind: ManagedKind, uid: str) -> list[CreatedJob]:
+def _created_jobs(informers: InformerSet, kind: ManagedKind, cron: ObjectMeta) -> list[CreatedJob]:
     cache = informers.cache(kind.resource)
     if cache is None or kind.make_job is None:
         return []
-    return [_created_job(kind.make_job(job_object)) for job_object in cache.owned_by(uid)]
+    return [_created_job(kind.make_job(job_object), cron) for job_object in cache.owned_by(cron.uid)]
 
 
-def _created_job(job: DLJob) -> CreatedJob:
+def _created_job(job: DLJob, cron: ObjectMeta) -> CreatedJob:
     metadata, status = job.metadata, job.stored_status
-    scheduled_at = metadata.annotations.get(SCHEDULED_TIME_ANNOTATION, "")
+    # Jobs that KubeDL has created have the time only in their name.
+    scheduled_at = metadata.annotations.get(SCHEDULED_TIME_ANNOTATION) or metadata.name.removeprefix(f"{cron.name}-")
     finished_at = job.status.read_finish_time(status)
     return CreatedJob(
         resource=job.job_type.resource,

@@ -147,6 +147,26 @@ async def test_the_example_of_the_documentation_runs_at_night() -> None:
         assert [(entry["created"], entry["status"]) for entry in history] == [("2025-06-16T00:30:00Z", "Succeeded")]
 
 
+@virtual_time
+async def test_a_cron_and_a_job_of_kubedl_are_taken_over() -> None:
+    async with cron_kit(operator=False) as (kit, jobs):
+        await submit(kit, cron(concurrencyPolicy="Forbid"))
+        uid = (await kit.client.get(CRONS, "nightly", namespace=NAMESPACE))["metadata"]["uid"]
+        owner = {"apiVersion": CRONS.api_version, "kind": "Cron", "name": "nightly", "uid": uid, "controller": True}
+        await settle(10 * MINUTE + 1)
+        job = ring(f"nightly-{int(jobs.start + 10 * MINUTE)}", workers=1)
+        metadata = {**job["metadata"], "labels": {"kubedl.io/cron-name": "nightly"}, "ownerReferences": [owner]}
+        # KubeDL has created the job, and has not written its time into the status.
+        await kit.client.create(RINGS, {**job, "metadata": metadata}, namespace=NAMESPACE)
+        await kit.start_operator()
+        await settle(5)
+        status = await status_of(kit)
+        assert (status["lastScheduleTime"], len(status["active"])) == (format_time(jobs.start + 10 * MINUTE), 1)
+        await settle(11 * MINUTE)
+        assert jobs.times == [10 * MINUTE, 20 * MINUTE]
+        assert "conditions" not in await status_of(kit)
+
+
 # --- concurrency ---------------------------------------------------------------------------------------------------------
 
 
