@@ -90,7 +90,28 @@ async def invalid_crons_are_rejected(transport: Transport, clock: Clock) -> None
         assert created["spec"] == cron(deadline="2030-01-01T00:00:00Z", timeZone="Asia/Tokyo")["spec"]
 
 
-SCENARIOS = (three_jobs, invalid_crons_are_rejected)
+async def a_job_with_a_schedule_is_created_again(transport: Transport, clock: Clock) -> None:
+    async with open_sandbox(transport, TFJob, clock=clock, further_crds=(build_cron_crd(),)) as sandbox:
+        sandbox.script.when("*").run().succeed()
+        sandbox.start()
+        job = kubedl_job(TFJob, {"Worker": 1}, cronPolicy={"schedule": "@every 4s", "concurrencyPolicy": "Forbid", "historyLimit": 2})
+        await sandbox.client.create(sandbox.resource, job, namespace=sandbox.namespace, field_validation="Strict")
+
+        async def is_created_again() -> bool:
+            return len(await sandbox.names(sandbox.resource)) >= 2
+
+        await sandbox.until(is_created_again)
+        await sandbox.client.delete(sandbox.resource, "demo", namespace=sandbox.namespace)
+        before = len(await sandbox.names(sandbox.resource))
+
+        async def is_created_without_the_first_job() -> bool:
+            return len(await sandbox.names(sandbox.resource)) > before
+
+        await sandbox.until(is_created_without_the_first_job)
+        assert await sandbox.names(CRONS) == ["demo"]
+
+
+SCENARIOS = (three_jobs, invalid_crons_are_rejected, a_job_with_a_schedule_is_created_again)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
