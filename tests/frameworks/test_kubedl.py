@@ -445,3 +445,17 @@ async def test_the_scheduling_policy_is_in_the_pod_group(kind: type[KubeDLJob]) 
 @virtual_time
 async def test_the_pods_of_an_xdljob_are_in_one_pod_group() -> None:
     await check_gang(XDLJob, kubedl_job(XDLJob), pods=4)
+
+
+@virtual_time
+async def test_annotations_without_effect_yield_one_event_each() -> None:
+    annotations = {"kubedl.io/enable-elastic-training": "true", "pai.ai/enable-error-monitoring": "true"}
+    async with OperatorKit(frameworks=[PyTorchJob]) as kit:
+        kit.script.when("*").run()
+        manifest = kubedl_job(PyTorchJob)
+        manifest["metadata"]["annotations"] = annotations
+        job = await kit.submit(manifest)
+        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3 and all_run(view))
+        await kit.writes_when_idle()
+        warnings = [message for _, message in job.events if "has no effect" in message]
+        assert [message.partition(":")[0] for message in sorted(warnings)] == [f"metadata.annotations[{name}]" for name in annotations]

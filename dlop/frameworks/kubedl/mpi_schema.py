@@ -16,7 +16,6 @@ from dlop import (
     JsonObject,
     ManifestField,
     PodTemplate,
-    Problem,
     RoleSpec,
     RunPolicyModel,
     SchedulingPolicyModel,
@@ -130,16 +129,16 @@ class MPISchema(KubeDLSchema):
         return spec if policy is None else {**spec, "runPolicy": super().normalize_legacy(policy)}
 
     def read(self, spec: ManifestField, kind: type[DLJob]) -> JobSpec:
-        spec.get("mpiDistribution").choice(Distribution, Distribution.OPEN_MPI)
+        read_distribution(spec)
         read_slots(spec)
         cron_policy = spec.get("runPolicy").get("cronPolicy")
         if not cron_policy.is_absent:
             cron_policy.warning("has no effect: jobs are not repeated; remove it")
         if spec.get("launcherOnMaster").boolean():
             spec.get("launcherOnMaster").warning("has no effect: the launcher has no fixed node; remove it")
-        converted, problems = self._convert(spec), list[Problem]()
+        converted, problems = self._convert(spec), [*spec.problems]
         job_spec = super().read(ManifestField(spec.path, converted.spec, problems, spec.warnings), kind)
-        spec.problems.extend(replace(problem, path=converted.path(problem.path)) for problem in problems)
+        spec.problems[:] = [replace(problem, path=converted.path(problem.path)) for problem in problems]
         return job_spec
 
     def read_roles(self, spec: ManifestField, kind: type[DLJob]) -> tuple[RoleSpec, ...]:
@@ -148,7 +147,7 @@ class MPISchema(KubeDLSchema):
 
     def replicas_path(self, spec: ManifestField, role: str) -> FieldPath | None:
         path = super().replicas_path(spec, role)
-        is_legacy = role == "Worker" and not any(not spec.get(name).is_absent for name in _UNITS)
+        is_legacy = role == "Worker" and all(spec.get(name).is_absent for name in _UNITS)
         return ("replicas",) if path is None and is_legacy and not spec.get("replicas").is_absent else path
 
     def _convert(self, spec: ManifestField) -> _Converted:
@@ -169,6 +168,11 @@ class MPISchema(KubeDLSchema):
             if own.get(role) is None or (isinstance(own[role], dict) and "template" not in own[role]):
                 sources[f"{roles.path}.{role}.template"] = f"{spec.path}.template"
         return _Converted({**raw, self.field: specs}, sources)
+
+
+def read_distribution(spec: ManifestField) -> Distribution:
+    """The implementation of MPI, which determines the format of the host file and the names of environment variables."""
+    return spec.get("mpiDistribution").choice(Distribution, Distribution.OPEN_MPI)
 
 
 def read_slots(spec: ManifestField) -> int:

@@ -9,7 +9,6 @@ from dlop import (
     CleanPodPolicy,
     JobResult,
     JsonObject,
-    ManifestField,
     Progress,
     Replica,
     ReplicaState,
@@ -19,7 +18,7 @@ from dlop import (
     RoleSpec,
 )
 from dlop.frameworks.kubedl.base import COLUMNS, KubeDLContainer, KubeDLJob, KubeDLLeader, KubeDLNaming, KubeDLStatus, kubedl_type
-from dlop.frameworks.kubedl.mpi_schema import Distribution, MPIJobModel, MPISchema, read_slots
+from dlop.frameworks.kubedl.mpi_schema import Distribution, MPIJobModel, MPISchema, read_distribution, read_slots
 from dlop.policies import Lifecycle, object_name
 from dlop.policies.mpi import (
     HOSTFILE,
@@ -145,10 +144,6 @@ class MPIJob(KubeDLJob):
             image=self.options.flags(MPIFlags).mpi_kubectl_delivery_image or KUBECTL_DELIVERY_IMAGE,
         )
         return {**pod, "spec": spec}
-
-
-def read_distribution(spec: ManifestField) -> Distribution:
-    return spec.get("mpiDistribution").choice(Distribution, Distribution.OPEN_MPI)
 
 
 def _with_idle_command(container: JsonObject) -> JsonObject:
