@@ -61,8 +61,6 @@ class MPIRunPolicy(RunPolicyModel):
 
     scheduling_policy: MPISchedulingPolicy | None = None
     """Options of gang scheduling."""
-    cron_policy: JsonObject | None = None
-    """Has no effect."""
 
 
 class MPIJobModel(KubeDLModel):
@@ -131,9 +129,6 @@ class MPISchema(KubeDLSchema):
     def read(self, spec: ManifestField, kind: type[DLJob]) -> JobSpec:
         read_distribution(spec)
         read_slots(spec)
-        cron_policy = spec.get("runPolicy").get("cronPolicy")
-        if not cron_policy.is_absent:
-            cron_policy.warning("has no effect: jobs are not repeated; remove it")
         if spec.get("launcherOnMaster").boolean():
             spec.get("launcherOnMaster").warning("has no effect: the launcher has no fixed node; remove it")
         converted, problems = self._convert(spec), [*spec.problems]
