@@ -9,6 +9,7 @@ from dlop.api.pod_resources import parse_quantities, pod_requests
 from dlop.api.scale_plan import Member, MemberRequest, Migration, RoleTarget, ScaleRequest
 from dlop.policies.accelerators import GPU, current_resource_name, requested_resources, with_current_resource_names
 from dlop.policies.children import ChildObjects
+from dlop.policies.ingress import INGRESS_PERMISSIONS, INGRESSES, ingress_body
 from dlop.policies.lifecycle import LeaderRole, Lifecycle
 from dlop.policies.members import Members
 from dlop.policies.naming import Naming
@@ -18,6 +19,8 @@ from dlop.policies.status import Status
 __all__ = [
     "ATTEMPT_LABEL",
     "GPU",
+    "INGRESSES",
+    "INGRESS_PERMISSIONS",
     "JOB_NAME_LABEL",
     "REPLICA_TYPE_LABEL",
     "ChildObjects",
@@ -34,6 +37,7 @@ __all__ = [
     "current_resource_name",
     "dns_label",
     "format_selector",
+    "ingress_body",
     "label_value",
     "object_name",
     "parse_quantities",

@@ -19,34 +19,13 @@ from dlop.testing.kit import OperatorKit
 from dlop.testing.pod_steps import ContainerExit
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.example_manifests import by_name
+from tests.frameworks.ingress_crd import INGRESS_CRD
 from tests.frameworks.kubedl_manifests import kubedl_job, role
 from tests.frameworks.kubeflow_jobs import all_run, created, message_of
 from tests.unit.job.jobs import make
 
 REGISTRY = Registry([MarsJob])
 GIB = 1024**3
-INGRESS_CRD: JsonObject = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "ingresses.networking.k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/1"},
-    },
-    "spec": {
-        "group": "networking.k8s.io",
-        "scope": "Namespaced",
-        "names": {"plural": "ingresses", "singular": "ingress", "kind": "Ingress", "listKind": "IngressList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
-"""Stands in for the built-in type, which the embedded API server does not have."""
 
 
 def worker_pod(policy: JsonObject | None = None, *, pod: JsonObject | None = None, **container: Any) -> JsonObject:

@@ -19,7 +19,6 @@ from dlop.embedded.cluster import EmbeddedCluster
 from dlop.frameworks.batch_paddlepaddle.paddlejob import PaddleJob as BatchPaddleJob
 from dlop.frameworks.fioravanzo.mxjob import MXJob
 from dlop.frameworks.kubedl.base import KubeDLJob
-from dlop.frameworks.kubedl.mars_ingress import INGRESSES
 from dlop.frameworks.kubedl.marsjob import MarsJob
 from dlop.frameworks.kubedl.tfjob import TFJob as KubeDLTFJob
 from dlop.frameworks.mpba.mxjob import MXJob as ListedMXJob
@@ -32,6 +31,7 @@ from dlop.kube.resources import NAMESPACES
 from dlop.kube.transport import Transport
 from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings
+from dlop.policies import INGRESSES
 from dlop.testing.kubelet import ScriptedKubelet
 from dlop.testing.operator_runner import RunningOperator
 from dlop.testing.script import Script

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dlop import Create, JsonObject, PermissionSet, Progress, Resource
-from dlop.policies import ChildObjects
+from dlop import Create, Progress
+from dlop.policies import INGRESS_PERMISSIONS, INGRESSES, ChildObjects, ingress_body
 
 if TYPE_CHECKING:
     from dlop.frameworks.kubedl.marsjob import MarsJob
 
-INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress")
-_RULE: JsonObject = {
-    "apiGroups": [INGRESSES.group],
-    "resources": [INGRESSES.plural],
-    "verbs": ["get", "list", "watch", "create", "patch", "delete"],
-}
 _REWRITE = {"nginx.ingress.kubernetes.io/rewrite-target": "/$1"}
 
 
@@ -29,7 +23,7 @@ class WebIngress(ChildObjects["MarsJob"]):
 
     resources = (INGRESSES,)
     on_demand = True
-    permission_set = PermissionSet("ingress", (_RULE,))
+    permission_set = INGRESS_PERMISSIONS
 
     def build(self, job: MarsJob) -> tuple[Create, ...]:
         host, role = job.spec_field.get("webHost").string(), job.spec.role("WebService")
@@ -45,13 +39,6 @@ class WebIngress(ChildObjects["MarsJob"]):
 
 def _ingress(job: MarsJob, name: str, *, host: str, port: int | None) -> Create:
     path = web_path(job.metadata.namespace, name)
-    backend = {"service": {"name": name, "port": {"number": port}}}
-    paths = [{"path": each, "pathType": "ImplementationSpecific", "backend": backend} for each in (f"{path}/(.*)", path)]
     metadata = {**job.child_metadata(name), "annotations": dict(_REWRITE)}
-    body = {
-        "apiVersion": INGRESSES.api_version,
-        "kind": INGRESSES.kind,
-        "metadata": metadata,
-        "spec": {"rules": [{"host": host, "http": {"paths": paths}}]},
-    }
-    return Create(INGRESSES, body)
+    paths = [f"{path}/(.*)", path]
+    return Create(INGRESSES, ingress_body(metadata, host=host, paths=paths, service=name, port=port))

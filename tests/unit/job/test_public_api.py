@@ -75,6 +75,7 @@ PUBLIC_POLICIES = {
     *("ChildObjects", "LeaderRole", "Lifecycle", "Members", "Naming", "Status"),
     *("Member", "MemberRequest", "Migration", "RoleTarget", "ScaleRequest"),
     *("ATTEMPT_LABEL", "GPU", "JOB_NAME_LABEL", "REPLICA_TYPE_LABEL"),
+    *("INGRESSES", "INGRESS_PERMISSIONS", "ingress_body"),
     *("current_resource_name", "requested_resources", "with_current_resource_names"),
     *("dns_label", "format_selector", "label_value", "object_name", "parse_quantities", "pod_requests", "ps_lite_variables", "short_hash"),
 }
