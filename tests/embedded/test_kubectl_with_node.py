@@ -7,7 +7,7 @@ import json
 import sys
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from dlop.embedded.kubelet.kubelet import EmbeddedKubelet, KubeletServerConfig
 from dlop.embedded.kubelet.runtime.detect import detect_runtime
 from dlop.embedded.kubelet.server.api import HOST
 from dlop.kube.client import Client
+from dlop.kube.http.port_forward import forward_port
 from dlop.kube.http.transport import connect
 from dlop.kube.resources import NAMESPACES, NODES
 from dlop.kube.types import JsonObject
@@ -106,3 +107,40 @@ async def test_kubectl_exec_with_a_terminal(env: KubeletEnv) -> None:
             terminal.type(b"exit 5\r")
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 assert await kubectl.wait() == 5
+
+
+async def test_dlop_forwards_many_connections_and_reports_those_that_fail(env: KubeletEnv) -> None:
+    await env.kubectl_output("apply", "-f", "-", stdin=pod(env, sys.executable, "-c", _SERVER))
+    await env.kubectl_output("wait", "pod/one", "--for=condition=Ready", f"--timeout={TIMEOUT_SECONDS:.0f}s")
+    transport, errors = await connect(env.kubeconfig), asyncio.Queue[str]()
+
+    async def send(port: int, text: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(text)
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            response = await reader.read(-1)
+        writer.close()
+        return response
+
+    def forward(name: str, port: int) -> AbstractAsyncContextManager[int]:
+        return forward_port(transport, namespace=env.namespace, pod=name, port=port, on_error=errors.put_nowait)
+
+    try:
+        async with env.start_kubectl("logs", "-f", "one") as logs:
+            assert logs.stdout is not None
+            await read_until(logs.stdout, b"listening\n")
+        long = b"x" * 300_000 + b"\n"
+        async with forward("one", 7000) as port:
+            assert await asyncio.gather(*(send(port, b"hello %d\n" % number) for number in range(5)), send(port, long)) == [
+                *(b"HELLO %d\n" % number for number in range(5)),
+                long.upper(),
+            ]
+            assert errors.empty()
+        async with forward("one", 7001) as port:
+            assert await send(port, b"hello\n") == b""
+            assert "7001" in await errors.get()
+        async with forward("none", 7000) as port:
+            assert await send(port, b"hello\n") == b""
+            assert "/pods/none/portforward: the API server responded with HTTP 404" in await errors.get()
+    finally:
+        await transport.close()

@@ -141,6 +141,41 @@ class HttpTransport:
             response.close()
             await chunks.aclose()
 
+    @asynccontextmanager
+    async def websocket(
+        self, path: str, *, query: tuple[tuple[str, str], ...], protocol: str
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a WebSocket with this subprotocol. Leaving the context closes it.
+
+        Raises:
+            TransportError: the server could not be reached, or rejected the request.
+        """
+        auth = self._auth.cached() or await self._read_auth(_CONNECT_SECONDS)
+        headers = {"user-agent": USER_AGENT}
+        if auth.authorization is not None:
+            headers["authorization"] = auth.authorization
+        request = Request("GET", path, query=query)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                socket = await self._get_session().ws_connect(
+                    _url(self.config.server, path, query),
+                    protocols=(protocol,),
+                    headers=headers,
+                    ssl=auth.tls if auth.tls is not None else True,
+                    server_hostname=self.config.tls_server_name,
+                    proxy=self.config.proxy,
+                    max_msg_size=0,
+                )
+        except aiohttp.WSServerHandshakeError as error:
+            self._check_rejected(error.status, auth)
+            raise TransportError(f"{request.method} {path}: the API server responded with HTTP {error.status}") from error
+        except _NETWORK_ERRORS as error:
+            raise self._failure(request, error) from error
+        try:
+            yield socket
+        finally:
+            await socket.close()
+
     async def refresh_credentials(self) -> str:
         """Read the credentials again, unless another call has done so since they were rejected."""
         await self._auth.refresh_rejected()
