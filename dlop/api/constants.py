@@ -99,6 +99,7 @@ class Reason:
     SET_RESTART_POLICY = "SetPodTemplateRestartPolicy"
     SPEC_WARNING = "SpecWarning"
     DELETED_POD_GROUP = "DeletedPodGroup"
+    DELETED_TENSORBOARD = "DeletedTensorBoard"
     NO_HOST_PORTS = "NoHostPorts"
     NO_GIT_SYNC_IMAGE = "NoGitSyncImage"
     CODE_SYNC_FAILED = "CodeSyncFailed"

@@ -15,6 +15,7 @@ from dlop.api.depends_on import with_start_order
 from dlop.api.fields import ManifestField
 from dlop.api.spec import JobSpec
 from dlop.api.spot_replicas import with_spot_annotation
+from dlop.api.tensorboard import TENSORBOARD_ANNOTATION, read_tensorboard_config
 from dlop.api.types import ReplicaType
 
 NETWORK_MODE_ANNOTATION = "kubedl.io/network-mode"
@@ -83,6 +84,17 @@ def _spot_replicas(spec: JobSpec, field: ManifestField, types: tuple[ReplicaType
     return with_spot_annotation(spec, decode_annotation(field), types)
 
 
+def _tensorboard(spec: JobSpec, field: ManifestField, _: tuple[ReplicaType, ...]) -> JobSpec:
+    if spec.run_policy.tensorboard is not None:
+        field.warning("has no effect, because the run policy has tensorBoard")
+        return spec
+    known_problems = len(field.problems)
+    config = decode_annotation(field)
+    if len(field.problems) > known_problems:
+        return spec
+    return replace(spec, run_policy=replace(spec.run_policy, tensorboard=read_tensorboard_config(config)))
+
+
 _READERS: dict[str, Callable[[JobSpec, ManifestField, tuple[ReplicaType, ...]], JobSpec]] = {
     NETWORK_MODE_ANNOTATION: _network_mode,
     GIT_SYNC_ANNOTATION: _git_sync,
@@ -90,4 +102,5 @@ _READERS: dict[str, Callable[[JobSpec, ManifestField, tuple[ReplicaType, ...]], 
     ELASTIC_TRAINING_ANNOTATION: _elastic_training,
     ERROR_MONITORING_ANNOTATION: _error_monitoring,
     SPOT_REPLICAS_ANNOTATION: _spot_replicas,
+    TENSORBOARD_ANNOTATION: _tensorboard,
 }

@@ -12,6 +12,7 @@ from dlop.api.cron import read_cron_policy
 from dlop.api.fields import ManifestField
 from dlop.api.pod_resources import parse_quantities
 from dlop.api.spec import CleanPodPolicy, RestartPolicy, RestartScope, RoleSpec, RunPolicy, SchedulingPolicy
+from dlop.api.tensorboard import read_tensorboard
 from dlop.api.types import ContainerProperties, ReplicaType
 from dlop.kube.types import JsonObject
 
@@ -41,6 +42,7 @@ def read_run_policy(
         host_network=field.get("hostNetwork").boolean(),
         code_sync=read_code_sources(field.get("codeSync")),
         cron_policy=read_cron_policy(field.get("cronPolicy")),
+        tensorboard=read_tensorboard(field.get("tensorBoard")),
     )
 
 

@@ -13,6 +13,7 @@ from dlop.kube.types import JsonObject
 
 if TYPE_CHECKING:
     from dlop.api.code_sync import CodeSource
+    from dlop.api.tensorboard import TensorBoard
     from dlop.api.types import StartAfter
 
 
@@ -83,6 +84,7 @@ class RunPolicy:
     """Git repositories that are cloned into the pods before their programs start."""
     cron_policy: JsonObject | None = None
     """The schedule on which the job is created again: the spec of a Cron without its template. None means never."""
+    tensorboard: TensorBoard | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from dlop.api.code_sync import MAX_REPOSITORIES
 from dlop.api.schedule import MAX_LENGTH
 from dlop.api.spec import Problem, RestartScope
 from dlop.api.structural_schema import rule, with_rules
+from dlop.api.tensorboard import MAX_HOST_LENGTH, PATH_PREFIX_PATTERN
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -129,6 +130,31 @@ class CronPolicyModel(ApiModel):
     """Number of jobs in the history of the status. Jobs are not deleted. Defaults to 100, which is also the maximum."""
 
 
+class TensorBoardIngressModel(ApiModel):
+    """The Ingress of a TensorBoard."""
+
+    host: Annotated[str, Field(min_length=1, max_length=MAX_HOST_LENGTH)]
+    """The host name, in lower case."""
+    path_prefix: Annotated[str, Field(pattern=PATH_PREFIX_PATTERN)] | None = None
+    """The first part of the path; namespace and name of the job follow. Defaults to /."""
+    class_name: str | None = None
+    """The ingress class. Unset leaves it to the cluster."""
+    annotations: dict[str, str] | None = None
+
+
+class TensorBoardModel(ApiModel):
+    """A TensorBoard for the log directory of a job."""
+
+    log_dir: NonEmptyString
+    """The directory or URL in which the job writes its event files, as the pods of the job see it."""
+    image: str | None = None
+    """An image with Python and the package tensorboard. Defaults to the image of the job."""
+    ttl_seconds_after_job_finished: Count | None = None
+    """Seconds that the TensorBoard is kept after the end of the job. Defaults to 3600."""
+    ingress: TensorBoardIngressModel | None = None
+    """An Ingress for browsers outside the cluster. Unset means none."""
+
+
 class RunPolicyModel(ApiModel):
     """How a job is run."""
 
@@ -160,6 +186,8 @@ class RunPolicyModel(ApiModel):
     """Git repositories that are cloned into the pods before their programs start."""
     cron_policy: CronPolicyModel | None = None
     """The schedule on which the job is created again, by a Cron with the name of the job."""
+    tensor_board: TensorBoardModel | None = None
+    """A TensorBoard for the log directory of the job."""
 
 
 class ContainerModel(OpenModel):

@@ -1,4 +1,4 @@
-"""Applies a plan, in this order: deletes, patches, other children, services, pods, reports about scale plans, one status write, events.
+"""Applies a plan: deletes, patches, other children, services, pods, reports about scale plans, companions, one status write, events.
 
 Creates use slow start. They stop at the first rejected create, or after a few if each object is invalid on its own. The
 rejections are recorded, creates back off, and the job is requeued at once so that its status shows the reason.
@@ -22,7 +22,7 @@ import structlog
 from dlop.api.child_objects import Create
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, Reason
 from dlop.controller.event_recorder import EventRecorder
-from dlop.controller.job_state import JobState, JobStates
+from dlop.controller.job_state import JobState, JobStates, RejectionBackoff
 from dlop.controller.slow_start import INITIAL_BATCH_SIZE, slow_start_batch
 from dlop.controller.writer import WriteOutcome, Writer, WriteResult
 from dlop.job import DLJob
@@ -38,7 +38,7 @@ from dlop.kube.errors import (
 )
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.resources import Resource
-from dlop.reconcile.plan import Delete, Patch, Plan, ReplicaCreate, Report
+from dlop.reconcile.plan import Delete, Event, EventType, Patch, Plan, ReplicaCreate, Report
 from dlop.reconcile.snapshot import RejectedWrite
 
 log = structlog.get_logger(__name__)
@@ -67,6 +67,8 @@ class ApplyResult:
     requeue: Requeue = Requeue.NONE
     retry_after_seconds: float | None = None
     """Remaining back-off of rejected creates; None if there is none."""
+    retry_companions_after_seconds: float | None = None
+    """The same for companions, which delay nothing else."""
     writes: int = 0
     """Number of writes that changed an object."""
     bytes_in_flight: int = 0
@@ -115,7 +117,7 @@ class Applier:
         """
         if self._clear_obsolete_rejections(plan):
             return
-        if plan.deletes or plan.creates:
+        if plan.deletes or plan.creates or plan.companions:
             self._get_or_create_state()  # needed to requeue the job when an uncertain expectation is resolved
         if plan.deletes:
             await self._run_batch(plan.deletes, self._delete)
@@ -127,6 +129,8 @@ class Applier:
             raise self.result.render_error
         if plan.reports and not self._has_failed:
             await self._run_batch(plan.reports, self._report)
+        if plan.companions and not self._has_failed:
+            await self._create_companions(plan.companions)
 
     async def publish(self, plan: Plan) -> None:
         """Write the status and record the events, if `execute` succeeded.
@@ -149,7 +153,9 @@ class Applier:
 
         A plan that settles has no next step. Created pods change too soon to rely on the responses.
         """
-        if plan.settles or plan.delete_job or plan.patches or plan.creates or plan.reports or self.result.requeue is not Requeue.NONE:
+        if plan.settles or plan.delete_job or plan.patches or plan.creates or plan.companions or plan.reports:
+            return False
+        if self.result.requeue is not Requeue.NONE:
             return False
         return bool(plan.status or plan.deletes) and all(delete.uid in self.writer.removed for delete in plan.deletes)
 
@@ -215,9 +221,9 @@ class Applier:
     async def _patch_all(self, patches: Sequence[Patch]) -> bool:
         """Returns whether to continue with creates. Rejected patches are skipped during the back-off."""
         state = self.job_states.get(self.writer.uid)
-        now = asyncio.get_running_loop().time()
-        if state is not None and now < state.retry_at:
-            self.result.retry_after_seconds = state.retry_at - now
+        delay = None if state is None else state.backoff.remaining_seconds(now=asyncio.get_running_loop().time())
+        if state is not None and delay is not None:
+            self.result.retry_after_seconds = delay
             patches = [patch for patch in patches if (patch.resource, patch.name) not in state.rejected_writes]
         return await self._run_batch(patches, self._patch)
 
@@ -261,9 +267,9 @@ class Applier:
     async def _create_all(self, plan: Plan) -> None:
         """Create other children, services and pods. Each group waits until the previous one is complete."""
         state = self._get_or_create_state()
-        now = asyncio.get_running_loop().time()
-        if now < state.retry_at:
-            self.result.retry_after_seconds = state.retry_at - now
+        delay = state.backoff.remaining_seconds(now=asyncio.get_running_loop().time())
+        if delay is not None:
+            self.result.retry_after_seconds = delay
             return
         # After a rejection, a single create probes whether the cause is gone.
         initial = 1 if state.rejected_writes else INITIAL_BATCH_SIZE
@@ -307,6 +313,40 @@ class Applier:
                 self.result.escalate(Requeue.BACKOFF, outcome.error)
                 return False
 
+    async def _create_companions(self, creates: Sequence[Create]) -> None:
+        """Create one after the other. A rejection is an event and delays only the companions."""
+        state, now = self._get_or_create_state(), asyncio.get_running_loop().time()
+        self.result.retry_companions_after_seconds = state.companion_backoff.remaining_seconds(now=now)
+        if self.result.retry_companions_after_seconds is not None:
+            return
+        for create in creates:
+            outcome = await self.writer.create(create, self.writer.encode(create))
+            match outcome.result:
+                case WriteResult.DONE:
+                    self.result.writes += 1
+                    self.result.count("created", create.resource)
+                case WriteResult.REJECTED:
+                    self.result.count("rejected", create.resource)
+                    self.result.retry_companions_after_seconds = state.companion_backoff.next_delay(now=now)
+                    self._report_companion(create, str(outcome.error))
+                    return
+                case WriteResult.CONFLICT:
+                    self.job_states.add_conflict(self.writer.uid, self.writer.key, create.resource, create.name, {})
+                    self._report_companion(create, "the name is already used")
+                    return
+                case _:
+                    self.result.escalate(Requeue.BACKOFF, outcome.error)
+                    return
+        state.companion_backoff, state.companion_error = RejectionBackoff(), ""
+
+    def _report_companion(self, create: Create, error: str) -> None:
+        """Publish an event about a companion that was not created, once for each cause."""
+        state, message = self._get_or_create_state(), f"{create.resource.kind.lower()} {create.name} could not be created: {error}"
+        if state.companion_error != message:
+            state.companion_error = message
+            text = f"{message}; the job continues without it"
+            self.events.record(self.writer.key, self.job.metadata, Event(EventType.WARNING, Reason.FAILED_CREATE, text))
+
     def _handle_rejection(self, write: Create | ReplicaCreate | Patch, outcome: WriteOutcome) -> bool:
         """Record a rejected write. Returns whether to continue: an invalid object says nothing about the next one, up to a limit."""
         state = self._get_or_create_state()
@@ -315,7 +355,7 @@ class Applier:
         log.warning("write rejected", resource=write.resource.qualified_name, child=write.name, error=str(error))
         if self.result.retry_after_seconds is None:  # otherwise a concurrent write of this pass was rejected first
             state.rejected_writes.clear()
-            self.result.retry_after_seconds = state.back_off(now=asyncio.get_running_loop().time())
+            self.result.retry_after_seconds = state.backoff.next_delay(now=asyncio.get_running_loop().time())
         state.add_rejection(RejectedWrite(write.resource, write.name, reason, str(error)), generation=self.job.metadata.generation)
         self.result.escalate(Requeue.NOW, None)
         return isinstance(error, InvalidError) and len(state.rejected_writes) < INITIAL_BATCH_SIZE

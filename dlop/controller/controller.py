@@ -261,7 +261,7 @@ class Controller:
             plan = await self._plan(job, snapshot, now)
             for resource in plan.watch:
                 deps.watch(resource, key)
-            changes_children = plan.creates or plan.deletes or plan.patches
+            changes_children = plan.creates or plan.companions or plan.deletes or plan.patches
             if changes_children and not await self._freshness.is_current(informers, key, job_object):
                 log.info("job cache is stale, retrying")
                 deps.queue.add_rate_limited(key)
@@ -344,9 +344,10 @@ class Controller:
         if (result.writes and not plan.settles) or self._is_dirty(job.metadata.uid):
             self._schedule_follow_up(key, job.metadata.uid)
         count_transitions(deps.metrics, deps.job_states, key=key, job=job, snapshot=snapshot, plan=plan, now=now)
-        self._forget_if_finished(job)
+        if not plan.companions:
+            self._forget_if_finished(job)
         delays = [] if plan.requeue_at is None else [max(_MIN_REQUEUE_SECONDS, plan.requeue_at - deps.clock())]
-        delays += [] if result.retry_after_seconds is None else [result.retry_after_seconds]
+        delays += [seconds for seconds in (result.retry_after_seconds, result.retry_companions_after_seconds) if seconds is not None]
         if not delays:
             return result.requeue.value
         queue.add_after(key, min(delays))

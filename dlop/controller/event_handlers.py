@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dlop.api.tensorboard import is_tensorboard
 from dlop.controller.job_state import JobState, JobStates
 from dlop.controller.kinds import JobKey, ManagedKinds, cron_key
 from dlop.kube.cache import CacheChange
@@ -185,7 +186,8 @@ class EventHandlers:
         owner = new.metadata.controller
         state = None if owner is None else self._job_states.get(owner.uid)
         phase_changed = not isinstance(old, Pod) or old.status.phase != phase
-        if phase == "Failed" or (state is not None and phase_changed and state.count_transition(phase)) or _has_new_failure(old, new):
+        is_counted = state is not None and phase_changed and not is_tensorboard(new.metadata)
+        if phase == "Failed" or (state is not None and is_counted and state.count_transition(phase)) or _has_new_failure(old, new):
             return _URGENT_DEBOUNCE_SECONDS
         if phase == "Succeeded":
             is_first = state is None or state.succeeded <= 1

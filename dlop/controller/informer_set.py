@@ -21,6 +21,7 @@ from dlop.api.constants import (
     TEMPLATE_HASH_ANNOTATION,
 )
 from dlop.api.gang import POD_GROUPS
+from dlop.api.tensorboard import TENSORBOARD_ANNOTATION
 from dlop.controller.cluster_capacity import ClusterCapacity
 from dlop.controller.kinds import ManagedKind
 from dlop.controller.nodes import node_problem
@@ -40,7 +41,15 @@ _FULL_TYPES: dict[Resource, type[Any]] = {**dict.fromkeys(POD_GROUPS, PodGroup),
 
 
 _CHILD_ANNOTATIONS = frozenset(
-    {GROUP_ANNOTATION, REPLACEMENT_ANNOTATION, REQUESTS_ANNOTATION, SIZE_ANNOTATION, SPOT_ANNOTATION, TEMPLATE_HASH_ANNOTATION}
+    {
+        GROUP_ANNOTATION,
+        REPLACEMENT_ANNOTATION,
+        REQUESTS_ANNOTATION,
+        SIZE_ANNOTATION,
+        SPOT_ANNOTATION,
+        TEMPLATE_HASH_ANNOTATION,
+        TENSORBOARD_ANNOTATION,
+    }
 )
 """The annotations of children that are read. The others, such as those of network plugins, are not cached."""
 

@@ -23,6 +23,26 @@ ObjectKey = tuple[Resource, str, str]
 
 
 @dataclass(slots=True)
+class RejectionBackoff:
+    """Exponential back-off of rejected creates."""
+
+    count: int = 0
+    retry_at: float = 0.0
+    """Loop time before which nothing is created."""
+
+    def next_delay(self, *, now: float) -> float:
+        """Count a rejection. Returns the delay in seconds until the next attempt."""
+        delay = min(_MAX_BACKOFF_SECONDS, math.ldexp(_INITIAL_BACKOFF_SECONDS, min(self.count, 10)))
+        self.count += 1
+        self.retry_at = now + delay
+        return delay
+
+    def remaining_seconds(self, *, now: float) -> float | None:
+        """None if creates may be sent."""
+        return self.retry_at - now if now < self.retry_at else None
+
+
+@dataclass(slots=True)
 class JobState:
     key: JobKey
     rejected_writes: dict[tuple[Resource, str], RejectedWrite] = field(default_factory=dict)
@@ -37,9 +57,11 @@ class JobState:
     """Why the API server rejected the status of the job as too large; empty if it did not."""
     retry_status_at: float = 0.0
     """Loop time before which the status is not written again, except for the reason of the rejection."""
-    rejection_count: int = 0
-    retry_at: float = 0.0
-    """Loop time before which nothing is created."""
+    backoff: RejectionBackoff = field(default_factory=RejectionBackoff)
+    """Of all creates except companions."""
+    companion_backoff: RejectionBackoff = field(default_factory=RejectionBackoff)
+    companion_error: str = ""
+    """Why a companion was rejected last time, so that it is reported once."""
     dirty: bool = False
     """Something changed that no pass has seen yet. A pass is due as soon as all expectations are satisfied."""
     expected_echoes: list[JsonObject] = field(default_factory=list)
@@ -110,17 +132,9 @@ class JobState:
         self.rejected_generation = generation
         self.retry_status_at = asyncio.get_running_loop().time() + RETRY_OVERSIZED_STATUS_SECONDS
 
-    def back_off(self, *, now: float) -> float:
-        """Start an exponential back-off for creates. Returns its length in seconds."""
-        delay = min(_MAX_BACKOFF_SECONDS, math.ldexp(_INITIAL_BACKOFF_SECONDS, min(self.rejection_count, 10)))
-        self.rejection_count += 1
-        self.retry_at = now + delay
-        return delay
-
     def clear_rejections(self) -> None:
         self.rejected_writes.clear()
-        self.rejection_count = 0
-        self.retry_at = 0.0
+        self.backoff = RejectionBackoff()
 
 
 class JobStates:

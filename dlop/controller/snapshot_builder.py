@@ -14,6 +14,7 @@ from typing import Any
 
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.gang import DEFAULT_PRIORITY_CLASS
+from dlop.api.tensorboard import is_tensorboard, tensorboard_name
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.job_state import JobState, JobStates
 from dlop.controller.kinds import ManagedKind
@@ -47,8 +48,10 @@ def build_snapshot(
     unsynced = [resource for resource in kind.needed_resources if not informers.is_synced(resource)]
     unwatched = tuple(resource for resource in unsynced if resource in kind.on_demand_resources and informers.is_unchecked(resource))
     pods = _remaining(informers.pods.owned_by(uid), removed)
+    companion = _companion(informers, job_object, removed)
     snapshot = Snapshot(
-        pods=pods,
+        pods=pods if companion is None else tuple(pod for pod in pods if pod is not companion),
+        companion=companion,
         pods_version=str(informers.pods.resource_version),
         services=_remaining(informers.services.owned_by(uid), removed),
         children=_owned_children(informers, kind, uid, removed),
@@ -81,6 +84,16 @@ def _scale_plans(informers: InformerSet, kind: ManagedKind, job_object: CustomOb
 
 def _remaining(children: Iterable[T], removed: Collection[str]) -> tuple[T, ...]:
     return tuple(child for child in children if child.metadata.uid not in removed) if removed else tuple(children)
+
+
+def _companion(informers: InformerSet, job_object: CustomObject, removed: Collection[str]) -> Pod | None:
+    """The pod of the TensorBoard of a job. It is found by name, because most jobs have none."""
+    metadata = job_object.metadata
+    pod = informers.pods.get(tensorboard_name(metadata.name), namespace=metadata.namespace)
+    if pod is None or pod.metadata.uid in removed or not is_tensorboard(pod.metadata):
+        return None
+    owner = pod.metadata.controller
+    return pod if owner is not None and owner.uid == metadata.uid else None
 
 
 def _owned_children(

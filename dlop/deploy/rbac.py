@@ -18,7 +18,7 @@ They are permission sets with roles of their own, which exist only on request:
     mpi     objects of MPI launchers, and pods/exec: RBAC lets the operator grant only permissions that it has itself
     elasticjob
             objects of the masters of ElasticJobs, and scale plans: RBAC lets the operator grant only permissions that it has itself
-    ingress Ingresses of MarsJobs
+    ingress Ingresses of MarsJobs and TensorBoards
     hpa     autoscalers of elastic PyTorchJobs with metrics
     gang    PodGroups, and read access to priority classes
     nodes   read access to nodes
@@ -39,6 +39,7 @@ from dlop.api.gang import POD_GROUPS
 from dlop.api.types import PermissionSet
 from dlop.job import DLJob
 from dlop.kube.types import JsonObject
+from dlop.policies.common_children import COMMON_CHILDREN
 
 RBAC = "rbac.authorization.k8s.io"
 
@@ -253,7 +254,8 @@ class UnknownPermissionSetError(LookupError):
 def all_permission_sets(kinds: Iterable[type[DLJob]]) -> tuple[PermissionSet, ...]:
     """The permission sets of the kinds without duplicates, and those that apply to all kinds."""
     kinds = tuple(kinds)
-    permission_sets = (child.permission_set for kind in kinds for child in kind.all_children())
+    children = (*(child for kind in kinds for child in kind.children), *COMMON_CHILDREN)
+    permission_sets = (child.permission_set for child in children)
     by_name = {permission_set.name: permission_set for permission_set in permission_sets if permission_set is not None}
     return (*by_name.values(), GANG, NODES, _cron_permissions(kinds))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlop.api.constants import JOB_UID_LABEL
+from dlop.api.tensorboard import COMPANION_LABEL
 from dlop.job import DLJob
 from dlop.jobs.errors import WaitFailedError
 from dlop.jobs.history import KubeEvent
@@ -19,6 +20,9 @@ from dlop.jobs.view import JobView, build_view
 from dlop.kube.client import Client
 from dlop.kube.objects import CustomObject, Pod, T, object_decoder
 from dlop.kube.resources import CORE_EVENTS, PODS
+
+_REPLICAS = f"{JOB_UID_LABEL},!{COMPANION_LABEL}"
+"""The label selector of the pods of all jobs, without TensorBoards."""
 
 
 async def get_job_view(client: Client, job: JobHandle) -> JobView:
@@ -33,7 +37,7 @@ async def get_job_view(client: Client, job: JobHandle) -> JobView:
 async def list_job_views(client: Client, jobs: Iterable[JobHandle], *, namespace: str | None) -> list[JobView]:
     """The views of many jobs, without their history."""
     job_list = list(jobs)
-    pods = await _list(client, WatchScope(resource=PODS, namespace=namespace, label_selector=JOB_UID_LABEL), Pod) if job_list else []
+    pods = await _list(client, WatchScope(resource=PODS, namespace=namespace, label_selector=_REPLICAS), Pod) if job_list else []
     return build_views(job_list, pods)
 
 
@@ -94,7 +98,7 @@ async def watch_jobs(
     kinds = list(kinds)
     selector = None if name is None else f"metadata.name={name}"
     jobs = [WatchScope(resource=kind.job_type.resource, namespace=namespace, field_selector=selector) for kind in kinds]
-    pods = WatchScope(resource=PODS, namespace=namespace, label_selector=JOB_UID_LABEL)
+    pods = WatchScope(resource=PODS, namespace=namespace, label_selector=_REPLICAS)
     sources: list[AsyncGenerator[ChangeSet[Any], None]] = [list_and_watch(client, scope, CustomObject) for scope in jobs]
     async with merge(*sources, list_and_watch(client, pods, Pod)) as changes:
         yield _view_changes(kinds, changes)
@@ -187,7 +191,7 @@ def job_scope(job: JobHandle) -> WatchScope:
 
 
 def _pod_scope(job: JobHandle) -> WatchScope:
-    return WatchScope(resource=PODS, namespace=job.namespace, label_selector=f"{JOB_UID_LABEL}={job.uid}")
+    return WatchScope(resource=PODS, namespace=job.namespace, label_selector=f"{JOB_UID_LABEL}={job.uid},!{COMPANION_LABEL}")
 
 
 def _event_scope(job: JobHandle) -> WatchScope:

@@ -17,6 +17,7 @@ from dlop.frameworks.registry import Registry, RegistryError
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
+from dlop.policies.tensorboard import tensorboard_pod
 
 PLACEHOLDER_UID = "00000000-0000-0000-0000-000000000000"
 PLACEHOLDER_SUFFIX = "xxxxx"
@@ -81,3 +82,6 @@ def _render_children(job: DLJob) -> Iterator[JsonObject]:
     yield from (create.body for create in job.child_objects())
     yield from (service for service in (replica.service() for replica in replicas) if service is not None)
     yield from (replica.pod() for replica in replicas)
+    tensorboard = tensorboard_pod(job)
+    if tensorboard is not None:
+        yield tensorboard.body

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dlop.policies.children import ChildObjects
+from dlop.policies.tensorboard import TensorBoardObjects
 
-COMMON_CHILDREN: tuple[ChildObjects[Any], ...] = ()
+COMMON_CHILDREN: tuple[ChildObjects[Any], ...] = (TensorBoardObjects(),)
 """They are watched on demand, because most jobs have none of them."""

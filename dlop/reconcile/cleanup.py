@@ -21,6 +21,7 @@ from dlop.reconcile.deletion import (
 from dlop.reconcile.events import pod_group_events
 from dlop.reconcile.plan import Event, EventType, Plan
 from dlop.reconcile.scale_plans import last_scale_step
+from dlop.reconcile.tensorboard import finished_tensorboard_step
 
 
 def plan_finished(context: ReconcileContext) -> Plan:
@@ -30,15 +31,24 @@ def plan_finished(context: ReconcileContext) -> Plan:
         return Plan(delete_job=True)
     policy = context.job.lifecycle.clean_pod_policy(context.job, succeeded=context.stored.phase is Phase.SUCCEEDED)
     pods = tuple(pod for pod in context.snapshot.pods if _is_cleaned(policy, pod))
-    overdue = retried_deletes(context) + force_deletes(context, pods)
-    step = last_scale_step(context)
+    companion = context.snapshot.companion
+    deleted_pods = pods if companion is None else (*pods, companion)
+    overdue = retried_deletes(context) + force_deletes(context, deleted_pods)
+    step, tensorboard = last_scale_step(context), finished_tensorboard_step(context)
     deletes = deletes_of(pods, _services_to_clean(context, policy)) + overdue + ephemeral_deletes(context) + step.deletes
     return Plan(
-        deletes=deletes,
+        deletes=deletes + tensorboard.deletes,
+        companions=tensorboard.creates,
         reports=step.reports,
         watch=context.unwatched,
-        events=(*_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)), *pod_group_events(deletes)),
-        requeue_at=earliest(expires_at, *next_retried_deletes(context), *next_deletion_deadlines(context, pods)),
+        events=(
+            *_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)),
+            *pod_group_events(deletes),
+            *tensorboard.events,
+        ),
+        requeue_at=earliest(
+            expires_at, tensorboard.requeue_at, *next_retried_deletes(context), *next_deletion_deadlines(context, deleted_pods)
+        ),
     )
 
 

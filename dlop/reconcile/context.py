@@ -15,6 +15,7 @@ from dlop.kube.objects import Pod, PodGroup
 from dlop.kube.resources import PODS, SERVICES, Resource
 from dlop.kube.timestamps import parse_time
 from dlop.policies.git_sync import find_source_without_image
+from dlop.policies.tensorboard import tensorboard_children
 from dlop.reconcile.pod_state import match_pods, pod_attempt, pod_replacement
 from dlop.reconcile.snapshot import Snapshot
 
@@ -77,6 +78,11 @@ class ReconcileContext:
     @property
     def policy(self) -> RunPolicy:
         return self.spec.run_policy
+
+    @property
+    def has_tensorboard(self) -> bool:
+        """Whether the job asks for a TensorBoard, or has the pod of one."""
+        return self.policy.tensorboard is not None or self.snapshot.companion is not None
 
     @cached_property
     def desired_pods(self) -> dict[str, ReplicaId]:
@@ -153,8 +159,11 @@ class ReconcileContext:
         """Resources that the job needs, or has needed before, and that the operator does not watch yet."""
         if not self.snapshot.unwatched:
             return ()
-        recorded = self.stored.record.watched
-        needed = {resource for resource, _ in self.desired_children}
+        recorded, phase = self.stored.record.watched, self.stored.phase
+        if phase is not None and phase.is_finished:  # it needs no other child objects, and its spec may be invalid
+            needed = {create.resource for create in tensorboard_children(self.job)}
+        else:
+            needed = {resource for resource, _ in self.desired_children}
         return tuple(each for each in self.snapshot.unwatched if each in needed or each.qualified_name in recorded)
 
     @cached_property

@@ -114,7 +114,7 @@ def next_retried_deletes(context: ReconcileContext) -> Iterator[float]:
 
 def _interrupted_deletes(context: ReconcileContext) -> Iterator[tuple[str, str, float]]:
     """Name and UID of each pod, and the time at which it should be gone."""
-    for pod in context.snapshot.pods:
+    for pod in context.snapshot.all_pods:
         metadata = pod.metadata
         deleted_at = metadata.deletion_timestamp
         if deleted_at is not None and metadata.deletion_grace_period_seconds == 0 and not metadata.finalizers:

@@ -111,6 +111,8 @@ class Plan:
     pods: tuple[ReplicaCreate, ...] = ()
     children: tuple[Create, ...] = ()
     """Other child objects, created before services and pods."""
+    companions: tuple[Create, ...] = ()
+    """The objects of the TensorBoard. Created last, and without consequences for the job if they are rejected."""
     reports: tuple[Report, ...] = ()
     """Executed after the creates, because they say that a scale plan is executed."""
     watch: tuple[Resource, ...] = ()

@@ -42,6 +42,7 @@ from dlop.reconcile.scale_plans import ScaleStep, next_scale_step, plans_of_dele
 from dlop.reconcile.snapshot import Snapshot
 from dlop.reconcile.status import active_outcome, changed_status, current_phase, finished_outcome, resize_outcome, start_time
 from dlop.reconcile.suspend import suspend, suspend_deletes
+from dlop.reconcile.tensorboard import NOTHING, tensorboard_step
 
 if TYPE_CHECKING:
     from dlop.job import DLJob
@@ -86,7 +87,7 @@ def _suspend(context: ReconcileContext) -> Plan:
         watch=context.unwatched,
         status=status,
         events=(*events.phase_events(context.stored.phase, outcome), *events.delete_events(deletes)),
-        requeue_at=earliest(*next_retried_deletes(context), *next_deletion_deadlines(context, context.snapshot.pods)),
+        requeue_at=earliest(*next_retried_deletes(context), *next_deletion_deadlines(context, context.snapshot.all_pods)),
     )
 
 
@@ -161,7 +162,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         services += surplus_services(context)
     observation.builder.add_watched(each.qualified_name for each in context.unwatched)
     record = observation.builder.build()
-    overdue = retried_deletes(context) + force_deletes(context, context.snapshot.pods)
+    overdue = retried_deletes(context) + force_deletes(context, context.snapshot.all_pods)
     # The results of overdue pods must be stored in the record before the pods are deleted.
     deletes = deletes_of(pods, services) + (overdue if record == context.stored.record else ()) + obsolete_deletes(context)
     drift_deletes = deletes_if_unchanged(drifted_pods(context, progress))
@@ -174,20 +175,23 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         creates = replace(creates, services=creates.services + step.services, pods=creates.pods + step.pods)
     expected = assume_created(context, progress, creates.pods)
     actual_start = None if is_start_pending(context) else started_at
+    phase = current_phase(context, expected)
+    tensorboard = tensorboard_step(context, phase) if context.has_tensorboard else NOTHING
     outcome = active_outcome(
         context,
         expected,
         record,
-        phase=current_phase(context, expected),
+        phase=phase,
         started_at=actual_start,
         blocked=reported,
     )
     return Plan(
-        deletes=deletes + drift_deletes + spot_deletes + step.deletes,
+        deletes=deletes + drift_deletes + spot_deletes + step.deletes + tensorboard.deletes,
         patches=pod_group_patches(context, progress) + child_patches(context, progress),
         services=creates.services,
         pods=creates.pods,
         children=creates.children,
+        companions=tensorboard.creates,
         # A scale plan whose pods are not created in this pass is not reported as succeeded.
         reports=step.reports if may_create_members or not step.pods else (),
         watch=context.unwatched,
@@ -204,17 +208,19 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
             *events.pending_spot_events(spot_deletes),
             *events.spec_warning_events(context),
             *events.create_events(creates),
+            *tensorboard.events,
         ),
         requeue_at=earliest(
             None if actual_start is None else next_deadline(context, expected, started_at=started_at, blocked=blocked),
             *next_retried_deletes(context),
-            *next_deletion_deadlines(context, context.snapshot.pods),
+            *next_deletion_deadlines(context, context.snapshot.all_pods),
             *in_backoff.values(),
             next_admission_report(context, progress),
             next_terminating_report(context),
+            tensorboard.requeue_at,
         ),
         demand=job_demand(context, expected) if context.job.options.autoscaler else None,
         settles=not step.is_unfinished
         and not context.unwatched
-        and is_settled(context, observation, expected, deletes + overdue + drift_deletes + spot_deletes),
+        and is_settled(context, observation, expected, deletes + overdue + drift_deletes + spot_deletes + tensorboard.deletes),
     )

@@ -53,6 +53,9 @@ class Snapshot:
     """The children of one job. They belong to it by UID, except for `name_conflicts`, `terminating_conflicts` and `shared`."""
 
     pods: tuple[Pod, ...] = ()
+    """Without the companion."""
+    companion: Pod | None = None
+    """The pod of the TensorBoard of the job."""
     pods_version: str = ""
     """The resource version of the pod cache; empty if it is unknown."""
     services: tuple[Service, ...] = ()
@@ -83,3 +86,8 @@ class Snapshot:
     """The last decision of the autoscaler about the job."""
     down_nodes: Mapping[str, str] = field(default_factory=dict)
     """What is wrong with the nodes of terminating pods, by node name. Without nodes that are ready or cannot be read."""
+
+    @property
+    def all_pods(self) -> tuple[Pod, ...]:
+        """The pods and the companion."""
+        return self.pods if self.companion is None else (*self.pods, self.companion)

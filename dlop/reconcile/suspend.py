@@ -1,4 +1,4 @@
-"""Suspended jobs: pods and services are deleted, and the record is kept."""
+"""Suspended jobs: pods, also that of the TensorBoard, and services are deleted, and the record is kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def suspend_deletes(context: ReconcileContext) -> tuple[Delete, ...]:
 
     A pod is deleted only if it is unchanged: the cache may be stale, and the result of a finished pod would be lost with it.
     """
-    pods = context.snapshot.pods
+    pods = context.snapshot.all_pods
     running = (pod for pod in pods if pod.metadata.deletion_timestamp is None)
     desired = (service for service in context.snapshot.services if service.metadata.name in context.desired_services)
     overdue = retried_deletes(context) + force_deletes(context, pods)

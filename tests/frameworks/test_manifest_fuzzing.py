@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from dlop import DLJob, Options, Phase
@@ -21,6 +22,7 @@ from dlop.frameworks.kubeflow.pytorchjob import PyTorchJob
 from dlop.frameworks.kubeflow.tfjob import TFJob
 from dlop.frameworks.registry import Registry, load_registry
 from dlop.jobs.render import RenderError, parse_job, render
+from dlop.policies import INGRESSES
 from dlop.reconcile.snapshot import Snapshot
 from tests.frameworks.example_manifests import example
 from tests.frameworks.kubedl_manifests import KINDS as KUBEDL_KINDS
@@ -36,6 +38,12 @@ ALL_OPTIONS = Options(
     gang_scheduler_name="coscheduling", framework_flags=(PyTorchFlags(pytorch_init_container_image="example.org/wait:1"),)
 )
 """All options that add something to pods."""
+TENSORBOARD = {
+    "logDir": "/l",
+    "image": "t",
+    "ttlSecondsAfterJobFinished": 2000,
+    "ingress": {"host": "h", "pathPrefix": "/p", "className": "c", "annotations": {"a": "b"}},
+}
 Path = tuple[str | int, ...]
 
 
@@ -60,7 +68,8 @@ def complete_example(name: str) -> dict[str, Any]:
     manifest = example(name)
     spec = manifest["spec"]
     if isinstance(spec, dict):
-        spec.setdefault("runPolicy", {}).update(suspend=False, managedBy="dlop", ttlSecondsAfterFinished=3)
+        policy = {"suspend": False, "managedBy": "dlop", "ttlSecondsAfterFinished": 3000, "tensorBoard": TENSORBOARD}
+        spec.setdefault("runPolicy", {}).update(policy)
     roles = spec if isinstance(spec, list) else spec["replicaSpecs"]
     add_all_fields(roles[0] if isinstance(roles, list) else next(iter(roles.values())))
     return manifest
@@ -286,3 +295,16 @@ def test_a_job_with_an_unexpected_value_gets_a_plan_or_the_phase_invalid(name: s
                 assert parsed_job.managed_by_other, path
             elif parsed_job.status.read_phase(plan.status) is Phase.INVALID:
                 assert not plan.pods, path
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_finished_job_with_an_unexpected_value_gets_a_plan(name: str) -> None:
+    manifest = MANIFESTS[name]
+    status = {"dlop": {"phase": "Succeeded", "finishedAt": "1970-01-01T00:16:40Z"}}
+    for path in paths(manifest["spec"]):
+        for value in UNEXPECTED_VALUES:
+            changed = parse_job(with_value(manifest, path, value), REGISTRY, options=ALL_OPTIONS)
+            stored = msgspec.structs.replace(changed._resource.stored, status=msgspec.Raw(msgspec.json.encode(status)))
+            plan = type(changed)(stored, options=ALL_OPTIONS).reconcile(Snapshot(unwatched=(INGRESSES,)), 1001.0)
+            assert (plan.status, plan.pods) == (None, ()), path
+            assert all(msgspec.json.encode(create.body) for create in plan.companions), path
