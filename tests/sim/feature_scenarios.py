@@ -4,6 +4,7 @@
 - SPOT: workers of which some are spot replicas, and fall back to on-demand pods after the second disruption.
 - HOST_PORTS: servers and workers with assigned ports, and a growing role that moves the ports of another.
 - SYNCED: a git repository whose first clone fails, then loses its image, and gets another one.
+- TENSORBOARD: a TensorBoard that is evicted, configured anew, suspended with its job, evicted after the end, and deleted after its time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from dlop.kube.types import JsonObject
 from dlop.testing.observed_job import ObservedJob
-from dlop.testing.pod_steps import Evict
+from dlop.testing.pod_steps import ContainerExit, Evict
 from dlop.testing.script import Script
 from tests.sim.pair_job import PairJob, pair
 from tests.sim.scenario_run import Scenario, ScenarioRun
@@ -117,7 +118,42 @@ async def _synced(run: ScenarioRun) -> None:
     await succeed(run, "pair-server-0", "pair-worker-0", "pair-worker-1")
 
 
+# --- TensorBoard -----------------------------------------------------------------------------------------------------
+
+_BOARD = "pair-tensorboard-0"
+_BOARD_SECONDS = 400
+
+
+async def _tensorboard(run: ScenarioRun) -> None:
+    board = {"logDir": "/logs", "ttlSecondsAfterJobFinished": _BOARD_SECONDS}
+    await run.submit(pair(restartScope="Job", ttlSecondsAfterFinished=3 * TTL_SECONDS, tensorBoard=board))
+    await run.reach("running", lambda job: all_running(job, 4), phase="Running")
+    await run.kit.kubelet.perform(f"default/{_BOARD}", Evict())
+    await run.reach("board evicted", lambda job: all_running(job, 4), phase="Running")
+    await run.edit({"runPolicy": {"tensorBoard": {"logDir": "/new"}}})
+    await run.reach("configured", lambda job: _reads(job, "/new") and all_running(job, 4), phase="Running")
+    await run.kit.kubelet.perform("default/pair-server-0", Evict())
+    await run.reach("evicted", lambda job: has_counted(job, restarts=0, disruptions=1) and all_running(job, 4), phase="Running")
+    await run.edit({"runPolicy": {"suspend": True}})
+    await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
+    await run.edit({"runPolicy": {"suspend": False}})
+    await run.reach("resumed", lambda job: all_running(job, 4), phase="Running")
+    for pod in ("pair-server-0", "pair-worker-0", "pair-worker-1"):
+        await run.kit.kubelet.perform(f"default/{pod}", ContainerExit(0))
+    await run.reach("succeeded", lambda job: _BOARD in job.pods, phase="Succeeded")
+    await run.kit.kubelet.perform(f"default/{_BOARD}", Evict())
+    await run.reach("evicted after the end", lambda job: job.pod_phases.get(_BOARD) == "Running")
+    await run.reach("board deleted", lambda job: _BOARD not in job.pods and _BOARD not in job.services)
+    await run.reach("deleted by TTL", lambda job: not job.exists)
+
+
+def _reads(job: ObservedJob, directory: str) -> bool:
+    pod = job.pods.get(_BOARD)
+    return pod is not None and f"--logdir={directory}" in pod["spec"]["containers"][0]["args"]
+
+
 ORDERED = Scenario(name="start order", framework=PairJob, script=Script, steps=_ordered)
 SPOT = Scenario(name="spot replicas", framework=PairJob, script=Script, steps=_spot)
 HOST_PORTS = Scenario(name="host ports", framework=PairJob, script=Script, steps=_host_ports)
 SYNCED = Scenario(name="code sync", framework=PairJob, script=_synced_script, steps=_synced)
+TENSORBOARD = Scenario(name="TensorBoard", framework=PairJob, script=Script, steps=_tensorboard)

@@ -12,6 +12,7 @@ from dlop.api.constants import ATTEMPT_LABEL, REPLICA_INDEX_LABEL, REPLICA_TYPE_
 from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import Phase
 from dlop.api.record import BackoffState, parse_backoffs
+from dlop.api.tensorboard import COMPANION_LABEL
 from dlop.embedded.apiserver.store import ChangeType, ObjectKey, Store, StoreEvent
 from dlop.frameworks.dlrover.scale_plan import SCALE_PLAN
 from dlop.job import DLJob
@@ -95,6 +96,8 @@ class InvariantChecker:
         if job is None:
             self.violations.append(f"{event.key} was created for a deleted job")
             return
+        if COMPANION_LABEL in _labels(event.after.body):
+            return
         if self._final_phase(job) is not None:
             self.violations.append(f"{event.key} was created after the job had finished")
         if event.key.storage == "pods":
@@ -137,7 +140,7 @@ class InvariantChecker:
 
     def _other_pods(self, event: StoreEvent) -> Iterator[tuple[ObjectKey, JsonObject]]:
         for key, stored in self._store.list("pods", namespace=event.key.namespace):
-            if key != event.key:
+            if key != event.key and COMPANION_LABEL not in _labels(stored.body):
                 yield key, stored.body
 
     def _owner(self, body: JsonObject) -> JsonObject | None:

@@ -13,7 +13,7 @@ import pytest
 
 from dlop.testing.virtual_time import run as run_on_virtual_time
 from tests.sim.faults import WRITE_FAULTS, FaultFactory, StaleOperator, at_each_write, run_with_faults, stale_server_at_each_commit
-from tests.sim.feature_scenarios import HOST_PORTS, ORDERED, SPOT, SYNCED
+from tests.sim.feature_scenarios import HOST_PORTS, ORDERED, SPOT, SYNCED, TENSORBOARD
 from tests.sim.scenario_run import RunResult, Scenario, run_scenario
 from tests.thorough import THOROUGH
 
@@ -24,11 +24,15 @@ _STAGES = {
     HOST_PORTS.name: ["running", "evicted", "workers added", "server added", "suspended", "resumed", "succeeded", "deleted by TTL"],
     SPOT.name: ["running", "evicted", "fallen back", "evicted on demand", "succeeded", "deleted by TTL"],
     SYNCED.name: ["cloned", "suspended", "blocked", "resumed", "succeeded", "deleted by TTL"],
+    TENSORBOARD.name: [
+        *("running", "board evicted", "configured", "evicted", "suspended", "resumed"),
+        *("succeeded", "evicted after the end", "board deleted", "deleted by TTL"),
+    ],
 }
 pytestmark = pytest.mark.timeout(900 if THOROUGH else 120)
 
 
-@pytest.fixture(scope="module", params=[ORDERED, SPOT, HOST_PORTS, SYNCED], ids=str)
+@pytest.fixture(scope="module", params=[ORDERED, SPOT, HOST_PORTS, SYNCED, TENSORBOARD], ids=str)
 def scenario(request: pytest.FixtureRequest) -> Scenario:
     parameter: Scenario = request.param
     return parameter
