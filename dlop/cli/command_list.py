@@ -21,6 +21,7 @@ COMMANDS = {
     "get": CommandInfo("get", "Show jobs of all kinds, and Crons"),
     "describe": CommandInfo("describe", "Show details of a job or a Cron: replicas, pending reasons, last failure and history"),
     "logs": CommandInfo("logs", "Print the logs of a job's replicas"),
+    "tensorboard": CommandInfo("tensorboard", "Open the TensorBoard of a job in a browser"),
     "submit": CommandInfo("submit", "Create jobs from files, and optionally follow them"),
     "wait": CommandInfo("wait", "Wait for a job to succeed, fail, finish, run or be deleted"),
     "scale": CommandInfo("scale", "Set the number of replicas of a job's roles"),

@@ -1,0 +1,109 @@
+"""The TensorBoard of a job: whether it can be reached, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import msgspec
+
+from dlop.api.phase import Phase
+from dlop.api.spec import SpecError
+from dlop.api.start_order import is_ready
+from dlop.api.tensorboard import TENSORBOARD_ANNOTATION, TensorBoard, tensorboard_name
+from dlop.jobs.errors import JobsError, WaitFailedError
+from dlop.jobs.list_watch import ChangeSet, WatchScope, list_and_watch, merge
+from dlop.jobs.lookup import JobHandle
+from dlop.jobs.queries import job_scope
+from dlop.kube.client import Client
+from dlop.kube.objects import CustomObject, Pod
+from dlop.kube.resources import PODS
+from dlop.reconcile.blocked import waiting_reason
+from dlop.reconcile.context import persisted_state
+
+
+class TensorBoardState(msgspec.Struct, frozen=True):
+    is_ready: bool
+    message: str = ""
+    """Why it is not ready."""
+
+
+def tensorboard_of(job: JobHandle) -> TensorBoard:
+    """What a job asks for.
+
+    Raises:
+        JobsError: it asks for none, or its spec is invalid.
+    """
+    try:
+        tensorboard = job.dl_job().spec.run_policy.tensorboard
+    except SpecError as error:
+        raise JobsError(f"the spec of {job} is invalid: {error}") from error
+    if tensorboard is None:
+        raise JobsError(f"{job} has no TensorBoard; add one with the directory of its event files: {_command_to_add(job)}")
+    return tensorboard
+
+
+def _command_to_add(job: JobHandle) -> str:
+    if isinstance(job.dl_job().raw_spec, dict):
+        patch = '{"spec": {"runPolicy": {"tensorBoard": {"logDir": "/logs"}}}}'
+        return f"kubectl patch {job.reference} -n {job.namespace} --type merge -p '{patch}'"
+    config = '{"logDir": "/logs", "ttlSecondsAfterJobFinished": 3600}'
+    return f"kubectl annotate {job.reference} -n {job.namespace} {TENSORBOARD_ANNOTATION}='{config}'"
+
+
+async def watch_tensorboard(client: Client, job: JobHandle, *, clock: Callable[[], float]) -> AsyncGenerator[TensorBoardState, None]:
+    """The state of the TensorBoard, now and after every change.
+
+    Raises:
+        JobsError: it will not become ready, because the job was deleted or no longer asks for it, or its time is over.
+        KubeError: the job or the pod cannot be watched.
+    """
+    selector = f"metadata.name={tensorboard_name(job.name)}"
+    pods = WatchScope(resource=PODS, namespace=job.namespace, field_selector=selector)
+    sources: tuple[AsyncGenerator[ChangeSet[Any], None], ...] = (
+        list_and_watch(client, job_scope(job), CustomObject),
+        list_and_watch(client, pods, Pod),
+    )
+    known: list[dict[str, Any]] = [{}, {}]
+    listed: set[int] = set()
+    last: TensorBoardState | None = None
+    async with merge(*sources) as changes:
+        async for source, change_set in changes:
+            listed.add(source)
+            for item in change_set.deleted:
+                known[source].pop(item.metadata.uid, None)
+            known[source].update({item.metadata.uid: item for item in change_set.upserted})
+            if len(listed) < len(known):
+                continue
+            if job.uid not in known[0]:
+                raise WaitFailedError(f"{job} was deleted, and its TensorBoard with it.")
+            own = (pod for pod in known[1].values() if pod.metadata.controller and pod.metadata.controller.uid == job.uid)
+            state = tensorboard_state(JobHandle(job.kind, known[0][job.uid]), next(own, None), now=clock())
+            if state != last:
+                last = state
+                yield state
+
+
+def tensorboard_state(job: JobHandle, pod: Pod | None, *, now: float) -> TensorBoardState:
+    """The state, given the pod of the TensorBoard if it exists.
+
+    Raises:
+        JobsError: the job no longer asks for it, or its time is over.
+    """
+    tensorboard, stored = tensorboard_of(job), persisted_state(job.dl_job())
+    if pod is not None and pod.metadata.deletion_timestamp is None:
+        if is_ready(pod):
+            return TensorBoardState(is_ready=True)
+        reason, message = waiting_reason(pod)
+        detail = f"{reason}{f': {message}' if message else ''}" if reason else "it is starting"
+        return TensorBoardState(is_ready=False, message=f"pod {pod.metadata.name} is not ready: {detail}")
+    if stored.finished_at is not None and now >= tensorboard.expires_at(stored.finished_at):
+        raise WaitFailedError(
+            f"the TensorBoard of {job} was deleted {tensorboard.ttl_seconds} seconds after the end of the job; "
+            "raise ttlSecondsAfterJobFinished to get it back."
+        )
+    if stored.phase is Phase.SUSPENDED:
+        return TensorBoardState(is_ready=False, message=f"the job is suspended; `dlop resume {job.name}` continues it")
+    if stored.phase is None:
+        return TensorBoardState(is_ready=False, message="no operator has reconciled the job yet")
+    return TensorBoardState(is_ready=False, message=f"it starts when the job runs; the phase of the job is {stored.phase}")
