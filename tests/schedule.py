@@ -23,6 +23,7 @@ _SPLIT_FILES = frozenset(
         "tests/local/test_kubedl_jobs.py",
         "tests/local/test_robustness.py",
         "tests/sim/test_faults.py",
+        "tests/sim/test_faults_features.py",
         "tests/sim/test_faults_restart_scopes.py",
     }
 )

@@ -1,4 +1,4 @@
-"""Faults in scenarios with features that any kind of job can use.
+"""Faults in scenarios with features that not all jobs use, such as elastic roles, members, host ports and a start order of the job.
 
 A sample, to save time: writes get in turn a crash and one of the other faults, and each write of a status gets a crash. In a thorough run
 all writes get all faults. Every fourth commit, or each in a thorough run, gets an operator on a stale server. Forks run to the end of the
@@ -12,19 +12,39 @@ from collections.abc import Mapping
 import pytest
 
 from dlop.testing.virtual_time import run as run_on_virtual_time
-from tests.sim.faults import WRITE_FAULTS, FaultFactory, StaleOperator, at_each_write, run_with_faults, stale_server_at_each_commit
+from tests.sim.faults import (
+    WRITE_FAULTS,
+    FaultFactory,
+    StaleOperator,
+    at_each_write,
+    delay_watches,
+    run_with_faults,
+    stale_server_at_each_commit,
+)
 from tests.sim.feature_scenarios import HOST_PORTS, ORDERED, SPOT, SYNCED, TENSORBOARD
 from tests.sim.scenario_run import RunResult, Scenario, run_scenario
+from tests.sim.scenarios import ADOPTED, ELASTIC, FAULT_TOLERANT, HOST_NETWORK, PARAMETER_SERVERS, SCALED_BY_PLANS
 from tests.thorough import THOROUGH
 
-_IN_TURN = [name for name in WRITE_FAULTS if name != "crash"]
+_FAULTS = {**WRITE_FAULTS, "node events delayed": delay_watches("nodes"), "config map events delayed": delay_watches("configmaps")}
+_IN_TURN = [name for name in _FAULTS if name != "crash"]
 _INTERVAL = 1 if THOROUGH else 4
 _STAGES = {
-    ORDERED.name: ["running", "evicted", "suspended", "resumed", "succeeded", "deleted by TTL"],
-    HOST_PORTS.name: ["running", "evicted", "workers added", "server added", "suspended", "resumed", "succeeded", "deleted by TTL"],
-    SPOT.name: ["running", "evicted", "fallen back", "evicted on demand", "succeeded", "deleted by TTL"],
-    SYNCED.name: ["cloned", "suspended", "blocked", "resumed", "succeeded", "deleted by TTL"],
-    TENSORBOARD.name: [
+    ELASTIC: ["running", "grown", "evicted", "shrunk", "suspended", "resumed", "succeeded", "deleted by TTL"],
+    FAULT_TOLERANT: ["running", "grown", "evicted", "failed", "shrunk", "succeeded", "deleted by TTL"],
+    SCALED_BY_PLANS: [
+        *("master running", "workers running", "replaced", "held", "shrunk", "new master", "succeeded", "deleted by TTL"),
+    ],
+    ADOPTED: [
+        *("master running", "adopted", "new master", "replaced", "suspended", "resumed", "adopted again", "succeeded", "deleted by TTL"),
+    ],
+    PARAMETER_SERVERS: ["restarted", "evicted", "scaled up", "suspended", "resumed", "succeeded", "deleted by TTL"],
+    HOST_NETWORK: ["running", "evicted", "scaled up", "suspended", "resumed", "succeeded", "deleted by TTL"],
+    ORDERED: ["running", "evicted", "suspended", "resumed", "succeeded", "deleted by TTL"],
+    HOST_PORTS: ["running", "evicted", "workers added", "server added", "suspended", "resumed", "succeeded", "deleted by TTL"],
+    SPOT: ["running", "evicted", "fallen back", "evicted on demand", "succeeded", "deleted by TTL"],
+    SYNCED: ["cloned", "suspended", "blocked", "resumed", "succeeded", "deleted by TTL"],
+    TENSORBOARD: [
         *("running", "board evicted", "configured", "evicted", "suspended", "resumed"),
         *("succeeded", "evicted after the end", "board deleted", "deleted by TTL"),
     ],
@@ -32,7 +52,7 @@ _STAGES = {
 pytestmark = pytest.mark.timeout(900 if THOROUGH else 120)
 
 
-@pytest.fixture(scope="module", params=[ORDERED, SPOT, HOST_PORTS, SYNCED, TENSORBOARD], ids=str)
+@pytest.fixture(scope="module", params=_STAGES, ids=str)
 def scenario(request: pytest.FixtureRequest) -> Scenario:
     parameter: Scenario = request.param
     return parameter
@@ -44,7 +64,7 @@ def reference(scenario: Scenario) -> RunResult:
 
 
 def test_the_reference_run_reaches_all_stages_and_causes_no_writes_at_rest(scenario: Scenario, reference: RunResult) -> None:
-    assert list(reference.snapshots) == _STAGES[scenario.name]
+    assert list(reference.snapshots) == _STAGES[scenario]
     assert reference.snapshots["deleted by TTL"] == {}
     assert reference.violations == []
     assert reference.errors == []
@@ -54,10 +74,10 @@ def test_the_reference_run_reaches_all_stages_and_causes_no_writes_at_rest(scena
 def test_faults_at_a_write_do_not_change_the_outcome(scenario: Scenario, reference: RunResult) -> None:
     def sample(number: int) -> Mapping[str, FaultFactory]:
         if THOROUGH:
-            return WRITE_FAULTS
+            return _FAULTS
         is_status = reference.writes[number - 1].request.path.endswith("/status") if number <= len(reference.writes) else False
         name = "crash" if number % 2 or is_status else _IN_TURN[number // 2 % len(_IN_TURN)]
-        return {name: WRITE_FAULTS[name]}
+        return {name: _FAULTS[name]}
 
     forks = run_with_faults(scenario, reference, at_each_write(sample), stages_after=1)
     assert forks.failures == []
