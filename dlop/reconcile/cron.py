@@ -180,10 +180,10 @@ def _observe(snapshot: CronSnapshot, stored: JsonObject) -> CronPlan:
 
 def _history(stored: Iterable[JsonObject], jobs: Iterable[CreatedJob], *, limit: int) -> list[JsonObject]:
     """The newest jobs, the oldest of them first. Jobs that no longer exist stay in the history."""
-    entries = {(_name(entry), entry.get("created")): entry for entry in stored}
+    entries = {(_name(entry), str(entry.get("created"))): entry for entry in stored}
     for job in jobs:
         entry = _history_entry(job)
-        entries[job.name, entry["created"]] = entry
+        entries[job.name, str(entry["created"])] = entry
     ordered = sorted(entries.values(), key=lambda entry: (str(entry.get("created")), _name(entry)))
     return ordered[-limit:] if limit else []
 

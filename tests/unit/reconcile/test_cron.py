@@ -14,6 +14,8 @@ from dlop.api.cron import CRONS, MAX_HISTORY, SCHEDULED_TIME_ANNOTATION, read_cr
 from dlop.api.phase import Phase
 from dlop.api.record import Blocked
 from dlop.api.spec import Problem, SpecError
+from dlop.console.crons import render_cron_page
+from dlop.jobs.crons import CronHandle, build_cron_view
 from dlop.kube.objects import CustomObject, object_decoder
 from dlop.kube.resources import Resource
 from dlop.kube.timestamps import format_time, parse_time
@@ -329,6 +331,7 @@ def test_problems_of_the_job_are_reported_before_it_is_due() -> None:
     [
         {"active": "x", "history": {"a": 1}, "conditions": 7, "lastScheduleTime": 5},
         {"active": [None, {}], "history": [3, {"object": "x"}, {}], "conditions": [[], {"type": []}], "lastScheduleTime": "yesterday"},
+        {"active": [{"uid": {}, "apiVersion": []}], "history": [{"created": [], "object": {"name": {}}}], "lastScheduleTime": []},
     ],
 )
 def test_a_status_that_was_edited_by_hand_is_repaired(status: JsonObject) -> None:
@@ -415,6 +418,27 @@ def test_any_spec_is_read_or_explained(raw: Any) -> None:
         read_cron_spec(raw, namespace="team")
     except SpecError as error:
         assert all(problem.path.startswith("spec") for problem in error.problems)  # noqa: PT017 - most specs are errors
+
+
+FIELD_NAMES = ["uid", "name", "object", "created", "type", "apiVersion", "kind", "finished"]
+STATUS_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELD_NAMES), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["active", "history", "conditions", "lastScheduleTime"]), STATUS_VALUES) | STATUS_VALUES)
+def test_any_status_is_replaced(status: Any) -> None:
+    stored = cron(status=status)
+    plan = plan_at(HOUR, stored, created_job(START, Phase.SUCCEEDED))
+    assert due(plan) == HOUR
+    repaired, _ = finish(stored, plan, created=True)
+    assert repaired["lastScheduleTime"] == format_time(START + HOUR)
+    assert f"nightly-{int(START)}" in [entry["object"]["name"] for entry in repaired["history"] if isinstance(entry.get("object"), dict)]
+    view = build_cron_view(CronHandle(stored), now=START)
+    assert (view.name, view.next_scheduled_at) == ("nightly", "2026-01-01T01:00:00Z")
+    assert render_cron_page(view, now=START)
 
 
 # --- over time -----------------------------------------------------------------------------------------------------------
