@@ -33,7 +33,7 @@ def annotation_path(name: str) -> str:
 
 def spec_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     """The annotations that are part of the specification of a job; empty for most jobs."""
-    return {name: value for name, value in annotations.items() if name in _READERS} if annotations else {}
+    return {name: value for name, value in annotations.items() if name in _READERS}
 
 
 def with_annotations(spec: JobSpec, annotations: Mapping[str, str], manifest: ManifestField, *, types: tuple[ReplicaType, ...]) -> JobSpec:

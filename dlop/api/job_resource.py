@@ -157,7 +157,8 @@ class JobResource:
 
     @cached_property
     def _parsed(self) -> ParsedSpec:
-        data, annotations = bytes(self.stored.spec), spec_annotations(self.metadata.annotations)
+        data, annotations = bytes(self.stored.spec), self.metadata.annotations
+        annotations = spec_annotations(annotations) if annotations else {}
         key = data + msgspec.json.encode(annotations) if annotations else data
         return _cache.get(self._kind, key) or _cache.put(self._kind, key, self._parse(msgspec.json.decode(data), annotations))
 

@@ -69,7 +69,7 @@ def plan(job: DLJob, snapshot: Snapshot, *, now: float) -> Plan:
         context = with_scale_decision(context)
     if snapshot.assigned_host_port is not None:
         context = with_host_ports(context)
-    context, step = next_scale_step(context)
+    context, step = (context, ScaleStep()) if job.members is None else next_scale_step(context, job.members)
     oversize = exceeded_size_limit(context)
     return _run(context, step) if oversize is None else plan_invalid(job, snapshot, stored, oversize, now=now)
 

@@ -81,11 +81,9 @@ def job_uids(plan: CustomObject, *, kind: str, name: str) -> frozenset[str]:
     return frozenset(owner.uid for owner in owners if (owner.kind.lower(), owner.name) == (kind.lower(), name))
 
 
-def next_scale_step(context: ReconcileContext) -> tuple[ReconcileContext, ScaleStep]:
+def next_scale_step(context: ReconcileContext, policy: Members[Any]) -> tuple[ReconcileContext, ScaleStep]:
     """Start the next plan, or continue the last one. If a plan is started, the context has the record that must be stored first."""
-    if context.job.members is None:
-        return context, ScaleStep()  # the common case
-    return _ScalePlans(context, context.job.members).next_step()
+    return _ScalePlans(context, policy).next_step()
 
 
 def plans_of_deleted_master(context: ReconcileContext) -> tuple[Delete, ...]:
