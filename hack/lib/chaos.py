@@ -21,7 +21,7 @@ from typing import Any
 
 from bench_report import log_progress
 from chaos_faults import LEASE_NAMESPACE, ClusterFaults, Operators
-from chaos_judge import Violation, judge
+from chaos_judge import Violation, judge, judge_host_ports
 from chaos_pods import NODE_NAME, PersistentClient, PodRunner
 from chaos_report import format_summary, format_violation
 from chaos_scripts import End, JobScript, draw_scripts
@@ -85,6 +85,7 @@ class Chaos:
             await self._rest()
             for script in self.scripts:
                 self.violations += judge(script, self.histories.entries[script.name])
+            self.violations += judge_host_ports(self.scripts, self.histories.entries)
             self.violations += [Violation("error in the log", "operator", line[:2000]) for line in self.operators.errors()]
         finally:
             for task in self._tasks:

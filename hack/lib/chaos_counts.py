@@ -1,16 +1,21 @@
-"""Bounds for the counts in the record of a job: restarts and disruptions. Pure.
+"""Bounds for the counts in the record of a job: restarts, disruptions, and disruptions of spot replicas. Pure.
 
 Lost pods are grouped as the operator counts them: each pod in restart scope Replica, each attempt of the role or the job in the
 other scopes. A loss is certain if the operator has replaced the pod, and nothing else explains the replacement: the job was
 neither suspended nor edited in the meantime, and no user has deleted the failed pod. All other losses may be counted once or not
 at all, for example because the job ended first.
+
+A disrupted pod counts by its annotation. If it is gone before the operator sees its loss, its index decides, which may have become that
+of a replica on demand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
+from chaos_features import SpotDraft
 from chaos_history import Entry, Injection, JobChange, PodChange, ReplicaKey
 
 from dlop.api.record import Record, parse_indexes
@@ -20,10 +25,19 @@ Unit = tuple[str, str]
 """The role, empty in scope Job, and the uid or the attempt."""
 
 
+class Cause(StrEnum):
+    """What a loss counts as."""
+
+    FAILURE = "restarts"
+    DISRUPTION = "disruptions"
+    SPOT_DISRUPTION = "spot disruptions"
+
+
 @dataclass(slots=True)
 class _Pod:
     replica: ReplicaKey
     attempt: int
+    spot: bool = False
     was_running: bool = False
     has_succeeded: bool = False
     is_completed: bool = False
@@ -46,8 +60,7 @@ class _Pod:
 class _Bounds:
     """The counts of one unit."""
 
-    failed: bool = False
-    disrupted: bool = False
+    causes: set[Cause] = field(default_factory=set)
     certain: bool = False
 
 
@@ -63,8 +76,10 @@ class _Totals:
 class LossCounter:
     """Follows the history of a job in the order of revisions."""
 
-    def __init__(self, scope: RestartScope) -> None:
+    def __init__(self, scope: RestartScope, spot: Mapping[str, SpotDraft]) -> None:
+        """`spot` has the spot replicas by role."""
         self._scope = scope
+        self._spot = spot
         self._pods: dict[str, _Pod] = {}
         self._record = Record()
         self._is_unsettled = True
@@ -106,7 +121,7 @@ class LossCounter:
             for other in self._pods.values():
                 if other.replica == change.replica and other.is_lost:
                     other.is_replaced = True
-        pod = self._pods.setdefault(change.uid, _Pod(change.replica, change.attempt))
+        pod = self._pods.setdefault(change.uid, _Pod(change.replica, change.attempt, change.spot))
         pod.container_restarts = max(pod.container_restarts, change.container_restarts)
         is_current = change.attempt == self._record.attempt_of(change.replica[0])
         if change.deletion_requested_at is None and not change.deleted:
@@ -133,7 +148,7 @@ class LossCounter:
     def _counted_roles(self) -> set[str]:
         if self._scope is RestartScope.JOB:
             return {""}
-        return {*self._record.restarts, *self._record.disruptions}
+        return {*self._record.restarts, *self._record.disruptions, *self._record.spot_disruptions}
 
     def _totals(self) -> dict[str, _Totals]:
         totals: dict[str, _Totals] = {}
@@ -144,29 +159,38 @@ class LossCounter:
             total.least_in_place += pod.container_restarts if pod.is_completed else 0
             if pod.is_lost:
                 unit = total.units.setdefault((role, uid if self._scope is RestartScope.REPLICA else str(pod.attempt)), _Bounds())
-                unit.failed |= pod.failed
-                unit.disrupted |= pod.disrupted
+                unit.causes |= self._causes(pod)
                 unit.certain |= pod.is_certain and pod.is_replaced
         return totals
 
+    def _causes(self, pod: _Pod) -> set[Cause]:
+        """What the loss of a pod may count as."""
+        causes = {Cause.FAILURE} if pod.failed else set[Cause]()
+        if not pod.disrupted:
+            return causes
+        role = pod.replica[0]
+        causes.add(Cause.SPOT_DISRUPTION if pod.spot else Cause.DISRUPTION)
+        if pod.deleted_by_user and role in self._spot:
+            falls_back = pod.spot and self._spot[role].max_disruptions is not None
+            if falls_back or self.smallest_size(role) < self.largest_size(role):
+                causes |= {Cause.DISRUPTION, Cause.SPOT_DISRUPTION}
+        return causes
+
     def _compare(self, role: str, total: _Totals) -> Iterator[str]:
-        restarts, disruptions = (
-            sum(count for name, count in counts.items() if role in ("", name))
-            for counts in (self._record.restarts, self._record.disruptions)
-        )
-        units, subject = total.units.values(), f"of {role}" if role else "of the job"
+        record, units, subject = self._record, total.units.values(), f"of {role}" if role else "of the job"
         certain = [unit for unit in units if unit.certain]
-        only_failed = sum(not unit.disrupted for unit in certain) + total.least_in_place
-        only_disrupted = sum(not unit.failed for unit in certain)
-        most_restarts = sum(unit.failed for unit in units) + total.most_in_place
-        most_disruptions = sum(unit.disrupted for unit in units)
+        counts = {
+            cause: sum(count for name, count in counts.items() if role in ("", name))
+            for cause, counts in zip(Cause, (record.restarts, record.disruptions, record.spot_disruptions), strict=True)
+        }
+        for cause, count in counts.items():
+            least = sum(unit.causes == {cause} for unit in certain) + (total.least_in_place if cause is Cause.FAILURE else 0)
+            most = sum(cause in unit.causes for unit in units) + (total.most_in_place if cause is Cause.FAILURE else 0)
+            if not least <= count <= most:
+                yield f"{count} {cause} {subject}, expected {_range(least, most)}"
         least, most = len(certain) + total.least_in_place, len(units) + total.most_in_place
-        if not only_failed <= restarts <= most_restarts:
-            yield f"{restarts} restarts {subject}, expected {_range(only_failed, most_restarts)}"
-        if not only_disrupted <= disruptions <= most_disruptions:
-            yield f"{disruptions} disruptions {subject}, expected {_range(only_disrupted, most_disruptions)}"
-        if not least <= restarts + disruptions <= most:
-            yield f"{restarts + disruptions} restarts and disruptions {subject}, expected {_range(least, most)}"
+        if not least <= sum(counts.values()) <= most:
+            yield f"{sum(counts.values())} restarts and disruptions {subject}, expected {_range(least, most)}"
 
 
 def _range(least: int, most: int) -> str:

@@ -5,13 +5,13 @@ All changes come from one etcd, so their revisions are comparable across resourc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
 
-from dlop.api.constants import ATTEMPT_LABEL
+from dlop.api.constants import ATTEMPT_LABEL, SPOT_ANNOTATION
 from dlop.api.phase import Phase
 from dlop.api.record import Record, parse_record
 from dlop.api.scale_plan import Member
@@ -52,12 +52,19 @@ class PodChange:
     """Seconds since the epoch; None if nobody has deleted the pod."""
     finished_at: float | None = None
     """Seconds since the epoch, without fractions."""
+    ready: bool = False
+    spot: bool = False
+    """Whether it is a spot pod."""
+    host_ports: frozenset[int] = frozenset()
+    init_containers: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         words = ["created" if self.created else "deleted" if self.deleted else self.phase]
         words += [f"exit code {self.exit_code}"] if self.exit_code is not None else []
         words += [f"{self.container_restarts} container restarts"] if self.container_restarts else []
         words += ["disrupted"] if self.disrupted else []
+        words += ["spot"] if self.spot and self.created else []
+        words += [f"host ports {sorted(self.host_ports)}"] if self.host_ports and self.created else []
         words += ["terminating"] if self.deletion_requested_at is not None and not self.deleted else []
         return f"pod {self.name} ({self.uid[:8]}, attempt {self.attempt}): {', '.join(words)}"
 
@@ -89,8 +96,8 @@ class JobChange:
 
 
 _SHOWN_FIELDS = (
-    *("observedGeneration", "attempt", "roleAttempts", "restarts", "disruptions"),
-    *("completedIndexes", "failedIndexes", "startedIndexes", "blocked"),
+    *("observedGeneration", "attempt", "roleAttempts", "restarts", "disruptions", "spotDisruptions"),
+    *("completedIndexes", "failedIndexes", "startedIndexes", "hostPorts", "blocked"),
 )
 
 
@@ -273,4 +280,14 @@ def pod_change(body: JsonObject, replica: ReplicaKey, *, revision: int, seconds:
         container_restarts=sum(container.restart_count for container in status.container_statuses),
         deletion_requested_at=deletion.timestamp() - (metadata.deletion_grace_period_seconds or 0) if deletion else None,
         finished_at=terminated.finished_at.timestamp() if terminated and terminated.finished_at else None,
+        # Decoded pods have this condition only if it is False.
+        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in body["status"].get("conditions") or ()),
+        spot=SPOT_ANNOTATION in metadata.annotations,
+        host_ports=frozenset(_host_ports(body)),
+        init_containers=tuple(container["name"] for container in body["spec"].get("initContainers") or ()),
     )
+
+
+def _host_ports(body: JsonObject) -> Iterator[int]:
+    for container in body["spec"]["containers"]:
+        yield from (port["hostPort"] for port in container.get("ports") or () if port.get("hostPort"))

@@ -2,24 +2,23 @@
 
 Rules: the job reaches the end that its script implies; one live pod per role, index and attempt; finished indexes do not run
 again; nothing is created after the end, and the record does not change any more; counts are within the bounds of `chaos_counts`.
+The rules of start order, spot replicas, host network and code are in `chaos_feature_rules`.
 Members, the pods that the master of a job manages, have rules of their own: they have no attempts and no completed indexes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from chaos_counts import LossCounter
+from chaos_feature_rules import IN_FLIGHT_SECONDS, FeatureRules, find_port_conflicts
 from chaos_history import FINAL_POD_PHASES, ChildChange, Entry, Injection, JobChange, MemberChange, PlanChange, PodChange, ReplicaKey
 from chaos_scripts import End, JobScript
 
 from dlop.api.phase import Phase
 from dlop.api.record import Record, parse_indexes
 from dlop.reconcile.scale_plans import PlanPhase
-
-IN_FLIGHT_SECONDS = 5.0
-"""A create that was in flight when its job was deleted may succeed. The garbage collector deletes the object."""
 
 MOST_REPETITIONS = 3
 """An operator with a stale cache may repeat a write."""
@@ -51,6 +50,13 @@ def judge(script: JobScript, history: Iterable[Entry], *, is_over: bool = True) 
     if is_over:
         judge.check_members_at_end()
     return [Violation(rule, script.title, description, tuple(entries)) for rule, description in dict.fromkeys(judge.violations)]
+
+
+def judge_host_ports(scripts: Iterable[JobScript], histories: Mapping[str, list[Entry]]) -> list[Violation]:
+    """Violations by pods of different jobs. The histories are by the name of the job."""
+    titles = {script.name: script.title for script in scripts}
+    conflicts = find_port_conflicts({job: histories[job] for job in titles})
+    return [Violation("same host port", titles[each.job], each.description, tuple(histories[each.job])) for each in conflicts]
 
 
 @dataclass(slots=True)
@@ -94,7 +100,8 @@ class _Judge:
         """Number of the last changes of the job that were repetitions."""
         self._end: JobChange | None = None
         self._deletion: JobChange | None = None
-        self._counter = LossCounter(script.scope)
+        self._counter = LossCounter(script.scope, script.draft.features.spot)
+        self._features = FeatureRules(script)
         self.violations: list[tuple[str, str]] = []
 
     @property
@@ -103,6 +110,7 @@ class _Judge:
 
     def add(self, entry: Entry) -> None:
         self._counter.add(entry)
+        self.violations += self._features.add(entry)
         match entry:
             case PodChange():
                 self._add_pod(entry)
@@ -138,6 +146,7 @@ class _Judge:
         if self._end is not None:
             self._report("created after the end", f"{name} was created at {change.revision}, after the end at {self._end.revision}")
         elif self._deletion is not None and change.seconds > self._deletion.seconds + IN_FLIGHT_SECONDS:
+            # A create that was in flight may succeed. The garbage collector deletes the object.
             delay = change.seconds - self._deletion.seconds
             self._report("created after the end", f"{name} was created {delay:.1f} s after the job was deleted")
 
@@ -220,7 +229,12 @@ class _Judge:
         new = change.record
         if self._end is not None and new != self._end.record:
             self._report("written after the end", f"the record changed at {change.revision}, after the end at {self._end.revision}")
-        for name, before, after in (("restarts", old.restarts, new.restarts), ("disruptions", old.disruptions, new.disruptions)):
+        counts = (
+            ("restarts", old.restarts, new.restarts),
+            ("disruptions", old.disruptions, new.disruptions),
+            ("spotDisruptions", old.spot_disruptions, new.spot_disruptions),
+        )
+        for name, before, after in counts:
             if any(after.get(role, 0) < count for role, count in before.items()):
                 self._report("count decreased", f"{name} changed from {before} to {after}")
         for role, replicas in change.replicas.items():

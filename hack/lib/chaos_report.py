@@ -23,7 +23,7 @@ def format_violation(violation: Violation, script: JobScript | None, *, seed: in
         faults = {f"{role} {index}": list(faults) for (role, index), faults in script.faults.items()}
         edits = [f"{edit} after {seconds:.1f} s" for seconds, edit in script.edits]
         lines.append(f"  script: {script.end}, decisive {script.decisive}, culprit {script.culprit}, faults {faults}, edits {edits}")
-        lines.append(f"  spec: {json.dumps(spec_of(script.kind, script.draft))}")
+        lines.append(f"  spec: {json.dumps(spec_of(script.kind, script.draft))}, annotations {json.dumps(script.annotations)}")
     if violation.history:
         lines.append(format_history(list(violation.history)))
     return "\n".join(lines)
@@ -41,6 +41,7 @@ def format_summary(
     kills = f"{operators.kills}; other exits by code: {dict(operators.exits) or 'none'}"
     rows = [
         ("seed", str(seed)),
+        ("jobs with features", _counts(Counter(name for script in scripts for name in script.draft.features.names))),
         ("faults of the cluster", _counts(faults.counts)),
         ("faults of pods and edits of jobs", _counts(job_faults)),
         ("operators killed", kills),

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+from chaos_features import Features, draw_flag, draw_spot_replicas, draw_start_order
 from chaos_history import ReplicaKey
 
 from dlop.api.schema import ListSchema, RoleFieldsSchema
@@ -91,6 +92,7 @@ class SpecDraft:
     run_policy: Mapping[str, Any] = field(default_factory=dict)
     image: str = "example.org/train:1"
     annotations: Mapping[str, str] = field(default_factory=dict)
+    features: Features = field(default_factory=Features)
 
     def scaled(self, role: str, change: int) -> SpecDraft:
         roles = tuple(replace(each, replicas=each.replicas + change) if each.name == role else each for each in self.roles)
@@ -123,6 +125,10 @@ class JobScript:
         return f"{self.kind.job_type.kind}.{self.kind.job_type.group} {self.name}"
 
     @property
+    def annotations(self) -> dict[str, str]:
+        return {**self.draft.annotations, **self.draft.features.annotations()}
+
+    @property
     def writes_plans(self) -> bool:
         """Whether the master of the job writes scale plans. Otherwise, it creates the members itself."""
         return self.draft.annotations.get(PLATFORM_ANNOTATION) == Platform.SCALE_PLANS
@@ -134,7 +140,7 @@ class JobScript:
 
     def body(self, namespace: str) -> JsonObject:
         job_type = self.kind.job_type
-        metadata = {"name": self.name, "namespace": namespace, "annotations": dict(self.draft.annotations)}
+        metadata = {"name": self.name, "namespace": namespace, "annotations": self.annotations}
         return {"apiVersion": job_type.api_version, "kind": job_type.kind, "metadata": metadata, "spec": spec_of(self.kind, self.draft)}
 
 
@@ -162,6 +168,10 @@ def draw_script(kind: type[DLJob], *, name: str, rng: Random) -> JobScript:
     elif culprit is not None:
         draft = _with_culprit_policy(draft, culprit, culprit_fault, rng)
     scaled_role = next((role.name for role in reversed(draft.roles) if _is_scalable(kind, role)), "")
+    on_demand = culprit if end is End.DISRUPTION_LIMIT else None
+    draft = replace(
+        draft, features=_draw_features(kind, draft, end, decisive=decisive, on_demand=on_demand, scaled_role=scaled_role, rng=rng)
+    )
     return JobScript(
         name=name,
         kind=kind,
@@ -179,6 +189,11 @@ def draw_script(kind: type[DLJob], *, name: str, rng: Random) -> JobScript:
 
 def has_run_policy(kind: type[DLJob]) -> bool:
     return bool(kind.schema.field) or isinstance(kind.schema, RoleFieldsSchema)
+
+
+def has_role_fields(kind: type[DLJob]) -> bool:
+    """Whether the spec has an object by role that accepts the fields of all kinds."""
+    return bool(kind.schema.field) and not isinstance(kind.schema, ListSchema | RoleFieldsSchema) and not is_template_free(kind)
 
 
 def is_template_free(kind: type[DLJob]) -> bool:
@@ -209,16 +224,21 @@ def finishing_roles(kind: type[DLJob], draft: SpecDraft) -> frozenset[str]:
 def spec_of(kind: type[DLJob], draft: SpecDraft) -> Any:
     """The spec in the format of the kind."""
     schema = kind.schema
+    run_policy = {**draft.run_policy, **draft.features.run_policy()}
     if is_template_free(kind):
         sizes = {role.name: {"min-instance": role.replicas} for role in draft.roles}
-        return {"image": draft.image, **sizes, "runPolicy": dict(draft.run_policy)}
+        return {"image": draft.image, **sizes, "runPolicy": run_policy}
     if isinstance(schema, RoleFieldsSchema):
-        return {**{role.name: _role_with_policy(kind, role, draft.image) for role in draft.roles}, "runPolicy": dict(draft.run_policy)}
+        return {**{role.name: _role_with_policy(kind, role, draft.image) for role in draft.roles}, "runPolicy": run_policy}
     if not isinstance(schema, ListSchema):
-        roles = {role.name: _role(kind, role, draft.image) | {"restartPolicy": role.restart_policy.value} for role in draft.roles}
-        return {schema.field: roles, "runPolicy": dict(draft.run_policy), **_REQUIRED_FIELDS.get(schema.field, {})}
+        roles = {
+            role.name: _role(kind, role, draft.image)
+            | {"restartPolicy": role.restart_policy.value, **draft.features.role_fields(role.name)}
+            for role in draft.roles
+        }
+        return {schema.field: roles, "runPolicy": run_policy, **_REQUIRED_FIELDS.get(schema.field, {})}
     entries = [{schema.type_field: role.name, **_role_with_policy(kind, role, draft.image)} for role in draft.roles]
-    return {schema.field: entries, "runPolicy": dict(draft.run_policy)} if schema.field else entries
+    return {schema.field: entries, "runPolicy": run_policy} if schema.field else entries
 
 
 def _role(kind: type[DLJob], role: RoleDraft, image: str) -> JsonObject:
@@ -303,6 +323,37 @@ def _with_culprit_policy(draft: SpecDraft, culprit: ReplicaKey, fault: PodFault 
     policy = rng.choice(policies[fault])
     roles = tuple(replace(role, restart_policy=policy) if role.name == culprit[0] else role for role in draft.roles)
     return replace(draft, roles=roles)
+
+
+def _draw_features(
+    kind: type[DLJob],
+    draft: SpecDraft,
+    end: End,
+    *,
+    decisive: ReplicaKey,
+    on_demand: ReplicaKey | None,
+    scaled_role: str,
+    rng: Random,
+) -> Features:
+    """Features with which the job still reaches its end. `on_demand` is a replica that must not be a spot replica."""
+    if not has_run_policy(kind):
+        return Features()
+    if kind.members is not None:
+        return Features(code_sync=draw_flag(rng))
+    roles = {role.name: role.replicas for role in draft.roles}
+    completing = finishing_roles(kind, draft) - {decisive[0]} if end is End.SUCCEEDED else frozenset[str]()
+    # A scale-down must leave enough replicas.
+    spot = {
+        role: size - (1 if role == scaled_role else 0) - (1 if on_demand is not None and role == on_demand[0] else 0)
+        for role, size in roles.items()
+    }
+    return Features(
+        start_order=draw_start_order(roles, completing=completing, rng=rng),
+        spot=draw_spot_replicas(spot, rng=rng),
+        host_network=draw_flag(rng) and not kind.schema.no_host_network,
+        code_sync=draw_flag(rng),
+        has_role_fields=has_role_fields(kind) and rng.random() < 0.7,
+    )
 
 
 def _draw_faults(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from chaos_feature_rules import IN_FLIGHT_SECONDS
 from chaos_history import ChildChange, Entry, Injection, JobChange, PodChange, format_history
-from chaos_judge import IN_FLIGHT_SECONDS, judge
+from chaos_judge import judge
 from chaos_report import format_violation
 from chaos_scripts import End, JobScript, PodFault, RoleDraft, SpecDraft
 
