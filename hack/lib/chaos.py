@@ -20,16 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from bench_report import log_progress
+from chaos_crons import CRON_RESOURCE, CronHistories, cron_of, draw_crons, end_cron, judge_crons, run_cron
 from chaos_faults import LEASE_NAMESPACE, ClusterFaults, Operators
 from chaos_judge import Violation, judge, judge_host_ports
 from chaos_pods import NODE_NAME, PersistentClient, PodRunner
 from chaos_report import format_summary, format_violation
 from chaos_scripts import End, JobScript, draw_scripts
-from chaos_watch import STORAGE_FLAGS, EtcdWatch, Histories
+from chaos_watch import STORAGE_FLAGS, Change, EtcdWatch, Histories
 from kubernetes_build import AssetsError, ensure_assets
 from real_cluster import ClusterError, RealCluster
 
-from dlop.api.crd import build_crds
+from dlop.api.crd import build_crds, build_cron_crd
+from dlop.api.cron import CRONS
 from dlop.deploy.apply import apply
 from dlop.frameworks.registry import BUILT_IN, load
 from dlop.job import DLJob
@@ -61,11 +63,14 @@ class Chaos:
         self._cluster = cluster
         self._client = client
         self._group = group
-        self.histories = Histories({_resource_key(kind): kind for kind in KINDS}, namespace=NAMESPACE)
+        self.histories = Histories({_resource_key(kind): kind for kind in KINDS}, namespace=NAMESPACE, others=(CRON_RESOURCE,))
+        self.crons = draw_crons(seed=seed)
+        self.cron_histories = CronHistories()
         self.operators = Operators(cluster.kubeconfig_path, folder, namespace=NAMESPACE)
         self.watch = EtcdWatch(cluster.etcd_url)
         self.pods = PodRunner(client, self.histories, self.watch, seed=seed, start=self._start)
-        self.watch.handlers += [self.histories.add, self.operators.on_change, self.pods.on_change]
+        handlers = (self.histories.add, self.operators.on_change, self.cron_histories.add, self._add_cron_job, self.pods.on_change)
+        self.watch.handlers += handlers
         self.faults = ClusterFaults(cluster, self.operators, self.histories, self.watch, report=self.report)
         self.scripts: list[JobScript] = []
         self.violations: list[Violation] = []
@@ -81,10 +86,16 @@ class Chaos:
             self._start(self._log_progress())
             self.report(f"installed; seed {self.seed}")
             await self._cause_chaos(seconds=seconds)
-            await self._wait(lambda: not self._unfinished() and not self.histories.orphans, timeout_seconds=_END_TIMEOUT_SECONDS)
+            await self._wait(
+                lambda: not (self._unfinished() or self.cron_histories.unfinished() or self.histories.orphans),
+                timeout_seconds=_END_TIMEOUT_SECONDS,
+            )
             await self._rest()
+            self.report(f"jobs of Crons: {', '.join(f'{name} {count}' for name, count in self.cron_histories.job_counts().items())}")
+            self.scripts += [cron.job_script(name) for cron in self.crons for name in sorted(self.cron_histories.finished_jobs(cron.name))]
             for script in self.scripts:
                 self.violations += judge(script, self.histories.entries[script.name])
+            self.violations += judge_crons(self.crons, self.cron_histories)
             self.violations += judge_host_ports(self.scripts, self.histories.entries)
             self.violations += [Violation("error in the log", "operator", line[:2000]) for line in self.operators.errors()]
         finally:
@@ -95,10 +106,13 @@ class Chaos:
         await self._wait(lambda: self.operators.has_leader, timeout_seconds=_LEADER_TIMEOUT_SECONDS)
         ends_at = max(self.watch.seconds, seconds - _END_SECONDS)
         jobs, faults = self._start(self._create_jobs()), self._start(self.faults.run(seed=self.seed))
+        crons = [self._start(run_cron(self._client, script, namespace=NAMESPACE)) for script in self.crons]
         await asyncio.sleep(ends_at - self.watch.seconds)
-        jobs.cancel()
-        faults.cancel()
-        await asyncio.wait([jobs, faults])
+        for task in (jobs, faults, *crons):
+            task.cancel()
+        await asyncio.wait([jobs, faults, *crons])
+        for script in self.crons:
+            await end_cron(self._client, script, namespace=NAMESPACE)
         self.report("no more faults and new jobs; waiting until all jobs have ended")
 
     def _start(self, work: Coroutine[Any, Any, None], *, name: str = "") -> asyncio.Task[None]:
@@ -111,14 +125,14 @@ class Chaos:
         log_progress(f"{self.watch.seconds:6.1f} s  {line}")
 
     async def _install(self) -> None:
-        await apply(self._client, build_crds(KINDS), report=lambda _: None)
+        await apply(self._client, [*build_crds(KINDS), build_cron_crd()], report=lambda _: None)
         for name in (NAMESPACE, LEASE_NAMESPACE):
             await self._client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         # Without a node, the pods would be deleted.
         await self._client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME}})
         plans = [kind.members.plan_type for kind in KINDS if kind.members is not None]
-        for job_type in (*(kind.job_type for kind in KINDS), *plans):
-            await self._client.list(job_type.resource)  # the client retries until the new resource is served
+        for resource in (*(job_type.resource for job_type in (*(kind.job_type for kind in KINDS), *plans)), CRONS):
+            await self._client.list(resource)  # the client retries until the new resource is served
         # Started last, because the garbage collector discovers new kinds only every 30 seconds.
         await asyncio.to_thread(self._cluster.add_controllers)
         await asyncio.to_thread(self._cluster.wait_until_ready)
@@ -129,6 +143,12 @@ class Chaos:
             self.scripts.append(script)
             self._start(self.pods.run_job(script), name=script.name)
             await asyncio.sleep(_CREATE_INTERVAL_SECONDS)
+
+    def _add_cron_job(self, change: Change) -> None:
+        """Run the pods of a job that a Cron creates."""
+        script = next((script for script in self.crons if change.created and script.name == cron_of(change.body)), None)
+        if script is not None:
+            self.pods.add_job(script.job_script(change.name))
 
     def _unfinished(self) -> list[JobScript]:
         return [script for script in self.scripts if script.name not in self.histories.ended]

@@ -5,9 +5,9 @@ All changes come from one etcd, so their revisions are comparable across resourc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -180,7 +180,17 @@ class Injection:
 Entry: TypeAlias = PodChange | JobChange | MemberChange | PlanChange | ChildChange | Injection
 
 
-def format_history(entries: list[Entry], *, limit: int = 80) -> str:
+class HistoryEntry(Protocol):
+    """A line of a history."""
+
+    @property
+    def revision(self) -> int: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+
+def format_history(entries: Sequence[HistoryEntry], *, limit: int = 80) -> str:
     """One line per entry, at most the last `limit`."""
     skipped = [f"  ... {len(entries) - limit} earlier entries"] if len(entries) > limit else []
     return "\n".join([*skipped, *(f"  {entry.seconds:7.2f} s  {entry.revision:>7}  {entry}" for entry in entries[-limit:])])

@@ -13,7 +13,18 @@ from dataclasses import dataclass, field
 
 from chaos_counts import LossCounter
 from chaos_feature_rules import IN_FLIGHT_SECONDS, FeatureRules, find_port_conflicts
-from chaos_history import FINAL_POD_PHASES, ChildChange, Entry, Injection, JobChange, MemberChange, PlanChange, PodChange, ReplicaKey
+from chaos_history import (
+    FINAL_POD_PHASES,
+    ChildChange,
+    Entry,
+    HistoryEntry,
+    Injection,
+    JobChange,
+    MemberChange,
+    PlanChange,
+    PodChange,
+    ReplicaKey,
+)
 from chaos_scripts import End, JobScript
 
 from dlop.api.phase import Phase
@@ -36,7 +47,7 @@ class Violation:
     job: str
     """The title of the job, or the key of the object for a write at rest."""
     description: str
-    history: tuple[Entry, ...] = field(default=(), repr=False)
+    history: tuple[HistoryEntry, ...] = field(default=(), repr=False)
 
 
 def judge(script: JobScript, history: Iterable[Entry], *, is_over: bool = True) -> list[Violation]:

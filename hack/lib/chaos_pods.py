@@ -220,6 +220,11 @@ class PodRunner:
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
+    def add_job(self, script: JobScript) -> None:
+        """Run the pods of a job that this class does not create. It has no edits."""
+        run = self.runs[script.name] = JobRun(script)
+        run.edits_done.set()
+
     async def run_job(self, script: JobScript) -> None:
         """Create a job and perform its edits."""
         run = self.runs[script.name] = JobRun(script)

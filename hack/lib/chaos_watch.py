@@ -9,7 +9,7 @@ import asyncio
 import base64
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import aiohttp
@@ -90,8 +90,8 @@ def _encode(text: str) -> str:
 class Histories:
     """The histories of all jobs of a namespace, built from changes and injections."""
 
-    def __init__(self, kinds: Mapping[str, type[DLJob]], *, namespace: str) -> None:
-        """`kinds` by resource, as in the keys."""
+    def __init__(self, kinds: Mapping[str, type[DLJob]], *, namespace: str, others: Collection[str] = ()) -> None:
+        """`kinds` by resource, as in the keys. `others` are further resources that the operator writes."""
         self.namespace = namespace
         self.entries: defaultdict[str, list[Entry]] = defaultdict(list)
         self.bodies: dict[str, JsonObject] = {}
@@ -107,6 +107,7 @@ class Histories:
         self.first_write_after: dict[float, float] = {}
         """The time of the operator's first write after a restart of the API server, by the time of the restart."""
         self._kinds = kinds
+        self._written = {*kinds, *others}
         self._plans = {
             f"{plan.group}/{plan.plural}" for kind in kinds.values() if kind.members is not None for plan in (kind.members.plan_type,)
         }
@@ -135,7 +136,7 @@ class Histories:
         if change.resource == "events":
             return not change.deleted and change.body.get("reportingController") == MANAGER
         job = self.job_of(change.body)
-        return change.resource in self._kinds or (bool(job) and not (change.deleted and job in self.deleted))
+        return change.resource in self._written or (bool(job) and not (change.deleted and job in self.deleted))
 
     @property
     def orphans(self) -> set[str]:
