@@ -1,4 +1,4 @@
-"""Features of the jobs of a chaos test that change how their pods are created: start order, spot replicas, host network and code. Pure."""
+"""Features of the jobs of a chaos test: start order, spot replicas, host network, code and TensorBoards. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from dlop.api.job_annotations import GIT_SYNC_ANNOTATION, NETWORK_MODE_ANNOTATION, SPOT_REPLICAS_ANNOTATION, START_ORDER_ANNOTATION
+from dlop.api.tensorboard import TENSORBOARD_ANNOTATION
 from dlop.api.types import StartAfter, StartCondition
 from dlop.kube.types import JsonObject
 
@@ -30,6 +31,20 @@ class SpotDraft:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorBoardDraft:
+    """A TensorBoard of a job."""
+
+    ttl_seconds: int
+    has_ingress: bool
+    is_deleted: bool
+    """Whether a user deletes its first pod."""
+
+    def to_json(self, ingress_field: str) -> JsonObject:
+        ingress = {ingress_field: {"host": "boards.example.org", "pathPrefix": "/tb"}} if self.has_ingress else {}
+        return {"logDir": "/logs", "image": "example.org/tensorboard:1", "ttlSecondsAfterJobFinished": self.ttl_seconds, **ingress}
+
+
+@dataclass(frozen=True, slots=True)
 class Features:
     """The features of a job, independent of the format of its kind."""
 
@@ -39,6 +54,7 @@ class Features:
     """By role."""
     host_network: bool = False
     code_sync: bool = False
+    tensorboard: TensorBoardDraft | None = None
     has_role_fields: bool = True
     """Whether roles have fields for start order and spot replicas. Otherwise, these are annotations of the job."""
 
@@ -49,13 +65,18 @@ class Features:
             "spot replicas": self.spot,
             "host network": self.host_network,
             "code sync": self.code_sync,
+            "TensorBoard": self.tensorboard,
         }
         return tuple(name for name, value in named.items() if value)
 
     def run_policy(self) -> JsonObject:
         if not self.has_role_fields:
             return {}
-        return {**({"hostNetwork": True} if self.host_network else {}), **({"codeSync": [REPOSITORY]} if self.code_sync else {})}
+        return {
+            **({"hostNetwork": True} if self.host_network else {}),
+            **({"codeSync": [REPOSITORY]} if self.code_sync else {}),
+            **({"tensorBoard": self.tensorboard.to_json("ingress")} if self.tensorboard else {}),
+        }
 
     def role_fields(self, role: str) -> JsonObject:
         if not self.has_role_fields:
@@ -73,6 +94,7 @@ class Features:
             **({SPOT_REPLICAS_ANNOTATION: json.dumps({role: spot.to_json() for role, spot in self.spot.items()})} if self.spot else {}),
             **({NETWORK_MODE_ANNOTATION: "host"} if self.host_network else {}),
             **({GIT_SYNC_ANNOTATION: json.dumps(REPOSITORY)} if self.code_sync else {}),
+            **({TENSORBOARD_ANNOTATION: json.dumps(self.tensorboard.to_json("ingressSpec"))} if self.tensorboard else {}),
         }
 
 
@@ -107,6 +129,10 @@ def draw_spot_replicas(most: Mapping[str, int], *, rng: Random) -> dict[str, Spo
         return {}
     chosen = rng.sample(sorted(possible), rng.randint(1, len(possible)))
     return {role: SpotDraft(rng.randint(1, possible[role]), rng.choice((None, 1, 2))) for role in chosen}
+
+
+def draw_tensorboard(rng: Random) -> TensorBoardDraft | None:
+    return TensorBoardDraft(rng.choice((0, 2)), has_ingress=draw_flag(rng), is_deleted=draw_flag(rng)) if draw_flag(rng) else None
 
 
 def draw_flag(rng: Random) -> bool:

@@ -15,6 +15,7 @@ from dlop.api.constants import ATTEMPT_LABEL, SPOT_ANNOTATION
 from dlop.api.phase import Phase
 from dlop.api.record import Record, parse_record
 from dlop.api.scale_plan import Member
+from dlop.api.tensorboard import COMPANION_LABEL
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, Pod, object_decoder
 from dlop.kube.types import JsonObject
@@ -116,6 +117,22 @@ class ChildChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompanionChange:
+    """A change of an object of the job's TensorBoard. Its pod is not a replica."""
+
+    revision: int
+    seconds: float
+    key: str
+    uid: str
+    is_pod: bool
+    created: bool = False
+    deleted: bool = False
+
+    def __str__(self) -> str:
+        return f"TensorBoard, {self.key} ({self.uid[:8]}): {'created' if self.created else 'deleted' if self.deleted else 'changed'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberChange:
     """A change of a pod that the master of the job manages. The operator does not restart it, and the record has no index for it."""
 
@@ -177,7 +194,7 @@ class Injection:
         return f"-- {self.description}"
 
 
-Entry: TypeAlias = PodChange | JobChange | MemberChange | PlanChange | ChildChange | Injection
+Entry: TypeAlias = PodChange | JobChange | MemberChange | PlanChange | CompanionChange | ChildChange | Injection
 
 
 class HistoryEntry(Protocol):
@@ -205,6 +222,10 @@ def pod_names(kind: type[DLJob], body: JsonObject) -> dict[str, ReplicaKey]:
             # A role with at most one replica may have a name without an index.
             names.setdefault(job.naming.pod_name(job, role, index), (role.name, index))
     return names
+
+
+def is_companion(body: JsonObject) -> bool:
+    return COMPANION_LABEL in (body["metadata"].get("labels") or {})
 
 
 def find_member(kind: type[DLJob], body: JsonObject) -> Member | None:

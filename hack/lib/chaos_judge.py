@@ -2,7 +2,8 @@
 
 Rules: the job reaches the end that its script implies; one live pod per role, index and attempt; finished indexes do not run
 again; nothing is created after the end, and the record does not change any more; counts are within the bounds of `chaos_counts`.
-The rules of start order, spot replicas, host network and code are in `chaos_feature_rules`.
+The rules of start order, spot replicas, host network and code are in `chaos_feature_rules`, those of TensorBoards in
+`chaos_tensorboard_rules`.
 Members, the pods that the master of a job manages, have rules of their own: they have no attempts and no completed indexes.
 """
 
@@ -26,6 +27,7 @@ from chaos_history import (
     ReplicaKey,
 )
 from chaos_scripts import End, JobScript
+from chaos_tensorboard_rules import TensorBoardRules
 
 from dlop.api.phase import Phase
 from dlop.api.record import Record, parse_indexes
@@ -59,7 +61,7 @@ def judge(script: JobScript, history: Iterable[Entry], *, is_over: bool = True) 
     if is_over or judge.has_ended:
         judge.check_end()
     if is_over:
-        judge.check_members_at_end()
+        judge.check_rest()
     return [Violation(rule, script.title, description, tuple(entries)) for rule, description in dict.fromkeys(judge.violations)]
 
 
@@ -113,6 +115,7 @@ class _Judge:
         self._deletion: JobChange | None = None
         self._counter = LossCounter(script.scope, script.draft.features.spot)
         self._features = FeatureRules(script)
+        self._tensorboards = TensorBoardRules(script)
         self.violations: list[tuple[str, str]] = []
 
     @property
@@ -122,6 +125,7 @@ class _Judge:
     def add(self, entry: Entry) -> None:
         self._counter.add(entry)
         self.violations += self._features.add(entry)
+        self.violations += self._tensorboards.add(entry)
         match entry:
             case PodChange():
                 self._add_pod(entry)
@@ -201,8 +205,10 @@ class _Judge:
         if change.phase == PlanPhase.FAILED:
             self._report("plan failed", f"scale plan {change.name} ({change.uid[:8]}): {change.message}")
 
-    def check_members_at_end(self) -> None:
+    def check_rest(self) -> None:
         """To be called when nothing changes any more."""
+        if self.has_ended:
+            self.violations += self._tensorboards.at_end()
         is_deleted = self._deletion is not None
         for member in self._members.values():
             if not member.deleted and (is_deleted or (self.has_ended and member.is_unfinished)):

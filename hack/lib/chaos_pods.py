@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 
 import msgspec
-from chaos_history import ReplicaKey
+from chaos_history import ReplicaKey, is_companion
 from chaos_master import ScriptedMaster
 from chaos_scripts import (
     PERMANENT_EXIT_CODE,
@@ -28,6 +28,7 @@ from chaos_scripts import (
 from chaos_watch import Change, EtcdWatch, Histories
 
 from dlop.api.record import parse_indexes, parse_record
+from dlop.api.tensorboard import COMPANION_LABEL
 from dlop.kube.client import Body, Client, Propagation
 from dlop.kube.errors import AmbiguousWriteError, ConflictError, NotFoundError, ServerError, TransportError
 from dlop.kube.objects import Pod, object_decoder
@@ -42,6 +43,7 @@ _RETRY_SECONDS = 0.1
 _FINISHED_POD_POLLS = 60
 """A job may have no pod that finishes before its decisive one."""
 _TIME_SCALE = 0.2
+_TENSORBOARD = ("TensorBoard", 0)
 _decode_pod = object_decoder(Pod)
 
 
@@ -88,6 +90,9 @@ class JobRun:
         """The decisive replica waits for it."""
         self.member_sizes = member_sizes(script.kind, script.draft)
         """The number of members by role that the master wants."""
+        tensorboard = script.draft.features.tensorboard
+        self.deletes_tensorboard = tensorboard is not None and tensorboard.is_deleted
+        """Whether a user is going to delete the next pod of the TensorBoard."""
         self._faults = {replica: list(faults) for replica, faults in script.faults.items()}
         self._finishing = finishing_roles(script.kind, script.draft)
         self._pods: Counter[ReplicaKey] = Counter()
@@ -136,7 +141,8 @@ class PodRunner:
             return
         if uid not in self._lifecycles and job in self.runs:
             lifecycle = self._lifecycles[uid] = PodLifecycle(pod, self._environment, asyncio.Semaphore(0), start=self._start)
-            lifecycle.run_script([_PodScript(self, self.runs[job], self._histories.replica_of(job, pod.metadata.name))])
+            replica = None if is_companion(change.body) else self._histories.replica_of(job, pod.metadata.name)
+            lifecycle.run_script([_PodScript(self, self.runs[job], replica)])
         if uid in self._lifecycles:
             self._lifecycles[uid].update(pod)
 
@@ -163,6 +169,17 @@ class PodRunner:
                 await ContainerExit(0).perform(control)
             elif master is not None:
                 await asyncio.Event().wait()  # until the pod is deleted
+
+    async def run_tensorboard(self, control: PodControl, run: JobRun) -> None:
+        rng = run.rng(_TENSORBOARD, seed=self._seed)
+        await control.pause(rng.uniform(0.0, 5.0))
+        await RunContainers().perform(control)
+        if run.deletes_tensorboard:
+            run.deletes_tensorboard = False
+            await control.pause(rng.uniform(0.0, 20.0))
+            self.faults["delete a TensorBoard"] += 1
+            self.inject(run, f"delete: pod {control.pod.metadata.name} ({control.pod.metadata.uid[:8]})")
+            await control.delete()
 
     @contextlib.contextmanager
     def _master(self, run: JobRun, replica: ReplicaKey, rng: Random) -> Iterator[ScriptedMaster | None]:
@@ -268,7 +285,13 @@ class PodRunner:
         for lifecycle in list(self._lifecycles.values()):
             pod = lifecycle.pod
             owner = pod.metadata.controller
-            if record is None or owner is None or owner.name != run.script.name or pod.status.phase != "Succeeded":
+            if (
+                record is None
+                or COMPANION_LABEL in pod.metadata.labels
+                or owner is None
+                or owner.name != run.script.name
+                or pod.status.phase != "Succeeded"
+            ):
                 continue
             role, index = self._histories.replica_of(owner.name, pod.metadata.name)
             if index in parse_indexes(record.completed_indexes.get(role, "")):
@@ -283,13 +306,17 @@ class PodRunner:
 class _PodScript:
     """The script of one pod, as a step of its lifecycle."""
 
-    def __init__(self, runner: PodRunner, run: JobRun, replica: ReplicaKey) -> None:
+    def __init__(self, runner: PodRunner, run: JobRun, replica: ReplicaKey | None) -> None:
+        """`replica` is None for the pod of a TensorBoard."""
         self._runner = runner
         self._run = run
         self._replica = replica
 
     async def perform(self, control: PodControl) -> None:
-        await self._runner.follow_script(control, self._run, self._replica)
+        if self._replica is None:
+            await self._runner.run_tensorboard(control, self._run)
+        else:
+            await self._runner.follow_script(control, self._run, self._replica)
 
 
 def _edited(script: JobScript, edit: JobEdit, draft: SpecDraft) -> SpecDraft:

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import msgspec
-from chaos_features import Features, draw_flag, draw_spot_replicas, draw_start_order
+from chaos_features import Features, draw_flag, draw_spot_replicas, draw_start_order, draw_tensorboard
 from chaos_history import ReplicaKey
 
 from dlop.api.schema import ListSchema, RoleFieldsSchema
@@ -339,7 +339,7 @@ def _draw_features(
     if not has_run_policy(kind):
         return Features()
     if kind.members is not None:
-        return Features(code_sync=draw_flag(rng))
+        return Features(code_sync=draw_flag(rng), tensorboard=draw_tensorboard(rng))
     roles = {role.name: role.replicas for role in draft.roles}
     completing = finishing_roles(kind, draft) - {decisive[0]} if end is End.SUCCEEDED else frozenset[str]()
     # A scale-down must leave enough replicas.
@@ -352,6 +352,7 @@ def _draw_features(
         spot=draw_spot_replicas(spot, rng=rng),
         host_network=draw_flag(rng) and not kind.schema.no_host_network,
         code_sync=draw_flag(rng),
+        tensorboard=draw_tensorboard(rng),
         has_role_fields=has_role_fields(kind) and rng.random() < 0.7,
     )
 

@@ -16,11 +16,13 @@ import aiohttp
 import msgspec
 from chaos_history import (
     ChildChange,
+    CompanionChange,
     Entry,
     Injection,
     JobChange,
     ReplicaKey,
     find_member,
+    is_companion,
     job_change,
     member_change,
     plan_change,
@@ -190,9 +192,14 @@ class Histories:
             self._note_write(change)
         if change.resource == "pods":
             self._note_pod(change, job)
-        if member is not None:
+        if is_companion(change.body):
+            uid, is_pod = change.body["metadata"]["uid"], change.resource == "pods"
+            entry: Entry = CompanionChange(
+                revision=revision, seconds=seconds, key=change.key, uid=uid, is_pod=is_pod, created=created, deleted=deleted
+            )
+        elif member is not None:
             self._names[job][change.name] = (member.role, member.id)
-            entry: Entry = member_change(change.body, member, revision=revision, seconds=seconds, created=created, deleted=deleted)
+            entry = member_change(change.body, member, revision=revision, seconds=seconds, created=created, deleted=deleted)
         elif change.resource == "pods":
             replica = self.replica_of(job, change.name)
             entry = pod_change(change.body, replica, revision=revision, seconds=seconds, created=created, deleted=deleted)

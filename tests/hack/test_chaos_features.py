@@ -46,7 +46,7 @@ def test_all_features_occur_as_fields_and_as_annotations() -> None:
     for has_fields in (True, False):
         scripts = [script for script in drawn() if script.draft.features.has_role_fields is has_fields]
         names = {name for script in scripts for name in script.draft.features.names}
-        assert names == {"start order", "spot replicas", "host network", "code sync"}
+        assert names == {"start order", "spot replicas", "host network", "code sync", "TensorBoard"}
 
 
 def test_features_reach_the_spec_of_the_job() -> None:
@@ -54,6 +54,11 @@ def test_features_reach_the_spec_of_the_job() -> None:
         features, spec = script.draft.features, parse(script).spec
         assert spec.run_policy.host_network is features.host_network
         assert bool(spec.run_policy.code_sync) is features.code_sync
+        tensorboard = spec.run_policy.tensorboard
+        assert (tensorboard is None) is (features.tensorboard is None)
+        if tensorboard is not None and features.tensorboard is not None:
+            assert tensorboard.ttl_seconds == features.tensorboard.ttl_seconds
+            assert (tensorboard.ingress is not None) is features.tensorboard.has_ingress
         for role in spec.roles:
             spot = features.spot.get(role.name)
             read = None if role.spot is None else SpotDraft(role.spot.count, role.spot.max_disruptions)
