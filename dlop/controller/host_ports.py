@@ -40,8 +40,8 @@ class HostPorts:
         self._ports = ports
         self._on_free = on_free
         self._assigned: dict[str, AssignedPorts] = {}
-        self._unstored: set[str] = set()
-        """Jobs whose status does not have their assignment yet."""
+        self._unstored: dict[str, list[AssignedPorts]] = {}
+        """Earlier assignments of jobs whose status does not have the last one yet. A status with one of them is outdated."""
         self._waiting: dict[str, JobKey] = {}
 
     def on_job(self, change: CacheChange[CustomObject]) -> None:
@@ -56,10 +56,11 @@ class HostPorts:
         if record.phase in _FINISHED:
             self._release(uid)
         elif record.host_ports is not None:
-            if record.host_ports == self._assigned.get(uid):
-                self._unstored.discard(uid)
-            elif uid not in self._unstored:
-                self._assigned[uid] = record.host_ports
+            if record.host_ports != self._assigned.get(uid) and record.host_ports in self._unstored.get(uid, ()):
+                return
+            # This operator could not store its assignment, and another leader has stored one.
+            self._assigned[uid] = record.host_ports
+            self._unstored.pop(uid, None)
 
     def assign(self, uid: str, key: JobKey, count: int) -> int | None:
         """The first of at least `count` consecutive ports for a job; None if no such ports are free.
@@ -76,13 +77,14 @@ class HostPorts:
             self._waiting[uid] = key
         else:
             self._waiting.pop(uid, None)
+            if assigned is not None:
+                self._unstored.setdefault(uid, []).append(assigned)
             self._assigned[uid] = AssignedPorts(first, count)
-            self._unstored.add(uid)
         return first
 
     def _release(self, uid: str) -> None:
         self._waiting.pop(uid, None)
-        self._unstored.discard(uid)
+        self._unstored.pop(uid, None)
         if self._assigned.pop(uid, None) is not None:
             waiting, self._waiting = self._waiting, {}
             for key in waiting.values():

@@ -138,6 +138,9 @@ class FaultyTransport:
         """Fail all further requests for leases, so that the operator loses its leadership."""
         self._leases_disconnected = True
 
+    def reconnect_leases(self) -> None:
+        self._leases_disconnected = False
+
     async def send(self, request: Request, *, timeout_seconds: float) -> Response:
         self._require_connection(request)
         if not request.is_write or _is_lease_request(request):

@@ -9,19 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlop.api.crd import build_crds
 from dlop.controller.host_ports import HostPortRange, HostPorts
 from dlop.controller.kinds import JobKey
+from dlop.deploy.apply import apply
 from dlop.frameworks.batch_paddlepaddle.paddlejob import PaddleJob
+from dlop.job import DLJob
 from dlop.kube.cache import CacheChange
 from dlop.kube.objects import CustomObject, ObjectMeta
 from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings, SettingsError
+from dlop.testing.faulty_transport import FaultyTransport, Rejected
 from dlop.testing.kit import STANDALONE, OperatorKit
 from dlop.testing.observed_job import ObservedJob
 from dlop.testing.pod_steps import Evict
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.paddle_manifests import batch_job, batch_role
-from tests.sim.operator_env import settle
+from tests.sim.operator_env import OperatorEnv, operator_env, settle
 from tests.sim.pair_job import PairJob, pair
 from tests.thorough import examples
 
@@ -108,6 +112,40 @@ async def test_assignments_survive_a_restart_of_the_operator() -> None:
         await kit.start_operator()
         await kit.until(new, phase="Running")
         assert (first_port(old), first_port(new)) == (36_000, 36_020)
+
+
+@virtual_time
+async def test_an_operator_takes_over_assignments_of_other_leaders_for_jobs_to_which_it_had_assigned_other_ports() -> None:
+    kinds: dict[str, Any] = {"job_class": PairJob, "leader_election": True}
+    async with operator_env() as env:
+        await apply(env.client, build_crds([PairJob]), report=lambda _: None)
+        transport = FaultyTransport(env.cluster.transport())
+        async with env.run_operator(identity="one", transport=transport, **kinds) as first:
+            await settle(5)
+            async with env.run_operator(identity="two", **kinds) as second:
+                transport.inject_faults_by(lambda _, request: Rejected(500) if request.path.endswith("/status") else None)
+                for name in ("a", "b"):
+                    await env.client.create(PairJob.job_type.resource, host_pair(name), namespace="default")
+                    await settle(5)
+                transport.disconnect_leases()
+                await env.client.delete(PairJob.job_type.resource, "a", namespace="default")
+                await settle(60)
+                assert second.is_leading
+                ports = await assigned_ports(env, PairJob, "b")
+            transport.inject_faults_by(lambda *_: None)
+            transport.reconnect_leases()
+            await settle(60)
+            assert first.is_leading
+            await env.client.create(PairJob.job_type.resource, host_pair("c"), namespace="default")
+            await settle(60)
+            assert ports == await assigned_ports(env, PairJob, "b")
+            assert not ports & await assigned_ports(env, PairJob, "c")
+
+
+async def assigned_ports(env: OperatorEnv, kind: type[DLJob], name: str) -> set[int]:
+    job = await env.client.get(kind.job_type.resource, name, namespace="default")
+    ports = job.get("status", {}).get("dlop", {}).get("hostPorts", {"first": 0, "count": 0})
+    return set(range(ports["first"], ports["first"] + ports["count"]))
 
 
 @virtual_time
