@@ -111,9 +111,10 @@ class Chaos:
         for task in (jobs, faults, *crons):
             task.cancel()
         await asyncio.wait([jobs, faults, *crons])
-        for script in self.crons:
-            await end_cron(self._client, script, namespace=NAMESPACE)
         self.report("no more faults and new jobs; waiting until all jobs have ended")
+        async with asyncio.TaskGroup() as group:
+            for script in self.crons:
+                group.create_task(end_cron(self._client, script, namespace=NAMESPACE), name=f"end of {script.name}")
 
     def _start(self, work: Coroutine[Any, Any, None], *, name: str = "") -> asyncio.Task[None]:
         task = self._group.create_task(work, name=name or None)

@@ -25,6 +25,8 @@ from dlop.kube.types import JsonObject
 
 CRON_RESOURCE = f"{CRONS.group}/{CRONS.plural}"
 """As in the keys of etcd."""
+_LAST_SECONDS = 10.0
+"""Longer than the election of a leader and the longest interval."""
 _FINISHED = (Phase.SUCCEEDED, Phase.FAILED, Phase.INVALID)
 
 # --- scripts ---------------------------------------------------------------------------------------------------------
@@ -41,7 +43,7 @@ class CronScript:
     """Seconds since the creation of the Cron."""
     resumed_at: float
     is_deleted: bool
-    """Whether the Cron is deleted at the end of the faults. Otherwise, it is suspended."""
+    """Whether the Cron is deleted at the end. Otherwise, it is suspended."""
 
     @property
     def title(self) -> str:
@@ -211,7 +213,9 @@ async def run_cron(client: Client, script: CronScript, *, namespace: str) -> Non
 
 
 async def end_cron(client: Client, script: CronScript, *, namespace: str) -> None:
-    """Delete or suspend a Cron, so that it creates no more jobs."""
+    """Let a Cron run without faults, which is the only certain time for a job, and then delete or suspend it."""
+    await _suspend(client, script, namespace=namespace, suspend=False)
+    await asyncio.sleep(_LAST_SECONDS)
     if script.is_deleted:
         await client.delete(CRONS, script.name, namespace=namespace, propagation=Propagation.BACKGROUND)
     else:
