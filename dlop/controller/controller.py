@@ -253,7 +253,7 @@ class Controller:
                 job_object,
                 job_states=deps.job_states,
                 removed=writer.removed,
-                assigned_host_port=self._assign_host_ports(key, job),
+                assigned_host_port=await self._assign_host_ports(key, job),
             )
             if orphans and await adopt(writer, job_object, orphans):
                 deps.queue.add(key)
@@ -278,8 +278,12 @@ class Controller:
             job_object = next_object
         return self._requeue(key, job, snapshot, plan, applier.result, now)
 
-    def _assign_host_ports(self, key: JobKey, job: DLJob) -> int | None:
-        """The first port for a job that needs ports of the host network; None if it needs none, or no ports are free."""
+    async def _assign_host_ports(self, key: JobKey, job: DLJob) -> int | None:
+        """The first port for a job that needs ports of the host network; None if it needs none, or no ports are free.
+
+        Raises:
+            KubeError: it is not known which ports earlier leaders have assigned.
+        """
         try:
             count = job.spec.host_ports
         except SpecError:
@@ -287,7 +291,12 @@ class Controller:
         phase = persisted_state(job).phase if count else None
         if not count or (phase is not None and phase.is_finished):
             return None
-        return self._deps.host_ports.assign(job.metadata.uid, key, count)
+        uid, ports = job.metadata.uid, self._deps.host_ports
+        if ports.find(uid, count) is None:
+            kinds = [kind.resource for kind in self._deps.kinds if kind.make_job is not None]
+            for informers in self._informer_sets.values():
+                await self._freshness.catch_up(informers, kinds)
+        return ports.assign(uid, key, count)
 
     async def _plan(self, job: DLJob, snapshot: Snapshot, now: float) -> Plan:
         """Plan a step. A large job is planned in a thread, so that it does not block the event loop.

@@ -2,6 +2,7 @@
 
 The assignment of a job is in its status. The assignments of other jobs are known from the job caches. They end when the job has finished or
 is deleted. Ports that other programs use are not known.
+Before a new leader assigns ports, its caches must show what earlier leaders have assigned.
 """
 
 from __future__ import annotations
@@ -62,17 +63,23 @@ class HostPorts:
             self._assigned[uid] = record.host_ports
             self._unstored.pop(uid, None)
 
+    def find(self, uid: str, count: int) -> int | None:
+        """The first port of a job that has at least `count`; None if it has fewer."""
+        assigned = self._assigned.get(uid)
+        return None if assigned is None or assigned.count < count else assigned.first
+
     def assign(self, uid: str, key: JobKey, count: int) -> int | None:
         """The first of at least `count` consecutive ports for a job; None if no such ports are free.
 
         The ports are taken at once. The same job gets the same ports again until it needs more, and then keeps the first one if the next
         ports are free.
         """
+        first = self.find(uid, count)
+        if first is not None:
+            return first
         assigned = self._assigned.get(uid)
-        if assigned is not None and assigned.count >= count:
-            return assigned.first
         others = sorted((ports for other, ports in self._assigned.items() if other != uid), key=lambda ports: ports.first)
-        first = self._find(count, others) if assigned is None or not self._is_free(assigned.first, count, others) else assigned.first
+        first = self._find_gap(count, others) if assigned is None or not self._is_free(assigned.first, count, others) else assigned.first
         if first is None:
             self._waiting[uid] = key
         else:
@@ -94,7 +101,7 @@ class HostPorts:
         end = first + count
         return end - 1 <= self._ports.last and all(end <= ports.first or ports.first + ports.count <= first for ports in others)
 
-    def _find(self, count: int, others: Iterable[AssignedPorts]) -> int | None:
+    def _find_gap(self, count: int, others: Iterable[AssignedPorts]) -> int | None:
         """The first gap that is large enough. `others` are ordered."""
         first = self._ports.first
         for assigned in others:

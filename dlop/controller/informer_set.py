@@ -86,7 +86,7 @@ class InformerSet:
         self._not_installed: set[Resource] = set()
         self._on_demand: dict[Resource, bool] = {}
         """Resources that are watched on demand and were checked before, and whether the operator may read them."""
-        self.gate = ReadYourWrites(self._caches, refresh=self._refresh)
+        self.gate = ReadYourWrites(self._caches, refresh=self.refresh)
         self.record_gate = RecordGate(self.gate)
         self._capacity = capacity
         self._plan_changed = plan_changed
@@ -233,7 +233,12 @@ class InformerSet:
         informers = [informer for informer in self if informer.resource in resources]
         await asyncio.gather(*(informer.wait_synced() for informer in informers))
 
-    async def _refresh(self, resource: Resource) -> None:
+    async def refresh(self, resource: Resource) -> None:
+        """List a resource again. Does nothing if it is not watched.
+
+        Raises:
+            KubeError: the list failed.
+        """
         informer = self._informers.get(resource)
         if informer is not None:
             await informer.refresh()

@@ -8,6 +8,7 @@ became the leader. Therefore jobs are read from the server until the cache has r
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import aclosing
 
 from dlop.controller.informer_set import InformerSet
@@ -51,6 +52,18 @@ class JobFreshness:
         """Whether the cache shows all that earlier leaders have written."""
         cache = informers.cache(resource)
         return cache is not None and cache.resource_version >= await self._required_version(resource, informers.namespace)
+
+    async def catch_up(self, informers: InformerSet, resources: Iterable[Resource]) -> None:
+        """Refresh the caches that do not show all that earlier leaders have written. Those that are not synced yet are skipped.
+
+        Raises:
+            KubeError: a cache could not be refreshed.
+        """
+        await asyncio.gather(*(self._catch_up(informers, resource) for resource in resources if informers.is_synced(resource)))
+
+    async def _catch_up(self, informers: InformerSet, resource: Resource) -> None:
+        if not await self.has_caught_up(informers, resource):
+            await informers.refresh(resource)
 
     async def _required_version(self, resource: Resource, namespace: str | None) -> int:
         if (resource, namespace) not in self._required:

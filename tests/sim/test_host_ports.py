@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,6 +21,7 @@ from dlop.frameworks.batch_paddlepaddle.paddlejob import PaddleJob
 from dlop.job import DLJob
 from dlop.kube.cache import CacheChange
 from dlop.kube.objects import CustomObject, ObjectMeta
+from dlop.kube.transport import Request, StreamResponse, Transport
 from dlop.kube.types import JsonObject
 from dlop.operator.settings import Settings, SettingsError
 from dlop.testing.faulty_transport import FaultyTransport, Rejected
@@ -25,7 +30,7 @@ from dlop.testing.observed_job import ObservedJob
 from dlop.testing.pod_steps import Evict
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.paddle_manifests import batch_job, batch_role
-from tests.sim.operator_env import OperatorEnv, operator_env, settle
+from tests.sim.operator_env import OperatorEnv, RecordingTransport, operator_env, settle
 from tests.sim.pair_job import PairJob, pair
 from tests.thorough import examples
 
@@ -140,6 +145,51 @@ async def test_an_operator_takes_over_assignments_of_other_leaders_for_jobs_to_w
             await settle(60)
             assert ports == await assigned_ports(env, PairJob, "b")
             assert not ports & await assigned_ports(env, PairJob, "c")
+
+
+@virtual_time
+async def test_a_new_leader_that_has_not_seen_a_job_does_not_assign_its_ports() -> None:
+    kinds: dict[str, Any] = {"job_class": PairJob, "extra_classes": (PaddleJob,), "leader_election": True}
+    async with operator_env() as env, AsyncExitStack() as leader:
+        await apply(env.client, build_crds([PairJob, PaddleJob]), report=lambda _: None)
+        await leader.enter_async_context(env.run_operator(identity="one", **kinds))
+        await settle(5)
+        transport = SilentWatches(env.cluster.transport(), PairJob.job_type.plural)
+        async with env.run_operator(identity="two", transport=transport, **kinds) as second:
+            transport.silence()
+            await env.client.create(PairJob.job_type.resource, host_pair("old"), namespace="default")
+            await settle(5)
+            await leader.aclose()
+            await env.client.create(PaddleJob.job_type.resource, host_job("new"), namespace="default")
+            await settle(20)
+            assert second.is_leading
+            old, new = await assigned_ports(env, PairJob, "old"), await assigned_ports(env, PaddleJob, "new")
+            assert (len(old), len(new)) == (3, 20)
+            assert not old & new
+
+
+class SilentWatches(RecordingTransport):
+    """The open watches of a resource may deliver no more events."""
+
+    def __init__(self, transport: Transport, plural: str) -> None:
+        super().__init__(transport)
+        self._plural = plural
+        self._term = 0
+
+    def silence(self) -> None:
+        self._term += 1
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, idle_timeout_seconds: float) -> AsyncIterator[StreamResponse]:
+        async with super().stream(request, idle_timeout_seconds=idle_timeout_seconds) as response:
+            is_watched = request.path.endswith(f"/{self._plural}")
+            yield replace(response, chunks=self._audible(response.chunks, self._term)) if is_watched else response
+
+    async def _audible(self, chunks: AsyncIterator[bytes], term: int) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            if term != self._term:
+                await asyncio.Event().wait()
+            yield chunk
 
 
 async def assigned_ports(env: OperatorEnv, kind: type[DLJob], name: str) -> set[int]:
