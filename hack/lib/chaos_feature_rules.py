@@ -148,6 +148,7 @@ class FeatureRules:
 class PortConflict:
     job: str
     """The name of the job whose pod was created last."""
+    other: str
     description: str
 
 
@@ -177,4 +178,4 @@ def _conflicts(new: PodChange, job: str, others: Iterable[tuple[PodChange, str]]
         common = sorted(pod.host_ports & new.host_ports)
         if common:
             text = f"pod {new.name} ({new.uid[:8]}) was created with {common}, which live pod {pod.name} of {owner} has"
-            yield PortConflict(job, text)
+            yield PortConflict(job, owner, text)

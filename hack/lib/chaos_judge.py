@@ -68,8 +68,11 @@ def judge(script: JobScript, history: Iterable[Entry], *, is_over: bool = True) 
 def judge_host_ports(scripts: Iterable[JobScript], histories: Mapping[str, list[Entry]]) -> list[Violation]:
     """Violations by pods of different jobs. The histories are by the name of the job."""
     titles = {script.name: script.title for script in scripts}
-    conflicts = find_port_conflicts({job: histories[job] for job in titles})
-    return [Violation("same host port", titles[each.job], each.description, tuple(histories[each.job])) for each in conflicts]
+    violations: list[Violation] = []
+    for conflict in find_port_conflicts({job: histories[job] for job in titles}):
+        both = sorted((*histories[conflict.job], *histories[conflict.other]), key=lambda entry: entry.revision)
+        violations.append(Violation("same host port", titles[conflict.job], conflict.description, tuple(both)))
+    return violations
 
 
 @dataclass(slots=True)

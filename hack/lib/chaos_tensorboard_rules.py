@@ -24,6 +24,7 @@ class TensorBoardRules:
         self._missing_since: float | None = None
         """Since when the job runs and has no pod of its TensorBoard; None if it has one or does not run."""
         self._is_running = False
+        self._is_deleted = False
         self._free_at: float | None = None
         """The time from which on nothing may be created, because the job has ended; None if it has not."""
 
@@ -39,14 +40,18 @@ class TensorBoardRules:
             yield from self._check_missing(entry.seconds)
 
     def at_end(self) -> Violations:
-        """To be called when nothing changes any more, and if the job has ended."""
+        """To be called when nothing changes any more, and if the job has ended.
+
+        The garbage collector deletes the objects of a deleted job. The test waits only for pods.
+        """
         for companion in self._objects.values():
-            if not companion.deleted:
+            if not companion.deleted and (companion.is_pod or not self._is_deleted):
                 yield "TensorBoard survives", f"{companion.key} ({companion.uid[:8]}) exists, and the time to live has passed"
 
     def _add_job(self, change: JobChange) -> None:
         self._is_running = change.record.phase in _RUNNING and not change.suspended and not change.deleted
         if change.deleted:
+            self._is_deleted = True
             self._free_at = change.seconds + IN_FLIGHT_SECONDS
         elif change.is_finished and self._free_at is None and self._tensorboard is not None:
             self._free_at = change.seconds + self._tensorboard.ttl_seconds + STALE_SECONDS

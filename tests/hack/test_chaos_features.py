@@ -374,7 +374,8 @@ def shared_ports(first: History) -> list[str]:
     second = History({"Worker": 1}, first_revision=100).pod("other", WORKER, **ports(1))
     scripts = [make_script(HOST, name="job"), make_script(HOST, name="second")]
     violations = judge_host_ports(scripts, {"job": first.entries, "second": second.entries})
-    assert all(violation.job == scripts[1].title and violation.history for violation in violations)
+    assert all(violation.job == scripts[1].title for violation in violations)
+    assert all(violation.history == (*first.entries, *second.entries) for violation in violations)
     return [violation.rule for violation in violations]
 
 

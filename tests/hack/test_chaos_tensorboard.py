@@ -96,8 +96,8 @@ def test_an_object_that_survives_is_a_violation_when_nothing_changes_any_more(ke
     assert rules(history, is_over=False) == []
 
 
-def test_an_object_that_survives_its_deleted_job_is_a_violation() -> None:
-    history = History().created().end().job(deleted=True)
+def test_only_a_pod_that_survives_its_deleted_job_is_a_violation() -> None:
+    history = History().tensorboard("s", key="services/specs job-tensorboard-0", created=True).created().end().job(deleted=True)
     assert rules(history) == ["TensorBoard survives"]
     assert rules(history.tensorboard(deleted=True)) == []
 
