@@ -186,7 +186,7 @@ class History:
         return self.change(uid, deletion_requested_at=self._seconds)
 
 
-def found(history: History, features: Features, *, kind: type[DLJob] = TFJob, scope: RestartScope = RestartScope.REPLICA) -> list[str]:
+def rules(history: History, features: Features, *, kind: type[DLJob] = TFJob, scope: RestartScope = RestartScope.REPLICA) -> list[str]:
     """The rules that an unfinished history violates."""
     script = make_script(features, kind=kind, scope=scope)
     return sorted({violation.rule for violation in judge(script, history.entries, is_over=False)})
@@ -204,50 +204,50 @@ def two_servers() -> History:
 
 
 def test_a_worker_that_is_created_before_all_servers_run_is_a_violation() -> None:
-    assert found(two_servers().pod("w", WORKER), order()) == ["started too early"]
-    assert found(two_servers().running("b").pod("w", WORKER), order()) == []
+    assert rules(two_servers().pod("w", WORKER), order()) == ["started too early"]
+    assert rules(two_servers().running("b").pod("w", WORKER), order()) == []
 
 
 def test_a_job_with_the_order_of_its_kind_is_not_checked() -> None:
-    assert found(two_servers().pod("w", WORKER), Features(code_sync=False)) == []
+    assert rules(two_servers().pod("w", WORKER), Features(code_sync=False)) == []
 
 
-@pytest.mark.parametrize(("condition", "rules"), [(StartCondition.RUNNING, []), (StartCondition.READY, ["started too early"])])
-def test_a_server_that_runs_and_is_not_ready_satisfies_only_running(condition: StartCondition, rules: list[str]) -> None:
-    assert found(two_servers().running("b", ready=False).pod("w", WORKER), order(condition)) == rules
+@pytest.mark.parametrize(("condition", "expected"), [(StartCondition.RUNNING, []), (StartCondition.READY, ["started too early"])])
+def test_a_server_that_runs_and_is_not_ready_satisfies_only_running(condition: StartCondition, expected: list[str]) -> None:
+    assert rules(two_servers().running("b", ready=False).pod("w", WORKER), order(condition)) == expected
 
 
 def test_a_server_that_runs_has_not_succeeded() -> None:
     servers = two_servers().running("b").succeeded("a")
-    assert found(servers.pod("w", WORKER), order(StartCondition.SUCCEEDED)) == ["started too early"]
+    assert rules(servers.pod("w", WORKER), order(StartCondition.SUCCEEDED)) == ["started too early"]
 
 
 def test_servers_that_have_succeeded_satisfy_every_condition_even_when_their_pods_are_gone() -> None:
     for condition in StartCondition:
         servers = two_servers().running("b").succeeded("a").succeeded("b").gone("a").gone("b").wait(2 * STALE_SECONDS)
-        assert found(servers.pod("w", WORKER), order(condition)) == []
+        assert rules(servers.pod("w", WORKER), order(condition)) == []
 
 
-@pytest.mark.parametrize(("delay", "rules"), [(STALE_SECONDS / 2, []), (STALE_SECONDS + 1, ["started too early"])])
-def test_a_replaced_worker_waits_for_a_failed_server_that_the_operator_must_know(delay: float, rules: list[str]) -> None:
+@pytest.mark.parametrize(("delay", "expected"), [(STALE_SECONDS / 2, []), (STALE_SECONDS + 1, ["started too early"])])
+def test_a_replaced_worker_waits_for_a_failed_server_that_the_operator_must_know(delay: float, expected: list[str]) -> None:
     history = two_servers().running("b").pod("w", WORKER).running("w").failed("w").failed("a").gone("w").wait(delay)
-    assert found(history.pod("x", WORKER), order()) == rules
+    assert rules(history.pod("x", WORKER), order()) == expected
 
 
 def test_a_terminating_server_does_not_satisfy_the_condition() -> None:
     history = two_servers().running("b").user_deletes("b").wait(STALE_SECONDS + 1)
-    assert found(history.pod("w", WORKER), order()) == ["started too early"]
+    assert rules(history.pod("w", WORKER), order()) == ["started too early"]
 
 
-@pytest.mark.parametrize(("scope", "rules"), [(RestartScope.JOB, ["started too early"]), (RestartScope.ROLE, [])])
-def test_servers_of_an_earlier_attempt_of_the_job_do_not_count(scope: RestartScope, rules: list[str]) -> None:
+@pytest.mark.parametrize(("scope", "expected"), [(RestartScope.JOB, ["started too early"]), (RestartScope.ROLE, [])])
+def test_servers_of_an_earlier_attempt_of_the_job_do_not_count(scope: RestartScope, expected: list[str]) -> None:
     history = two_servers().running("b").succeeded("a").succeeded("b").gone("a").gone("b").job(attempt=1)
-    assert found(history.pod("w", WORKER, attempt=1), order(), scope=scope) == rules
+    assert rules(history.pod("w", WORKER, attempt=1), order(), scope=scope) == expected
 
 
 def test_servers_that_a_scaled_job_does_not_always_have_are_not_checked() -> None:
     history = History({"PS": 1, "Worker": 1}).job(sizes={"PS": 2}).pod("a", PS).running("a")
-    assert found(history.pod("w", WORKER), order()) == []
+    assert rules(history.pod("w", WORKER), order()) == []
 
 
 # --- spot replicas ---------------------------------------------------------------------------------------------------
@@ -263,28 +263,28 @@ def workers(*, spot: bool = True) -> History:
 
 
 def test_the_pods_of_the_last_replicas_are_spot_pods() -> None:
-    assert found(workers(), spot()) == []
-    assert found(workers(spot=False), spot()) == ["wrong spot pod"]
-    assert found(History({"Worker": 2}).pod("w", WORKER, spot=True), spot()) == ["wrong spot pod"]
-    assert found(History({"PS": 2, "Worker": 2}).pod("a", ("PS", 1), spot=True), spot()) == ["wrong spot pod"]
+    assert rules(workers(), spot()) == []
+    assert rules(workers(spot=False), spot()) == ["wrong spot pod"]
+    assert rules(History({"Worker": 2}).pod("w", WORKER, spot=True), spot()) == ["wrong spot pod"]
+    assert rules(History({"PS": 2, "Worker": 2}).pod("a", ("PS", 1), spot=True), spot()) == ["wrong spot pod"]
 
 
 def test_a_scaled_job_may_have_spot_pods_of_either_size() -> None:
     history = History({"Worker": 1}).pod("w", WORKER, spot=True).job(sizes={"Worker": 2}).pod("x", SECOND_WORKER, spot=True)
-    assert found(history, spot()) == []
+    assert rules(history, spot()) == []
 
 
-@pytest.mark.parametrize(("delay", "rules"), [(0.0, []), (IN_FLIGHT_SECONDS, ["spot after the fallback"])])
-def test_pods_are_created_on_demand_after_the_fallback(delay: float, rules: list[str]) -> None:
+@pytest.mark.parametrize(("delay", "expected"), [(0.0, []), (IN_FLIGHT_SECONDS, ["spot after the fallback"])])
+def test_pods_are_created_on_demand_after_the_fallback(delay: float, expected: list[str]) -> None:
     history = workers().failed("x", disrupted=True).job(spot_disruptions={"Worker": 2}).gone("x").wait(delay)
-    assert found(history.pod("y", SECOND_WORKER, spot=True), spot(2)) == rules
+    assert rules(history.pod("y", SECOND_WORKER, spot=True), spot(2)) == expected
     on_demand = workers().failed("x", disrupted=True).job(spot_disruptions={"Worker": 2}).gone("x")
-    assert found(on_demand.pod("y", SECOND_WORKER), spot(2)) == []
+    assert rules(on_demand.pod("y", SECOND_WORKER), spot(2)) == []
 
 
 def test_pods_are_not_created_on_demand_before_the_fallback() -> None:
     history = workers().failed("x", disrupted=True).job(spot_disruptions={"Worker": 1}).gone("x")
-    assert found(history.pod("y", SECOND_WORKER), spot(2)) == ["wrong spot pod"]
+    assert rules(history.pod("y", SECOND_WORKER), spot(2)) == ["wrong spot pod"]
 
 
 def ended(history: History, features: Features, *, scope: RestartScope = RestartScope.REPLICA, **record: Any) -> list[str]:
@@ -327,7 +327,7 @@ def test_two_disruptions_of_one_attempt_count_once(counts: dict[str, Any]) -> No
 
 
 def test_a_count_of_spot_disruptions_that_decreases_is_a_violation() -> None:
-    assert found(workers().job(spot_disruptions={"Worker": 1}).job(), spot()) == ["count decreased"]
+    assert rules(workers().job(spot_disruptions={"Worker": 1}).job(), spot()) == ["count decreased"]
 
 
 # --- host network ----------------------------------------------------------------------------------------------------
@@ -344,29 +344,29 @@ def two_ports() -> History:
 
 
 def test_every_live_pod_of_a_job_has_its_own_port() -> None:
-    assert found(two_ports().pod("x", SECOND_WORKER, **ports(2)), HOST) == []
-    assert found(two_ports().pod("x", SECOND_WORKER, **ports(1)), HOST) == ["same host port"]
-    assert found(two_ports().failed("w").pod("x", SECOND_WORKER, **ports(1)), HOST) == []
+    assert rules(two_ports().pod("x", SECOND_WORKER, **ports(2)), HOST) == []
+    assert rules(two_ports().pod("x", SECOND_WORKER, **ports(1)), HOST) == ["same host port"]
+    assert rules(two_ports().failed("w").pod("x", SECOND_WORKER, **ports(1)), HOST) == []
 
 
 def test_the_workers_of_an_xgboostjob_share_a_port() -> None:
-    assert found(two_ports().pod("x", SECOND_WORKER, **ports(1)), HOST, kind=XGBoostJob) == []
+    assert rules(two_ports().pod("x", SECOND_WORKER, **ports(1)), HOST, kind=XGBoostJob) == []
 
 
 def test_a_pod_without_a_port_is_a_violation() -> None:
-    assert found(History({"Worker": 1}).pod("w", WORKER), HOST) == ["no host port"]
-    assert found(History({"Worker": 1}).pod("w", WORKER), Features()) == []
+    assert rules(History({"Worker": 1}).pod("w", WORKER), HOST) == ["no host port"]
+    assert rules(History({"Worker": 1}).pod("w", WORKER), Features()) == []
 
 
 def test_a_replica_keeps_its_port_until_the_job_restarts() -> None:
     lost = two_ports().failed("w").gone("w")
-    assert found(lost.pod("y", WORKER, **ports(3)), HOST) == ["port changed"]
+    assert rules(lost.pod("y", WORKER, **ports(3)), HOST) == ["port changed"]
     restarted = two_ports().failed("w").gone("w").job(attempt=1)
-    assert found(restarted.pod("y", WORKER, attempt=1, **ports(3)), HOST) == []
+    assert rules(restarted.pod("y", WORKER, attempt=1, **ports(3)), HOST) == []
     scaled = two_ports().failed("w").gone("w").job(sizes={"Worker": 3})
-    assert found(scaled.pod("y", WORKER, **ports(3)), HOST) == []
+    assert rules(scaled.pod("y", WORKER, **ports(3)), HOST) == []
     waiting = History({"Worker": 2}).pod("w", WORKER, **ports(1)).gone("w")
-    assert found(waiting.pod("y", WORKER, **ports(3)), HOST) == []
+    assert rules(waiting.pod("y", WORKER, **ports(3)), HOST) == []
 
 
 def shared_ports(first: History) -> list[str]:
@@ -396,8 +396,8 @@ def test_the_ports_of_lost_pods_and_of_ended_jobs_are_free() -> None:
 
 def test_a_pod_without_the_container_that_clones_is_a_violation() -> None:
     features = Features(code_sync=True)
-    assert found(History({"Worker": 1}).pod("w", WORKER, init_containers=("own", *CODE)), features) == []
-    assert found(History({"Worker": 1}).pod("w", WORKER, init_containers=("own",)), features) == ["no code"]
+    assert rules(History({"Worker": 1}).pod("w", WORKER, init_containers=("own", *CODE)), features) == []
+    assert rules(History({"Worker": 1}).pod("w", WORKER, init_containers=("own",)), features) == ["no code"]
 
 
 def test_pods_are_read_with_all_that_the_rules_need() -> None:
