@@ -17,6 +17,7 @@ from dlop.api.spec import JobSpec
 from dlop.api.spot_replicas import with_spot_annotation
 from dlop.api.tensorboard import TENSORBOARD_ANNOTATION, read_tensorboard_config
 from dlop.api.types import ReplicaType
+from dlop.kube.objects import MAX_JSON_LEVELS, count_json_levels
 
 NETWORK_MODE_ANNOTATION = "kubedl.io/network-mode"
 GIT_SYNC_ANNOTATION = "kubedl.io/git-sync-config"
@@ -44,13 +45,20 @@ def with_annotations(spec: JobSpec, annotations: Mapping[str, str], manifest: Ma
 
 
 def decode_annotation(field: ManifestField) -> ManifestField:
-    """The JSON value of an annotation; absent if it is not JSON, which is reported."""
+    """The JSON value of an annotation; absent if it is not JSON or has too many levels, which is reported."""
+    data = field.string().encode()
     try:
-        value = msgspec.json.decode(field.string().encode())
+        value = msgspec.json.decode(data)
+        # Deeper values may be decoded here, and fail to be encoded as a part of a pod.
+        is_too_deep = count_json_levels(data) > MAX_JSON_LEVELS
+    except RecursionError:
+        value, is_too_deep = None, True
     except msgspec.DecodeError as error:
         field.error(f"must be JSON: {error}")
-        value = None
-    return replace(field, value=value)
+        return replace(field, value=None)
+    if is_too_deep:
+        field.error(f"must be JSON with at most {MAX_JSON_LEVELS} levels")
+    return replace(field, value=None if is_too_deep else value)
 
 
 def _network_mode(spec: JobSpec, field: ManifestField, _: tuple[ReplicaType, ...]) -> JobSpec:

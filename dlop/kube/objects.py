@@ -23,7 +23,7 @@ Value = TypeVar("Value", bound=Hashable)
 # A full interner is cleared and fills again. Objects that share values arrive together, so little is lost.
 _MAX_INTERNED = 16_384
 # Far more levels than real objects have, and far below Python's recursion limit.
-_MAX_JSON_LEVELS = 200
+MAX_JSON_LEVELS = 200
 _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
@@ -382,16 +382,28 @@ def decode_json(data: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
         return decoder.decode(_truncate_depth(data))
 
 
+def count_json_levels(data: bytes) -> int:
+    """The number of levels of valid JSON."""
+    level = levels = 0
+    for token in _STRING_OR_BRACKET.finditer(data):
+        if token[0] in (b"{", b"["):
+            level += 1
+            levels = max(levels, level)
+        elif token[0] in (b"}", b"]"):
+            level -= 1
+    return levels
+
+
 def _truncate_depth(data: bytes) -> bytes:
     pieces: list[bytes] = []
     level = start = 0
     for token in _STRING_OR_BRACKET.finditer(data):
         if token[0] in (b"{", b"["):
-            if level == _MAX_JSON_LEVELS:
+            if level == MAX_JSON_LEVELS:
                 pieces += [data[start : token.start()], b"null"]
             level += 1
         elif token[0] in (b"}", b"]"):
             level -= 1
-            if level == _MAX_JSON_LEVELS:
+            if level == MAX_JSON_LEVELS:
                 start = token.end()
     return b"".join([*pieces, data[start:]])

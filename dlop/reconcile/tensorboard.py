@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from dlop.api.child_objects import Create
 from dlop.api.constants import TEMPLATE_HASH_ANNOTATION, Reason
 from dlop.api.fields import ManifestField
+from dlop.api.job_annotations import decode_annotation
 from dlop.api.phase import Phase
 from dlop.api.template_hash import parse_template_hash
 from dlop.api.tensorboard import TENSORBOARD_ANNOTATION, TensorBoard, is_tensorboard, read_tensorboard_config, tensorboard_name
@@ -132,11 +130,8 @@ def _is_current(context: ReconcileContext, metadata: ObjectMeta, desired: Create
 
 def _has_same_config(metadata: ObjectMeta, tensorboard: TensorBoard | None) -> bool:
     """Whether KubeDL created an object from the same configuration. Its times do not matter."""
-    try:
-        config: Any = msgspec.json.decode(metadata.annotations.get(TENSORBOARD_ANNOTATION, ""))
-    except msgspec.DecodeError:
-        return False
-    existing = read_tensorboard_config(ManifestField(TENSORBOARD_ANNOTATION, config))
+    config = decode_annotation(ManifestField(TENSORBOARD_ANNOTATION, metadata.annotations.get(TENSORBOARD_ANNOTATION, "")))
+    existing = read_tensorboard_config(config)
     return existing is not None and tensorboard is not None and _contents(existing) == _contents(tensorboard)
 
 

@@ -209,6 +209,9 @@ def test_bad_options_are_reported_with_their_field(spot: Any, problem: str) -> N
     ("annotation", "problem"),
     [
         ("{", ": must be JSON: Input data was truncated"),
+        ("[" * 100_000, ": must be JSON with at most 200 levels"),
+        # The decoder accepts it. The pod could not be encoded.
+        ('{"Follower": {"tolerations": ' + "[" * 300 + "]" * 300 + "}}", ": must be JSON with at most 200 levels"),
         ([], ": must be an object, got a list"),
         ({"Boss": {"replicas": 1}}, ".Boss: is not a role of this kind; must be one of Leader, Follower"),
         ({"Follower": {"replicas": 7}}, ".Follower: has 7 replicas, but Follower has only 3; use at most 3"),
