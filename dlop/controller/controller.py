@@ -288,8 +288,10 @@ class Controller:
             count = job.spec.host_ports
         except SpecError:
             return None
-        phase = persisted_state(job).phase if count else None
-        if not count or (phase is not None and phase.is_finished):
+        if not count or job.spec.run_policy.suspend or job.managed_by_other:
+            return None  # a suspended job keeps the ports that it has
+        phase = persisted_state(job).phase
+        if phase is not None and phase.is_finished:
             return None
         uid, ports = job.metadata.uid, self._deps.host_ports
         if ports.find(uid, count) is None:

@@ -430,3 +430,36 @@ def test_no_sequence_of_assignments_growth_and_ends_gives_two_jobs_the_same_port
 def test_a_wrong_range_is_rejected(value: str) -> None:
     with pytest.raises(SettingsError, match=r"--host-port-range: invalid value .* must be two ports, like 36000-55999"):
         Settings.load({"host_port_range": value}, {})
+
+
+@virtual_time
+async def test_a_job_that_is_suspended_from_the_start_takes_no_ports_until_it_is_resumed() -> None:
+    async with OperatorKit([PairJob], operator=False) as kit:
+        await kit.start_operator(settings=with_range("40000-40002"))
+        kit.script.when("other-*").run().after(300).succeed()
+        queued = await kit.submit(host_pair("queued", suspend=True))
+        await kit.until(queued, phase="Suspended")
+        other = await kit.submit(host_pair("other"))
+        await kit.until(other, phase="Running")
+        await kit.edit(queued, {"spec": {"runPolicy": {"suspend": False}}})
+        await kit.until(queued, reached=lambda view: view.condition("Blocked") is not None)
+        await kit.until(other, phase="Succeeded")
+        await kit.until(queued, phase="Running")
+        assert sorted(host_ports(queued).values()) == [40_000, 40_001, 40_002]
+
+
+@virtual_time
+async def test_a_suspended_job_keeps_the_ports_that_it_has() -> None:
+    async with OperatorKit([PairJob], operator=False) as kit:
+        await kit.start_operator(settings=with_range("40000-40005"))
+        view = await kit.submit(host_pair())
+        await kit.until(view, phase="Running")
+        before = host_ports(view)
+        await kit.edit(view, {"spec": {"runPolicy": {"suspend": True}}})
+        await kit.until(view, phase="Suspended")
+        other = await kit.submit(host_pair("other"))
+        await kit.until(other, phase="Running")
+        assert not {*before.values()} & {*host_ports(other).values()}
+        await kit.edit(view, {"spec": {"runPolicy": {"suspend": False}}})
+        await kit.until(view, phase="Running")
+        assert host_ports(view) == before
