@@ -8,6 +8,10 @@ the pod that they came from is deleted:
   change of the spec renames the pods of a role (`claimed_as`), its claims are released.
 - A lost pod is counted in `replacements` in the same write that counts the failure or disruption. The pod is deleted later. Its
   successor has the new number as an annotation, so that the two cannot be confused.
+- Container restarts are counted per index (`counted_restarts`), and apply to one pod name, too. If the pods are renamed, or the role is
+  removed, the old pods may become desired again before they are gone. Therefore a pod with counted restarts is entered in
+  `replacements` when it is renamed, without counting a loss, and the counts of a removed role are kept. What happens to a pod while
+  the spec does not contain it is not counted.
 
 Everything that grows with the number of replicas is keyed by ranges of indexes (`0-3,7`), so that the record of 10,000 replicas stays
 far below the limit of the API server. In a long list each number is relative to the one before it, and the list starts with a plus
@@ -158,9 +162,12 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     started_indexes: dict[str, str] = {}
     """Indexes by role whose pods were seen running in this attempt, as ranges. These are the claims."""
     claimed_as: dict[str, str] = {}
-    """For each role with claims, the pod name of index 0 when the claims were made. A role without an entry has kept its names."""
+    """For each role with claims or counted container restarts, the pod name of index 0 at that time.
+
+    A role without an entry has kept its names.
+    """
     replacements: dict[str, Counts] = {}
-    """By role, how many pods of an index were lost in this attempt."""
+    """By role, how many pods of an index were lost in this attempt, or renamed after container restarts."""
     counted_restarts: dict[str, Counts] = {}
     """By role, container restarts of the current pod of an index that are included in `restarts`.
 
@@ -310,8 +317,9 @@ class RecordBuilder:
         self.restarts = dict(record.restarts)
         self.disruptions = dict(record.disruptions)
         self.spot_disruptions = dict(record.spot_disruptions)
-        self.replacements = {role: parse_counts(record.replacements.get(role, {})) for role in self._roles}
-        self.counted_restarts = {role: parse_counts(record.counted_restarts.get(role, {})) for role in self._roles}
+        # The pods of removed indexes and roles may still exist when these are added again.
+        self.replacements = _parse_counts_by_role(record.replacements, self._roles)
+        self.counted_restarts = _parse_counts_by_role(record.counted_restarts, self._roles)
         self.backoffs = parse_backoffs(record.backoffs)
         self.last_failure = record.last_failure
         self.watched = record.watched
@@ -319,9 +327,10 @@ class RecordBuilder:
         self.completed_indexes = _parse_desired(record.completed_indexes, replicas)
         self.failed_indexes = _parse_desired(record.failed_indexes, replicas)
         self.started_indexes = _parse_desired(record.started_indexes, replicas)
-        for role, name in record.claimed_as.items():
-            if first_pods.get(role, name) != name:
-                self.started_indexes[role].clear()
+        self.renamed_roles = tuple(role for role, name in record.claimed_as.items() if first_pods.get(role, name) != name)
+        """Roles whose pods have other names now than in the stored record."""
+        for role in self.renamed_roles:
+            self.started_indexes[role].clear()
 
     def count_restarts(self, role: str, restarts: int) -> None:
         if restarts:
@@ -343,7 +352,7 @@ class RecordBuilder:
             self.last_failure = failure
 
     def replace_pod(self, role: str, index: int) -> None:
-        """Account for a lost pod, and release its claim."""
+        """Account for a lost or renamed pod, and release its claim."""
         self.started_indexes[role].discard(index)
         self.counted_restarts[role].pop(index, None)
         self.replacements[role][index] = self.replacements[role].get(index, 0) + 1
@@ -363,6 +372,8 @@ class RecordBuilder:
     def reset_all_roles(self) -> None:
         for role in self._roles:
             self.reset_role(role)
+        for counts in (*self.replacements.values(), *self.counted_restarts.values()):
+            counts.clear()  # also those of removed roles
 
     def release_claims(self) -> None:
         """Release all claims and reset all back-offs, for a job that is suspended."""
@@ -382,13 +393,19 @@ class RecordBuilder:
             completed_indexes=_format(self.completed_indexes),
             failed_indexes=_format(self.failed_indexes),
             started_indexes=_format(self.started_indexes),
-            claimed_as={role: self._first_pods[role] for role, indexes in self.started_indexes.items() if indexes},
+            claimed_as=self._claimed_as(),
             replacements=_format_counts_by_role(self.replacements),
             counted_restarts=_format_counts_by_role(self.counted_restarts),
             backoffs=format_backoffs(self.backoffs),
             last_failure=self.last_failure,
             watched=self.watched,
         )
+
+    def _claimed_as(self) -> dict[str, str]:
+        """Of a removed role, the stored name is kept."""
+        names = {**self._record.claimed_as, **self._first_pods}
+        claimed = (role for role, counts in self.counted_restarts.items() if counts or self.started_indexes.get(role))
+        return {role: names[role] for role in claimed if role in names}
 
 
 def _parse_desired(stored: dict[str, str], replicas: dict[str, int]) -> dict[str, set[int]]:
@@ -398,6 +415,11 @@ def _parse_desired(stored: dict[str, str], replicas: dict[str, int]) -> dict[str
 
 def _format(indexes_by_role: dict[str, set[int]]) -> dict[str, str]:
     return {role: format_indexes(indexes) for role, indexes in indexes_by_role.items() if indexes}
+
+
+def _parse_counts_by_role(stored: Mapping[str, Counts], roles: Iterable[str]) -> dict[str, dict[int, int]]:
+    """The counts of these roles and of all stored ones."""
+    return {role: parse_counts(stored.get(role, {})) for role in dict.fromkeys((*roles, *stored))}
 
 
 def _format_counts_by_role(counts_by_role: Mapping[str, Mapping[int, int]]) -> dict[str, Counts]:

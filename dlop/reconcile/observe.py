@@ -43,6 +43,7 @@ class _Observer:
     def __init__(self, context: ReconcileContext) -> None:
         self._context = context
         self._builder = context.record_builder()
+        self._accounted_uids = context.accounted_uids | _replace_renamed_pods(context, self._builder)
         if context.spec_changed:
             self._builder.backoffs.clear()
         self._lost: list[LostReplica] = []
@@ -57,7 +58,7 @@ class _Observer:
 
     def _replica(self, replica: ReplicaId, name: str) -> ReplicaProgress:
         """A finished replica stays finished, whatever happens to its pod."""
-        pod = self._current_pod(name)
+        pod = _current_pod(self._context, name)
         if pod is None:
             self._builder.counted_restarts[replica.role.name].pop(replica.index, None)
         elif not self._is_accounted(pod):
@@ -68,10 +69,6 @@ class _Observer:
         if replica.index in self._builder.failed_indexes[replica.role.name]:
             return _progress(replica, ReplicaState.FAILED, pod, self._failure(replica, pod) if pod else None)
         return self._without_pod(replica, name) if pod is None else self._with_pod(replica, pod)
-
-    def _current_pod(self, name: str) -> Pod | None:
-        """The pod of a replica, if it belongs to the current attempt."""
-        return None if name in self._context.stale_pod_names else self._context.pods.get(name)
 
     def _without_pod(self, replica: ReplicaId, name: str) -> ReplicaProgress:
         if not self._is_claimed(replica):
@@ -90,6 +87,8 @@ class _Observer:
         match classify_pod(pod, replica.role):
             case PodState.PENDING:
                 return _progress(replica, ReplicaState.PENDING, pod)
+            case PodState.RUNNING if self._is_accounted(pod):
+                return _progress(replica, ReplicaState.MISSING, pod)
             case PodState.RUNNING:
                 self._builder.started_indexes[replica.role.name].add(replica.index)
                 return _progress(replica, ReplicaState.RUNNING, pod)
@@ -153,7 +152,33 @@ class _Observer:
         return replica.index in self._builder.started_indexes[replica.role.name]
 
     def _is_accounted(self, pod: Pod) -> bool:
-        return bool(self._context.accounted_uids) and pod.metadata.uid in self._context.accounted_uids
+        """Whether the pod is replaced, and its loss is in the record or must not be counted."""
+        return bool(self._accounted_uids) and pod.metadata.uid in self._accounted_uids
+
+
+def _current_pod(context: ReconcileContext, name: str) -> Pod | None:
+    """The pod of a replica, if it belongs to the current attempt."""
+    return None if name in context.stale_pod_names else context.pods.get(name)
+
+
+def _replace_renamed_pods(context: ReconcileContext, builder: RecordBuilder) -> frozenset[str]:
+    """Account for the pods with counted container restarts that a change of the spec has renamed.
+
+    Returns the UIDs of existing pods that have the same replacement number, although they have the new names. They are replaced, too.
+    Pods that belong to their replicas under the old names are kept.
+    """
+    if not builder.renamed_roles:
+        return frozenset()  # the common case
+    names = {(replica.role.name, replica.index): name for name, replica in context.desired_pods.items()}
+    uids: set[str] = set()
+    for role in builder.renamed_roles:
+        for index in tuple(builder.counted_restarts[role]):
+            name = names.get((role, index), "")
+            pod = _current_pod(context, name)
+            if pod is None or pod.metadata.name == name:
+                builder.replace_pod(role, index)
+                uids |= {pod.metadata.uid} if pod is not None else set()
+    return frozenset(uids)
 
 
 def _progress(replica: ReplicaId, state: ReplicaState, pod: Pod | None = None, failure: LastFailure | None = None) -> ReplicaProgress:
@@ -168,6 +193,7 @@ def with_latest_attempt(context: ReconcileContext) -> JsonObject:
 def _advance_record(context: ReconcileContext) -> Record:
     """Discards the results of earlier attempts. Takes over phase and start time from a status that another operator wrote."""
     builder, stored = context.record_builder(), context.stored
+    _replace_renamed_pods(context, builder)
     if context.policy.restart_scope is RestartScope.JOB:
         builder.attempt += max(context.unrecorded_attempts.values())
         builder.reset_all_roles()

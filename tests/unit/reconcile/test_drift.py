@@ -229,6 +229,14 @@ def rename(world: World, role: str, name: str) -> None:
     world.edit(lambda spec: spec["names"].update({role: name}))
 
 
+def execute_writes(world: World, writes: int) -> None:
+    """Run passes until they have made this many writes. The last pass is interrupted."""
+    while writes > 0:
+        plan = world.plan()
+        world.execute(plan, writes=writes)
+        writes -= max(1, len(world.effects(plan)))
+
+
 @pytest.mark.parametrize("scope", ["Replica", "Role", "Job"])
 def test_a_rename_replaces_the_pods_of_the_role_without_counting(scope: str) -> None:
     world = running_named(restartScope=scope, backoffLimit=0, disruptionLimit=0)
@@ -260,16 +268,90 @@ def test_the_claims_are_released_in_the_record_before_the_old_pods_are_deleted()
 def test_a_rename_that_is_reverted_after_any_write_counts_nothing(scope: str, writes: int) -> None:
     world = running_named(restartScope=scope)
     rename(world, TRAINER, "n1")
-    while writes > 0:
-        plan = world.plan()
-        world.execute(plan, writes=writes)
-        writes -= max(1, len(world.effects(plan)))
+    execute_writes(world, writes)
     rename(world, TRAINER, "n0")
     world.settle()
     world.run()
     world.settle()
     assert world.pods.keys() == world.desired_pods()
     assert {"restarts", "disruptions", "attempt", "roleAttempts", "backoffs"}.isdisjoint(world.record)
+
+
+@pytest.mark.parametrize("scope", ["Replica", "Role", "Job"])
+@pytest.mark.parametrize("writes", range(16))
+def test_container_restarts_are_counted_once_if_a_rename_is_reverted_after_any_write(scope: str, writes: int) -> None:
+    world = running_named(restartScope=scope)
+    world.exit("ring-trainer-n0-0", 137)
+    world.settle()
+    rename(world, TRAINER, "n1")
+    execute_writes(world, writes)
+    rename(world, TRAINER, "n0")
+    world.settle()
+    world.run()
+    world.settle()
+    assert (world.record["restarts"], set(world.pods)) == ({TRAINER: 1}, world.desired_pods())
+    world.exit("ring-trainer-n0-0", 137)
+    world.settle()
+    assert (world.record["restarts"], "disruptions" in world.record) == ({TRAINER: 2}, False)
+
+
+def test_container_restarts_of_pods_with_two_names_are_counted_once_each() -> None:
+    world = running_named()
+    world.lost_nodes = {"ring-trainer-n0-0", "ring-trainer-n1-0"}
+    rename(world, TRAINER, "n1")
+    world.settle()
+    world.run()
+    world.exit("ring-trainer-n1-0", 137)
+    world.settle()
+    for name in ("n0", "n1", "n0"):  # both pods are terminating
+        rename(world, TRAINER, name)
+        world.settle()
+    world.lost_nodes.clear()
+    world.settle()
+    world.run()
+    world.exit("ring-trainer-n0-0", 137)
+    world.settle()
+    assert (world.record["restarts"], set(world.pods)) == ({TRAINER: 2}, world.desired_pods())
+    assert "disruptions" not in world.record
+
+
+def test_a_running_pod_that_is_replaced_after_two_renames_is_not_a_disruption() -> None:
+    world = running_named()
+    body = copy.deepcopy(world.pods["ring-trainer-n0-0"])
+    rename(world, TRAINER, "n1")
+    world.settle()
+    world.run()
+    world.exit("ring-trainer-n1-0", 137)
+    world.settle()
+    world.pods["ring-trainer-n0-0"] = body  # Its delete was not executed.
+    rename(world, TRAINER, "n0")
+    world.settle()
+    world.run()
+    world.settle()
+    assert world.record["restarts"] == {TRAINER: 1}
+    assert "disruptions" not in world.record
+    assert world.uids()["ring-trainer-n0-0"] != body["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "ExitCode"])
+@pytest.mark.parametrize("writes", range(16))
+def test_a_failure_is_counted_once_if_its_role_is_removed_and_added_again_after_any_write(policy: str, writes: int) -> None:
+    world = running_named(policy=policy)
+    helpers = world.spec["replicaSpecs"][HELPER]
+    world.exit("ring-helper-n0-0", 137)
+    world.execute(world.plan())
+    assert world.record["restarts"] == {HELPER: 1}
+    world.edit(lambda spec: spec["replicaSpecs"].pop(HELPER))
+    execute_writes(world, writes)
+    rename(world, HELPER, "n1")
+    execute_writes(world, writes // 2)
+    rename(world, HELPER, "n0")
+    world.edit(lambda spec: spec["replicaSpecs"].update({HELPER: helpers}))
+    world.settle()
+    world.run()
+    world.settle()
+    assert (world.record["restarts"], set(world.pods)) == ({HELPER: 1}, world.desired_pods())
+    assert "disruptions" not in world.record
 
 
 def test_a_completed_replica_stays_completed_under_its_new_name() -> None:
@@ -286,9 +368,12 @@ def test_a_completed_replica_stays_completed_under_its_new_name() -> None:
 def test_pods_that_match_by_labels_are_kept_and_claimed_under_the_new_name() -> None:
     world = running_named(NamedJob)
     before = world.uids()
+    world.exit("ring-trainer-n0-1", 137)
+    world.settle()
     rename(world, TRAINER, "n1")
     world.settle()
     assert world.uids() == before
+    assert (world.record["restarts"], world.record["countedRestarts"]) == ({TRAINER: 1}, {TRAINER: {"1": "1"}})
     assert (world.record["startedIndexes"][TRAINER], world.record["claimedAs"][TRAINER]) == ("0-1", "ring-trainer-n1-0")
     world.remove_pod("ring-trainer-n0-0")
     world.settle()

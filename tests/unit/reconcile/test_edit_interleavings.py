@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dlop.api.child_objects import Create
@@ -288,6 +288,7 @@ def running(kind: type[NamedJob], policy: str, scope: str) -> EditedWorld:
     return world
 
 
+PASS = [*SYNC, Step("plan"), Step("write", ALL)]
 kinds = st.sampled_from([RenamedJob, RenamedJob, NamedJob])
 scopes = st.sampled_from(SCOPES)
 
@@ -306,6 +307,8 @@ def test_replacements_because_of_a_change_are_not_counted(kind: type[NamedJob], 
     world.check_disruption_is_counted()
 
 
+@example(RenamedJob, "OnFailure", "Replica", [Step("lose"), *PASS, Step("rename", 1), *PASS, Step("rename", 0)])
+@example(RenamedJob, "ExitCode", "Replica", [Step("lose", 15), *PASS, Step("remove"), *PASS, Step("scale", 2, HELPER)])
 @given(kind=kinds, policy=st.sampled_from(["OnFailure", "ExitCode"]), scope=scopes, steps=passes(progress | losses))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_failures_and_disruptions_between_changes_are_counted_at_most_once(
