@@ -16,7 +16,7 @@ from dlop.api.cached_property import cached_property
 from dlop.api.child_objects import Create
 from dlop.api.fields import ManifestField
 from dlop.api.gang import Gang, GangMember, min_members
-from dlop.api.host_ports import port_offsets
+from dlop.api.host_ports import SIZE_PREFIX, port_offsets
 from dlop.api.job_resource import JobResource
 from dlop.api.names import label_value
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
@@ -233,7 +233,7 @@ class DLJob(ABC):
         fixed = self.lifecycle.fixed_roles(self)
         sizes = [f"{role.name}={role.replicas}" for role in self.spec.roles if role.name in fixed and role.elastic is None]
         if self.uses_host_network and self.host_port is not None:
-            sizes.append(f"hostPorts={'/'.join(str(self.port(role.name)) for role in self.spec.roles)}")
+            sizes.append(f"{SIZE_PREFIX}{'/'.join(str(self.port(role.name)) for role in self.spec.roles)}")
         return ",".join(sizes)
 
     @cached_property

@@ -9,6 +9,9 @@ from dlop.api.fields import ManifestField
 from dlop.api.spec import JobSpec, RoleSpec
 from dlop.api.types import ContainerProperties, ReplicaType
 
+SIZE_PREFIX = "hostPorts="
+"""Before the first ports of all roles in the size of a job."""
+
 
 def with_host_network(
     spec: JobSpec, field: ManifestField, *, types: Iterable[ReplicaType], container: ContainerProperties, unsupported: str

@@ -99,7 +99,8 @@ def _run(context: ReconcileContext, step: ScaleStep) -> Plan:
     if result is not None:
         return _finish(context, observation, result, started_at=started_at)
     restart.record_restarts(observation.lost_replicas, observation.builder, scope=context.policy.restart_scope, now=context.now)
-    if size := previous_size(context, observation.progress):
+    size = previous_size(context, observation.progress)
+    if size is not None:
         return _resize(context, observation, started_at=started_at, size=size)
     return _continue(context, observation, step, started_at=started_at, blocked=blocked)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dlop.api.constants import SIZE_ANNOTATION, Reason
+from dlop.api.constants import SIZE_ANNOTATION, TEMPLATE_HASH_ANNOTATION, Reason
+from dlop.api.host_ports import SIZE_PREFIX
 from dlop.api.phase import JobResult
 from dlop.api.progress import Progress, ReplicaState, RoleProgress
 from dlop.api.record import LastFailure, RecordBuilder, describe_failure
@@ -139,10 +140,17 @@ def _last_failure(builder: RecordBuilder) -> str:
 _CONTINUING = (ReplicaState.PENDING, ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
 
 
-def previous_size(context: ReconcileContext, progress: Progress) -> str:
-    """The outdated size in started pods; empty if there is none. Pods that have not started are replaced by drift detection."""
-    size = context.job.size if context.may_have_drifted else ""
-    return next((known for known in map(_known_size, _started_pods(progress)) if known not in ("", size)), "") if size else ""
+def previous_size(context: ReconcileContext, progress: Progress) -> str | None:
+    """The outdated size in started pods; None if there is none. Pods that have not started are replaced by drift detection."""
+    if not context.may_have_drifted:
+        return None
+    known = (_known_size(pod) for pod in _started_pods(progress))
+    return next((size for size in known if size is not None and _is_outdated(size, context.job.size)), None)
+
+
+def _is_outdated(known: str, size: str) -> bool:
+    """Whether the peers of a pod have other sizes or ports now. A size is empty without fixed roles and without the host network."""
+    return known != size and (bool(known and size) or SIZE_PREFIX in known + size)
 
 
 def restart_for_resize(builder: RecordBuilder) -> None:
@@ -161,6 +169,7 @@ def _started_pods(progress: Progress) -> Iterator[Pod]:
                 yield replica.pod
 
 
-def _known_size(pod: Pod) -> str:
-    """Empty if another operator created the pod. The size in its environment is unknown then."""
-    return pod.metadata.annotations.get(SIZE_ANNOTATION, "")
+def _known_size(pod: Pod) -> str | None:
+    """None if another operator created the pod. The size in its environment is unknown then."""
+    annotations = pod.metadata.annotations
+    return annotations.get(SIZE_ANNOTATION, "" if TEMPLATE_HASH_ANNOTATION in annotations else None)

@@ -69,10 +69,16 @@ def finished_outcome(
 
 
 def resize_outcome(context: ReconcileContext, progress: Progress, record: Record, *, started_at: float | None, size: str) -> Outcome:
-    """The outcome for a job that restarts because its world size has changed. `size` is the previous one."""
+    """The outcome for a job that restarts because its world size or its network has changed. `size` is the previous one."""
     record = _update(record, context.job, phase=Phase.RESTARTING, started_at=started_at)
-    parts = "the size and the ports" if context.job.uses_host_network else "the size"
-    message = f"scaled from {size} to {context.job.size}: restarting all replicas, because their environment contains {parts}"
+    if size and context.job.size:
+        change, parts = (
+            f"scaled from {size} to {context.job.size}",
+            "the size and the ports" if context.job.uses_host_network else "the size",
+        )
+    else:
+        change, parts = f"moved {'out of' if size else 'into'} the host network", "the ports"
+    message = f"{change}: restarting all replicas, because their environment contains {parts}"
     return _outcome(context, record, phase=Phase.RESTARTING, reason=Reason.RESIZED, message=message, progress=progress)
 
 

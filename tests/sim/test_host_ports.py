@@ -463,3 +463,17 @@ async def test_a_suspended_job_keeps_the_ports_that_it_has() -> None:
         await kit.edit(view, {"spec": {"runPolicy": {"suspend": False}}})
         await kit.until(view, phase="Running")
         assert host_ports(view) == before
+
+
+@virtual_time
+async def test_a_running_job_restarts_when_it_moves_into_the_host_network_and_out_of_it() -> None:
+    async with OperatorKit([PairJob]) as kit:
+        view = await kit.submit(pair(workers=1, servers=1))
+        await kit.until(view, phase="Running")
+        for number, (is_in_host_network, servers) in enumerate(((True, ":36000"), (False, ":7000")), start=1):
+            await kit.edit(view, {"spec": {"runPolicy": {"hostNetwork": is_in_host_network}}})
+            await kit.until(view, phase="Running", reached=lambda view, number=number: view.status["dlop"].get("attempt") == number)
+            assert are_running(view, 2)
+            assert {pod["spec"].get("hostNetwork", False) for pod in view.pods.values()} == {is_in_host_network}
+            assert [address.removeprefix("pair-server-0") for address in server_addresses(view)] == [servers]
+            assert await kit.writes_when_idle() == []
