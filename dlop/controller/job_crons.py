@@ -5,11 +5,14 @@ A Cron that a user has created is never changed. Jobs that a Cron has created ha
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import structlog
 
 from dlop.api.constants import CRON_PERMISSIONS, Reason, rbac_hint
 from dlop.api.cron import CRONS, SOURCE_ANNOTATION
+from dlop.api.fields import ManifestField
 from dlop.api.spec import SpecError
 from dlop.controller.event_recorder import EventRecorder
 from dlop.controller.informer_set import InformerSet
@@ -19,7 +22,6 @@ from dlop.kube.client import Client, PatchType
 from dlop.kube.errors import AlreadyExistsError, ForbiddenError
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.objects import CustomObject
-from dlop.kube.types import JsonObject
 from dlop.reconcile.cron import cron_manifest, source_of
 from dlop.reconcile.plan import Event, EventType
 
@@ -40,7 +42,8 @@ class JobCrons:
         Raises:
             KubeError: the Cron was not created.
         """
-        job, policy = self._find(key, informers)
+        job = next(iter(self._jobs(key, informers)), None)
+        policy = None if job is None else job.spec.run_policy.cron_policy
         if job is None or policy is None:
             return
         if self._kinds.by_resource(CRONS) is None:
@@ -62,15 +65,20 @@ class JobCrons:
         Raises:
             KubeError: the Cron was not updated.
         """
-        source = cron.metadata.annotations.get(SOURCE_ANNOTATION)
-        job, policy = self._find(key, informers)
-        if job is None or policy is None or source == source_of(job) or cron.metadata.deletion_timestamp is not None:
+        if cron.metadata.deletion_timestamp is not None:
             return False
-        if source is None:
-            message = f"cronPolicy has no effect: Cron {key.name} exists and was not created for this job; delete or rename one of them"
-            self._record(job, EventType.WARNING, Reason.NAME_CONFLICT, message)
-            return False
-        spec = cron_manifest(job, policy)["spec"]
+        source, is_changed = cron.metadata.annotations.get(SOURCE_ANNOTATION), False
+        for job in self._jobs(key, informers):
+            if source is None or not _creates_kind(cron, job):
+                message = f"cronPolicy has no effect: Cron {key.name} exists and was not created for this job; delete or rename one of them"
+                self._record(job, EventType.WARNING, Reason.NAME_CONFLICT, message)
+            elif source != source_of(job):
+                await self._patch(key, cron, job)
+                is_changed = True
+        return is_changed
+
+    async def _patch(self, key: JobKey, cron: CustomObject, job: DLJob) -> None:
+        spec = cron_manifest(job, job.spec.run_policy.cron_policy or {})["spec"]
         version = {"uid": cron.metadata.uid, "resourceVersion": cron.metadata.resource_version}
         metadata = {**version, "annotations": {SOURCE_ANNOTATION: source_of(job)}}
         patch = {"metadata": metadata, **merge_patch({"spec": msgspec.json.decode(cron.spec)}, {"spec": spec})}
@@ -79,15 +87,11 @@ class JobCrons:
         except ForbiddenError as error:
             self._report_forbidden(job, "update", error)
             raise
-        return True
 
-    def _find(self, key: JobKey, informers: InformerSet) -> tuple[DLJob | None, JsonObject | None]:
-        """The job with a schedule for which this is the Cron, and its policy."""
-        for kind in self._kinds:
-            job = _scheduled_job(kind, informers.job(kind.resource, namespace=key.namespace, name=key.name))
-            if job is not None:
-                return job, job.spec.run_policy.cron_policy
-        return None, None
+    def _jobs(self, key: JobKey, informers: InformerSet) -> Iterator[DLJob]:
+        """The jobs with a schedule and the name of this Cron: at most one of each kind."""
+        jobs = (_scheduled_job(kind, informers.job(kind.resource, namespace=key.namespace, name=key.name)) for kind in self._kinds)
+        return (job for job in jobs if job is not None)
 
     def _report_forbidden(self, job: DLJob, verb: str, error: ForbiddenError) -> None:
         hint = rbac_hint(CRON_PERMISSIONS, namespace=job.metadata.namespace)
@@ -97,6 +101,13 @@ class JobCrons:
     def _record(self, job: DLJob, event_type: EventType, reason: str, message: str) -> None:
         key = JobKey(job.job_type.resource, job.metadata.namespace, job.metadata.name)
         self._events.record(key, job.metadata, Event(event_type, reason, message))
+
+
+def _creates_kind(cron: CustomObject, job: DLJob) -> bool:
+    """Whether a Cron creates jobs of the kind of this one, in any version."""
+    template = ManifestField("spec", msgspec.json.decode(cron.spec)).get("template")
+    group = str(template.get("apiVersion").value).rpartition("/")[0]
+    return (group, template.get("kind").value) == (job.job_type.group, job.job_type.kind)
 
 
 def _scheduled_job(kind: ManagedKind, job_object: CustomObject | None) -> DLJob | None:

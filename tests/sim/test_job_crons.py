@@ -10,6 +10,7 @@ from dlop.api.crd import build_cron_crd
 from dlop.api.cron import CRONS, SOURCE_ANNOTATION
 from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.frameworks.kubedl.tfjob import TFJob
+from dlop.kube.client import PatchType
 from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS
 from dlop.kube.types import JsonObject
@@ -18,6 +19,7 @@ from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.kubedl_manifests import kubedl_job
 from tests.sim.cron_env import FORBIDDEN, MINUTE, cron, cron_env, cron_kit
 from tests.sim.operator_env import NAMESPACE, OperatorEnv, settle
+from tests.sim.pair_job import PairJob, pair
 from tests.sim.ring_job import RingJob, ring
 
 RINGS = RingJob.job_type.resource
@@ -141,6 +143,29 @@ async def test_a_cron_of_the_user_is_not_changed() -> None:
         assert stored["spec"]["schedule"] == "@daily"
         [note] = await job_events(env, "NameConflict")
         assert note == "cronPolicy has no effect: Cron train exists and was not created for this job; delete or rename one of them"
+
+
+@virtual_time
+async def test_a_job_of_another_kind_does_not_take_over_the_cron_of_its_name() -> None:
+    async with OperatorKit([PairJob, RingJob]) as kit:
+        await kit.client.create(CUSTOM_RESOURCE_DEFINITIONS, build_cron_crd())
+        await settle(5)
+        await kit.client.create(RINGS, scheduled_ring(), namespace=NAMESPACE)
+        await settle(30)
+        other = pair(workers=1, servers=1, cronPolicy={"schedule": "@daily"})
+        await kit.client.create(PairJob.job_type.resource, {**other, "metadata": {"name": "train"}}, namespace=NAMESPACE)
+        await settle(30)
+        stored = await get_cron(kit)
+        assert stored is not None
+        assert (stored["spec"]["schedule"], stored["spec"]["template"]["kind"]) == ("@every 10m", "RingJob")
+        conflicts = [note for note in await job_events(kit, "NameConflict") if note.startswith("cronPolicy")]
+        assert conflicts == ["cronPolicy has no effect: Cron train exists and was not created for this job; delete or rename one of them"]
+        change = {"spec": {"runPolicy": {"cronPolicy": {"schedule": "@every 20m"}}}}
+        await kit.client.patch(RINGS, "train", change, patch_type=PatchType.MERGE, namespace=NAMESPACE)
+        await settle(30)
+        stored = await get_cron(kit)
+        assert stored is not None
+        assert (stored["spec"]["schedule"], stored["spec"]["template"]["kind"]) == ("@every 20m", "RingJob")
 
 
 @virtual_time
