@@ -5,6 +5,7 @@ Every kind reads its own spec format into a `JobSpec`. The planner handles all k
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from dlop.api.code_sync import CodeSource
     from dlop.api.tensorboard import TensorBoard
     from dlop.api.types import StartAfter
+
+_MAX_DESCRIBED = 50
+_MAX_PROBLEM_LENGTH = 1000
 
 
 class RestartPolicy(StrEnum):
@@ -181,4 +185,11 @@ class SpecError(Exception):
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
-        super().__init__("; ".join(str(problem) for problem in problems))
+        super().__init__(describe_problems(problems))
+
+
+def describe_problems(problems: Sequence[Problem]) -> str:
+    """The first problems in one line. With all of them, a status could be too large to be stored."""
+    more = len(problems) - _MAX_DESCRIBED
+    texts = (str(problem)[:_MAX_PROBLEM_LENGTH] for problem in problems[:_MAX_DESCRIBED])
+    return "; ".join([*texts, *([f"and {more} more problems"] if more > 0 else [])])

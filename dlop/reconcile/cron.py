@@ -27,7 +27,7 @@ from dlop.api.names import label_value, object_name
 from dlop.api.phase import Phase
 from dlop.api.record import Blocked
 from dlop.api.schedule import MAX_MISSED, MissedRuns
-from dlop.api.spec import Problem
+from dlop.api.spec import Problem, describe_problems
 from dlop.kube.objects import CustomObject
 from dlop.kube.resources import Resource
 from dlop.kube.timestamps import earliest, format_time, parse_time
@@ -122,7 +122,7 @@ def plan_cron(snapshot: CronSnapshot, *, now: float) -> CronPlan:
     if snapshot.cron.metadata.deletion_timestamp is not None:
         return plan
     if snapshot.spec is None or snapshot.job_resource is None or snapshot.problems:
-        return _blocked(plan, Reason.INVALID_SPEC, "; ".join(map(str, snapshot.problems)))
+        return _blocked(plan, Reason.INVALID_SPEC, describe_problems(snapshot.problems))
     spec = snapshot.spec
     if spec.suspend:
         return plan

@@ -326,6 +326,18 @@ async def test_a_bad_cron_says_what_is_wrong_and_runs_when_it_is_fixed(change: J
 
 
 @virtual_time
+async def test_the_first_of_very_many_problems_are_reported() -> None:
+    async with cron_env() as env, env.run_operator():
+        labels = {f"label-{number}": number for number in range(30_000)}
+        await submit(env, cron(workload={"metadata": {"labels": labels}, "spec": ring(workers=1)["spec"]}))
+        await settle(5)
+        reason, message = await blocked(env)
+        assert reason == "InvalidSpec"
+        assert message.startswith("spec.template.workload.metadata.labels.label-0: must be a string, got 0; ")
+        assert message.endswith("; and 29950 more problems")
+
+
+@virtual_time
 async def test_a_job_that_the_api_server_rejects_is_reported() -> None:
     async with cron_env() as env, env.run_operator():
         await submit(env, cron(workload={"metadata": {"labels": {"bad key!": "x"}}, "spec": ring(workers=1)["spec"]}))
