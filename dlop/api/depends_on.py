@@ -30,7 +30,9 @@ def _read_dependency(field: ManifestField, own: str, known: dict[str, str]) -> S
     role = known.get(name.string().lower())
     if role is None:
         names = ", ".join(other for other in known.values() if other != own)
-        name.error(f"must be another role of this kind{f': {names}' if names else ''}; got {name.value!r:.60}")
+        problem = "is missing; add" if name.is_absent else "must be"
+        got = "" if name.is_absent else f"; got {name.value!r:.60}"
+        name.error(f"{problem} another role of this kind{f': {names}' if names else ''}{got}")
         return None
     if role == own:
         name.error(f"is the role itself; {own} cannot wait for itself")

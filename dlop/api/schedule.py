@@ -169,9 +169,20 @@ def _check_line(line: str, text: str) -> None:
         raise ScheduleError(f"{_explain(str(error), fields)}; {_EXAMPLE}") from None
 
 
+def _is_valid(fields: list[str]) -> bool:
+    try:
+        CronSim(" ".join(fields), datetime(2000, 1, 1, tzinfo=UTC))
+    except CronSimError:
+        return False
+    return True
+
+
 def _explain(error: str, fields: list[str]) -> str:
     """What is wrong with a line. The parser names the field, as in `Bad minute`."""
     name = error.removeprefix("Bad ")
     if name not in _FIELDS:
         return f"is not a cron line: {error}"
+    if name == "day-of-month" and _is_valid(["*", "*", fields[2], "*", "*"]):
+        # The parser also rejects days that are in none of the months.
+        return f"never occurs: no month in {fields[3]!r:.60} has a day in {fields[2]!r:.60}"
     return f"has an invalid {name} field, {fields[_FIELDS.index(name)]!r:.60}"

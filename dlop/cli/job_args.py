@@ -29,8 +29,11 @@ class JobSession:
 
     async def find(self, name: str) -> JobHandle:
         """Find a job by `JOB` or `KIND/JOB`."""
+        from dlop.jobs.crons import parse_cron_reference
         from dlop.jobs.lookup import find_job, parse_job_reference
 
+        if "/" in name and parse_cron_reference(name) is not None:
+            raise CommandError(f"{name} is a Cron and not a job; `dlop describe {name}` lists its jobs.")
         return await find_job(self.client, parse_job_reference(name, self.registry), namespace=self.namespace)
 
     async def find_job_or_cron(self, name: str) -> JobHandle | CronHandle:

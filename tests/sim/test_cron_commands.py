@@ -134,6 +134,15 @@ async def test_a_cron_is_suspended_resumed_and_deleted(env: CliEnv) -> None:
     assert "job nightly not found in the namespace default" in (await env.dlop("describe", "nightly")).err
 
 
+@pytest.mark.parametrize("command", [("logs",), ("wait",), ("tensorboard", "--no-browser"), ("scale",)])
+async def test_a_command_for_jobs_says_that_a_cron_is_not_one(env: CliEnv, command: tuple[str, ...]) -> None:
+    await create(env, cron())
+    sizes = ["Rower=2"] if command == ("scale",) else []
+    result = await env.dlop(*command, "cron/nightly", *sizes)
+    assert (result.code, result.out) == (1, "")
+    assert result.err == f"dlop {command[0]}: cron/nightly is a Cron and not a job; `dlop describe cron/nightly` lists its jobs.\n"
+
+
 async def test_submit_creates_crons(env: CliEnv) -> None:
     assert (await env.dlop("submit", env.write_file(cron()))).code == 0
     assert [row[0] for row in (await env.dlop("get", "crons")).rows] == ["nightly"]

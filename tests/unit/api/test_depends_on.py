@@ -93,7 +93,7 @@ WORKER = PATH.format("Worker")
     ("depends_on", "problem"),
     [
         ({"Worker": [{"role": "PS"}]}, f"{WORKER}[0].role: must be another role of this kind: Leader, Server; got 'PS'"),
-        ({"Worker": [{}]}, f"{WORKER}[0].role: must be another role of this kind: Leader, Server; got None"),
+        ({"Worker": [{}]}, f"{WORKER}[0].role: is missing; add another role of this kind: Leader, Server"),
         ({"Worker": [{"role": "worker"}]}, f"{WORKER}[0].role: is the role itself; Worker cannot wait for itself"),
         (
             {"Worker": [{"role": "Leader", "condition": "Done"}]},
