@@ -1,6 +1,7 @@
 """Render the pods, services and other children of a job from its manifest, without a cluster.
 
-The uid and the suffix of a generated name come from the API server. Rendered objects have placeholders for them.
+The uid and the suffix of a generated name come from the API server, and the ports of the host network from the operator. Rendered
+objects have placeholders for them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dlop.api.record import AssignedPorts, Record
 from dlop.api.spec import SpecError
 from dlop.api.types import Options
 from dlop.frameworks.registry import Registry, RegistryError
@@ -21,6 +23,8 @@ from dlop.policies.tensorboard import tensorboard_pod
 
 PLACEHOLDER_UID = "00000000-0000-0000-0000-000000000000"
 PLACEHOLDER_SUFFIX = "xxxxx"
+PLACEHOLDER_PORT = 36000
+"""The first port of a job in the host network, as if no other job had ports."""
 # A DNS subdomain name, as the API server requires it.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_NAME_LENGTH = 253
@@ -38,7 +42,7 @@ def render(manifest: Any, registry: Registry, *, namespace: str = "default", opt
     """
     job = parse_job(manifest, registry, namespace=namespace, options=options)
     try:
-        return list(_render_children(job))
+        return list(_render_children(_with_host_ports(job)))
     except SpecError as error:
         raise RenderError("\n".join(f"{job.metadata.name}: {problem}" for problem in error.problems)) from error
 
@@ -58,6 +62,11 @@ def parse_job(manifest: Any, registry: Registry, *, namespace: str = "default", 
     spec = msgspec.Raw(msgspec.json.encode(manifest.get("spec")))
     custom_object = CustomObject(metadata=_parse_metadata(manifest.get("metadata"), namespace), spec=spec)
     return kind(custom_object, options=options)
+
+
+def _with_host_ports(job: DLJob) -> DLJob:
+    count = job.spec.host_ports
+    return job.with_record(Record(host_ports=AssignedPorts(PLACEHOLDER_PORT, count))) if count else job
 
 
 def _parse_metadata(raw: Any, namespace: str) -> ObjectMeta:

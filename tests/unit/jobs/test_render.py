@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dlop.frameworks.registry import Registry
-from dlop.jobs.render import PLACEHOLDER_UID, RenderError, render
+from dlop.jobs.render import PLACEHOLDER_PORT, PLACEHOLDER_UID, RenderError, render
 from tests.unit.job.jobs import PairJob, pair_spec
 
 REGISTRY = Registry([PairJob])
@@ -42,6 +42,12 @@ def test_the_uid_is_a_placeholder() -> None:
 def test_the_suffix_of_a_generated_name_is_a_placeholder() -> None:
     names = [child["metadata"]["name"] for child in render(manifest(metadata={"generateName": "train-"}), REGISTRY)]
     assert names[:2] == ["train-xxxxx-leader-0", "train-xxxxx-follower-0"]
+
+
+def test_the_ports_of_the_host_network_are_placeholders_and_differ() -> None:
+    in_host_network = manifest(metadata={"name": "train", "annotations": {"kubedl.io/network-mode": "host"}})
+    pods = [child["spec"] for child in render(in_host_network, REGISTRY) if child["kind"] == "Pod"]
+    assert [pod["containers"][0]["ports"][0]["hostPort"] for pod in pods] == [PLACEHOLDER_PORT, PLACEHOLDER_PORT + 1]
 
 
 @pytest.mark.parametrize(
