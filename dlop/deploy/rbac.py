@@ -18,6 +18,7 @@ They are permission sets with roles of their own, which exist only on request:
     mpi     objects of MPI launchers, and pods/exec: RBAC lets the operator grant only permissions that it has itself
     elasticjob
             objects of the masters of ElasticJobs, and scale plans: RBAC lets the operator grant only permissions that it has itself
+    paddle  config maps with the addresses of the pods of PaddleJobs
     ingress Ingresses of MarsJobs and TensorBoards
     hpa     autoscalers of elastic PyTorchJobs with metrics
     gang    PodGroups, and read access to priority classes
