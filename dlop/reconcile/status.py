@@ -71,12 +71,9 @@ def finished_outcome(
 def resize_outcome(context: ReconcileContext, progress: Progress, record: Record, *, started_at: float | None, size: str) -> Outcome:
     """The outcome for a job that restarts because its world size or its network has changed. `size` is the previous one."""
     record = _update(record, context.job, phase=Phase.RESTARTING, started_at=started_at)
-    if size and context.job.size:
-        change, parts = (
-            f"scaled from {size} to {context.job.size}",
-            "the size and the ports" if context.job.uses_host_network else "the size",
-        )
-    else:
+    change = f"scaled from {size} to {context.job.size}"
+    parts = "the size and the ports" if context.job.uses_host_network else "the size"
+    if not size or not context.job.size:
         change, parts = f"moved {'out of' if size else 'into'} the host network", "the ports"
     message = f"{change}: restarting all replicas, because their environment contains {parts}"
     return _outcome(context, record, phase=Phase.RESTARTING, reason=Reason.RESIZED, message=message, progress=progress)
