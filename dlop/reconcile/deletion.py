@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
-from dlop.api.constants import SPOT_ANNOTATION, TEMPLATE_HASH_ANNOTATION
+from dlop.api.constants import JOB_UID_LABEL, SPOT_ANNOTATION, TEMPLATE_HASH_ANNOTATION
 from dlop.api.gang import POD_GROUPS, pod_group_of
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.spec import RoleSpec
@@ -199,10 +199,13 @@ def pending_spot_pods(context: ReconcileContext, progress: Progress) -> tuple[Po
 
 
 def drifted_services(context: ReconcileContext) -> Iterator[Service]:
-    """Services that would have other ports now. Those of a job that dlop takes over are kept, because its pods use them."""
-    if not context.may_have_drifted or not context.stored.record.observed_generation:
+    """Services that would have other ports now. When dlop takes over a job, those of the other operator are kept: its pods use them."""
+    if not context.may_have_drifted:
         return
+    is_new = not context.stored.record.observed_generation
     for service in context.snapshot.services:
+        if is_new and JOB_UID_LABEL not in service.metadata.labels:
+            continue
         replica = context.desired_services.get(service.metadata.name)
         body = None if replica is None else context.job.replica(replica.role, replica.index).service()
         if body is not None and _ports(body) != {(port.name, port.port) for port in service.spec.ports}:

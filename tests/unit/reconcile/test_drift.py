@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from dlop.api.constants import ATTEMPT_LABEL, TEMPLATE_HASH_ANNOTATION
+from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, TEMPLATE_HASH_ANNOTATION
 from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
 from dlop.replica import Replica
@@ -196,10 +196,21 @@ def test_services_of_another_operator_are_kept_when_their_job_is_taken_over() ->
     world = waiting(helpers=1)
     for service in world.services.values():
         service["spec"]["ports"] = [{"name": "dlop-port", "port": 2222}]
+        del service["metadata"]["labels"][JOB_UID_LABEL]
     before = copy.deepcopy(world.services)
     del world.status["dlop"]
     world.settle()
     assert world.services == before
+
+
+@pytest.mark.parametrize("writes", range(5))
+def test_services_have_the_ports_of_a_spec_that_is_edited_before_the_first_status_is_stored(writes: int) -> None:
+    world = World(ring(helpers=1))
+    execute_writes(world, writes)
+    ports = [{"name": "metrics", "containerPort": 9100}]
+    world.edit(lambda spec: spec["replicaSpecs"][HELPER]["template"]["spec"]["containers"][0].update(ports=ports))
+    world.settle()
+    assert {port["name"] for port in world.services["ring-helper-0"]["spec"]["ports"]} == {"metrics", "dlop-port"}
 
 
 def test_a_role_that_is_removed_from_a_suspended_job_leaves_no_services() -> None:
