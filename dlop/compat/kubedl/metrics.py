@@ -14,6 +14,7 @@ import msgspec
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from dlop.compat.job_counters import JOB_COUNTERS
 from dlop.controller.metrics import ControllerMetrics
 from dlop.kube.cache import CacheChange
 from dlop.kube.metrics import Histogram
@@ -21,21 +22,6 @@ from dlop.kube.objects import CustomObject
 
 GROUP = "training.kubedl.io"
 PREFIX = "kubedl_jobs_"
-_COUNTERS = {
-    "created": "Number of jobs created.",
-    "deleted": "Number of jobs deleted.",
-    "successful": "Number of jobs that succeeded.",
-    "failed": "Number of jobs that failed or were invalid.",
-    "restarted": "Number of restarts of replicas after failures and disruptions.",
-}
-"""By metric name without the prefix. KubeDL's names have no suffix `_total`."""
-_SOURCES = {
-    "created": ("created",),
-    "deleted": ("deleted",),
-    "successful": ("succeeded",),
-    "failed": ("failed", "invalid"),
-    "restarted": ("restarted", "disrupted", "spot_disrupted"),
-}
 _GAUGES = {"running": "Number of running jobs.", "pending": "Number of jobs that have not started yet."}
 _WAITING = frozenset({"Created", "Queuing", "Blocked"})
 """The conditions that a pending job may have."""
@@ -113,16 +99,16 @@ class KubeDLMetrics(Collector):
         )
 
     def _counters(self) -> Iterator[Metric]:
-        for name, description in _COUNTERS.items():
-            # A metric of the type counter would get the suffix.
-            metric = Metric(f"{PREFIX}{name}", description, "unknown")
+        for counter in JOB_COUNTERS:
+            name = f"{PREFIX}{counter.name}"
+            # KubeDL's names have no suffix `_total`, which a metric of the type counter would get.
+            metric = Metric(name, counter.description, "unknown")
             counts: Counter[str] = Counter()
-            for source in _SOURCES[name]:
-                for resource, _, count in self._metrics.job_counts(source):
-                    if resource in self._kinds:
-                        counts[self._kinds[resource]] += count
+            for resource, _, count in counter.counts(self._metrics):
+                if resource in self._kinds:
+                    counts[self._kinds[resource]] += count
             for kind, count in counts.items():
-                metric.add_sample(f"{PREFIX}{name}", {"kind": kind.lower()}, count)
+                metric.add_sample(name, {"kind": kind.lower()}, count)
             yield metric
 
     def _histogram(self, name: str, description: str, histograms: Mapping[str, Histogram]) -> Metric:
