@@ -12,13 +12,17 @@ from dlop.cli.errors import CommandError
 if TYPE_CHECKING:
     from dlop.frameworks.registry import Registry
     from dlop.jobs.manifest_files import Document
+    from dlop.jobs.render import RenderError
     from dlop.kube.types import JsonObject
 
 
 def parser() -> Parser:
-    parser = Parser("render", "Print the pods, services and other children of jobs without creating them. No cluster is needed.")
+    parser = Parser(
+        "render",
+        "Print the pods, services and other children of jobs, or of the job of a Cron, without creating them. No cluster is needed.",
+    )
     parser.add_frameworks()
-    parser.add_argument("files", nargs="+", metavar="FILE", help="Manifests of jobs; - is standard input.")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="Manifests of jobs and Crons; - is standard input.")
     parser.add_argument("--namespace", default="default", metavar="NAME", help="The namespace of jobs without one. Default: default.")
     return parser
 
@@ -45,24 +49,20 @@ def _render_file(name: str, registry: Registry, *, namespace: str) -> Iterator[J
 
 
 def _render(document: Document, registry: Registry, *, namespace: str) -> list[JsonObject]:
-    from dlop.api.spec import SpecError
-    from dlop.jobs.render import RenderError, parse_job, render
+    from dlop.api.crd import build_cron_crd
+    from dlop.jobs.render import RenderError, is_cron, job_of_cron, parse_job, render
     from dlop.policies.git_sync import describe_missing_image, find_source_without_image
     from dlop.reconcile.spec_warnings import spec_warnings
 
     try:
+        if is_cron(document.content):
+            job_manifest = job_of_cron(document.content, namespace=namespace)
+            _report_schema(document, build_cron_crd())
+            document = document.nested("spec.template.workload", job_manifest)
         objects = render(document.content, registry, namespace=namespace)
     except RenderError as error:
-        if not isinstance(error.__cause__, SpecError):
-            raise CommandError(f"{document.location()}: {error}") from error
-        lines = [f"{document.location(problem.path)}: {problem}" for problem in error.__cause__.problems]
-        raise CommandError("\n  ".join([f"{document.name} is invalid:", *lines])) from error
-    unknown_fields, errors = _validate(document.content, registry)
-    if errors:
-        lines = [f"{document.location(path)}: {path}: {message}" for path, message in errors]
-        raise CommandError("\n  ".join([f"{document.name} would be rejected by the API server:", *lines]))
-    for path in unknown_fields:
-        print_line(f"{document.location(path)}: {path}: unknown field; it has no effect, and the API server drops or rejects it")
+        raise _invalid(document, error) from error
+    _report_schema(document, build_crds([registry.get(document.content["apiVersion"], document.content["kind"])])[0])
     job = parse_job(document.content, registry, namespace=namespace)
     for warning in spec_warnings(job):
         print_line(f"{document.location(warning.path)}: {warning}")
@@ -71,13 +71,29 @@ def _render(document: Document, registry: Registry, *, namespace: str) -> list[J
     return objects
 
 
-def _validate(manifest: JsonObject, registry: Registry) -> tuple[list[str], list[tuple[str, str]]]:
-    """Validate a job with the schema of its CRD. Returns the paths of unknown fields, and pairs of path and error message."""
+def _invalid(document: Document, error: RenderError) -> CommandError:
+    from dlop.api.spec import SpecError
+
+    if not isinstance(error.__cause__, SpecError):
+        return CommandError(f"{document.location()}: {error}")
+    lines = [f"{document.location(problem.path)}: {problem}" for problem in error.__cause__.problems]
+    return CommandError("\n  ".join([f"{document.name} is invalid:", *lines]))
+
+
+def _report_schema(document: Document, crd: JsonObject) -> None:
+    """Print the unknown fields of an object.
+
+    Raises:
+        CommandError: the object violates the schema of its CRD.
+    """
     from dlop.embedded.apiserver.apiextensions.custom_resource_strategy import CustomResourceStrategy
 
-    crd = build_crds([registry.get(manifest["apiVersion"], manifest["kind"])])[0]
     strategy = CustomResourceStrategy(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
     unknown_fields: list[str] = []
-    pruned = strategy.prune(manifest, unknown_fields)
-    errors = strategy.validate(pruned, None, subresource=None)
-    return unknown_fields, [(error.path, error.message) for error in errors if error.path != "<nil>"]
+    pruned = strategy.prune(document.content, unknown_fields)
+    errors = [error for error in strategy.validate(pruned, None, subresource=None) if error.path != "<nil>"]
+    if errors:
+        lines = [f"{document.location(error.path)}: {error.path}: {error.message}" for error in errors]
+        raise CommandError("\n  ".join([f"{document.name} would be rejected by the API server:", *lines]))
+    for path in unknown_fields:
+        print_line(f"{document.location(path)}: {path}: unknown field; it has no effect, and the API server drops or rejects it")

@@ -37,6 +37,10 @@ class Document:
         """`file:line` of a field, or of its nearest ancestor in the file."""
         return f"{self.name}:{_line(self.node, path)}"
 
+    def nested(self, path: str, content: Any) -> Document:
+        """A document with this content, which comes from a field of this one. Locations are those of the field."""
+        return Document(self.name, content, _find(self.node, path)[1])
+
 
 def read_documents(name: str) -> list[Document]:
     """The documents of a file; `-` is standard input.
@@ -83,13 +87,18 @@ def parse_documents(text: str, *, name: str) -> Iterator[Document]:
 
 
 def _line(node: yaml.Node, path: str) -> int:
+    return _find(node, path)[0] + 1
+
+
+def _find(node: yaml.Node, path: str) -> tuple[int, yaml.Node]:
+    """The line, counted from 0, and the value of a field, or of its nearest ancestor."""
     line = node.start_mark.line
     for step in _STEP.finditer(path):
         child = _child(node, step)
         if child is None:
             break
         line, node = child
-    return line + 1
+    return line, node
 
 
 def _child(node: yaml.Node, step: re.Match[str]) -> tuple[int, yaml.Node] | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dlop.api.cron import CRONS, read_cron_spec
 from dlop.api.record import AssignedPorts, Record
 from dlop.api.spec import SpecError
 from dlop.api.types import Options
@@ -62,6 +63,25 @@ def parse_job(manifest: Any, registry: Registry, *, namespace: str = "default", 
     spec = msgspec.Raw(msgspec.json.encode(manifest.get("spec")))
     custom_object = CustomObject(metadata=_parse_metadata(manifest.get("metadata"), namespace), spec=spec)
     return kind(custom_object, options=options)
+
+
+def is_cron(manifest: Any) -> bool:
+    return isinstance(manifest, dict) and (manifest.get("apiVersion"), manifest.get("kind")) == (CRONS.api_version, CRONS.kind)
+
+
+def job_of_cron(manifest: JsonObject, *, namespace: str = "default") -> JsonObject:
+    """A job that a Cron creates.
+
+    Raises:
+        RenderError: the spec of the Cron is invalid.
+    """
+    metadata = _parse_metadata(manifest.get("metadata"), namespace)
+    try:
+        template = read_cron_spec(manifest.get("spec"), namespace=metadata.namespace).template
+    except SpecError as error:
+        raise RenderError("\n".join(f"{metadata.name}: {problem}" for problem in error.problems)) from error
+    name = template.name or f"{metadata.name}-{PLACEHOLDER_SUFFIX}"
+    return template.manifest({"name": name, "namespace": metadata.namespace})
 
 
 def _with_host_ports(job: DLJob) -> DLJob:

@@ -389,6 +389,53 @@ def test_a_field_without_effect_is_reported_and_a_name_may_be_generated(manifest
     assert [item["metadata"]["name"] for item in objects(captured.out)] == ["train-xxxxx-worker-0"] * 2
 
 
+CRON = """\
+apiVersion: apps.kubedl.io/v1alpha1
+kind: Cron
+metadata:
+  name: nightly
+spec:
+  schedule: "30 2 * * *"
+  template:
+    apiVersion: kubeflow.org/v1
+    kind: PyTorchJob
+    workload:
+      spec:
+        pytorchReplicaSpecs:
+          Worker:
+            replicas: 2
+            template: {spec: {containers: [{name: pytorch, image: "trainer:1"}]}}
+"""
+
+
+def test_the_job_of_a_cron_is_rendered(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest.write_text(CRON)
+    assert main(["render", str(manifest)]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert [item["metadata"]["name"] for item in objects(captured.out)] == ["nightly-xxxxx-worker-0", "nightly-xxxxx-worker-1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "error"),
+    [
+        ("30 2", "61 2", 1, ":6: spec.schedule: has an invalid minute field, '61'"),
+        ("kind: PyTorchJob", "kind: Nothing", 1, ":11: unknown kind kubeflow.org/v1 Nothing; known kinds: "),
+        ("Worker:", "Boss:", 1, ":13: spec.pytorchReplicaSpecs.Boss: is not a role of this kind"),
+        ("replicas: 2", "replicas: -1", 1, ":14: spec.pytorchReplicaSpecs.Worker.replicas: "),
+        ("replicas: 2", "replica: 2", 0, ":14: spec.pytorchReplicaSpecs.Worker.replica: unknown field"),
+        ("schedule:", "historyLimits: 3\n  schedule:", 0, ":6: spec.historyLimits: unknown field"),
+        ("schedule:", "historyLimit: -1\n  schedule:", 1, ":6: spec.historyLimit: "),
+    ],
+)
+def test_problems_of_a_cron_are_reported_with_file_and_line(
+    manifest: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, code: int, error: str
+) -> None:
+    manifest.write_text(CRON.replace(old, new, 1))
+    assert main(["render", str(manifest)]) == code
+    assert f"{manifest}{error}" in capsys.readouterr().err
+
+
 BAD_FILES = {
     "invalid YAML": ("a: [1\nb: 2\n", ":2: invalid YAML: "),
     "a tab": ("a:\n\tb: 1\n", ":2: invalid YAML: "),
