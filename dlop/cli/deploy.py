@@ -104,10 +104,10 @@ _ALTERNATIVES = {
 }
 """Settings that other parts of the manifests depend on, and what to do instead."""
 _GANG = "gang_scheduler_name"
-_WITH_GANG = f"it needs permissions for PodGroups: use --with {GANG_PERMISSIONS} before --"
-_WITH_NODES = f"node-down needs read access to nodes: use --with {NODE_PERMISSIONS} before --"
-_AUTOSCALER_WITH_NODES = f"it needs read access to nodes: use --with {NODE_PERMISSIONS} before --"
-_ALL_NAMESPACES = "it needs the pods of all namespaces to know what is free: remove it or --watch-namespace"
+_WITH_GANG = f"needs permissions for PodGroups: add --with {GANG_PERMISSIONS} before --"
+_WITH_NODES = f"node-down needs read access to nodes: add --with {NODE_PERMISSIONS} before --"
+_AUTOSCALER_WITH_NODES = f"needs read access to nodes: add --with {NODE_PERMISSIONS} before --"
+_ALL_NAMESPACES = "needs the pods of all namespaces to know what is free: remove it or --watch-namespace"
 
 
 def operator_flags(
@@ -136,10 +136,11 @@ def operator_flags(
     if NODE_PERMISSIONS not in names and settings.force_deletion is ForceDeletion.NODE_DOWN:
         nodes["force_deletion"] = _WITH_NODES
     all_namespaces = {"autoscaler": _ALL_NAMESPACES} if namespaces else {}
-    for name, alternative in {**_ALTERNATIVES, **files, **gang, **nodes, **all_namespaces}.items():
+    unsupported = {name: f"is not supported after --: {alternative}" for name, alternative in {**_ALTERNATIVES, **files}.items()}
+    for name, problem in {**unsupported, **gang, **nodes, **all_namespaces}.items():
         if getattr(settings, name) != model.model_fields[name].default:
             flag = next(word for word in (word.partition("=")[0] for word in flags) if word in flag_names(name, model))
-            raise UsageError(f"{flag} is not supported after --: {alternative}")
+            raise UsageError(f"{flag} {problem}")
     return tuple(words)
 
 

@@ -37,9 +37,9 @@ def test_flag_names_of_the_kubeflow_operator_are_accepted() -> None:
         ("-enable-scheme=TFJob", "--enable-scheme is not supported after --: use --kinds KINDS before --"),
         ("--leader-election-id=mine", "--leader-election-id is not supported after --: remove it"),
         ("--pytorch-init-container-template-file=/etc/a.yaml", "mount it in the output of `dlop manifests`"),
-        ("--gang-scheduler-name=volcano", "use --with gang before --"),
-        ("--force-deletion=node-down", "use --with nodes before --"),
-        ("--autoscaler", "--autoscaler is not supported after --: it needs read access to nodes: use --with nodes before --"),
+        ("--gang-scheduler-name=volcano", "--gang-scheduler-name needs permissions for PodGroups: add --with gang before --"),
+        ("--force-deletion=node-down", "--force-deletion node-down needs read access to nodes: add --with nodes before --"),
+        ("--autoscaler", "--autoscaler needs read access to nodes: add --with nodes before --"),
     ],
 )
 def test_invalid_and_unsupported_flags_are_rejected(flag: str, message: str) -> None:
@@ -50,7 +50,7 @@ def test_invalid_and_unsupported_flags_are_rejected(flag: str, message: str) -> 
 
 def test_the_autoscaler_is_rejected_for_an_operator_that_does_not_watch_all_namespaces() -> None:
     assert operator_flags(["--autoscaler"], load_registry(), permission_sets=("nodes",)) == ("--autoscaler",)
-    with pytest.raises(UsageError, match="--autoscaler is not supported after --: it needs the pods of all namespaces"):
+    with pytest.raises(UsageError, match="--autoscaler needs the pods of all namespaces"):
         operator_flags(["--autoscaler"], load_registry(), permission_sets=("nodes",), namespaces=("team",))
 
 
