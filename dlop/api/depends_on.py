@@ -5,7 +5,7 @@ It replaces the order of the kind for the roles that it names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from dlop.api.fields import ManifestField
@@ -51,11 +51,18 @@ def with_start_order(spec: JobSpec, field: ManifestField, types: tuple[ReplicaTy
     )
 
 
-def check_start_order(spec: JobSpec, manifest: ManifestField) -> None:
-    """Report roles that wait for each other, at a field of one of them. The order of the kind alone has no such roles."""
+def check_start_order(spec: JobSpec, manifest: ManifestField, *, member_roles: Container[str]) -> None:
+    """Report roles that wait for each other, at a field of one of them. The order of the kind alone has no such roles.
+
+    The order of roles whose pods the master of the job manages (`member_roles`) is a warning.
+    """
     own = next((role for role in spec.roles if role.order_path), None)
     if own is None:
         return
+    for role in spec.roles:
+        if role.order_path and role.start_after and role.name in member_roles:
+            field = ManifestField(role.order_path, None, manifest.problems, manifest.warnings)
+            field.warning(f"has no effect, because the master of the job decides when pods of {role.name} start; remove it")
     present = {role.name for role in spec.roles}
     upstream = {role.name: {after.role for after in role.start_after} & present for role in spec.roles}
     while unblocked := [name for name in upstream if not upstream[name] & upstream.keys() or not _is_awaited(name, upstream)]:

@@ -170,9 +170,9 @@ class JobResource:
             spec = with_annotations(spec, annotations, field, types=self._kind.replica_types)
         if spec.run_policy.host_network:
             spec = self._with_host_network(spec, field, annotations)
-        check_start_order(spec, field)
-        members = self._kind.members
-        check_spot_replicas(spec, field, member_roles=() if members is None else members.roles)
+        member_roles = () if self._kind.members is None else self._kind.members.roles
+        check_start_order(spec, field, member_roles=member_roles)
+        check_spot_replicas(spec, field, member_roles=member_roles)
         if spec.run_policy.code_sync:
             check_code_sync(spec, field, lambda role: schema.template_path(field, role))
         # A field that is read twice reports its problem twice.

@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from dlop import ContainerProperties, DLJob, JobType, Replica, ReplicaType, SpecError, StartAfter, StartCondition
+from dlop.frameworks.dlrover.elasticjob import ElasticJob
 from dlop.frameworks.mpba.mxjob import MXJob
 from dlop.kube.types import JsonObject
+from tests.frameworks.elastic_manifests import elastic_job
 from tests.unit.job.jobs import make, template
 
 ORDER = "dlop.dev/start-order"
@@ -126,3 +128,11 @@ def test_an_order_that_cannot_be_followed_is_reported_with_its_field(depends_on:
 def test_an_annotation_that_cannot_be_used_is_reported(order: Any, problem: str) -> None:
     separator = "" if problem.startswith(".") else ": "
     assert problems(trio(order=order)) == [f"metadata.annotations[{ORDER}]{separator}{problem}"]
+
+
+def test_the_order_of_roles_whose_pods_the_master_manages_has_no_effect() -> None:
+    order = {ORDER: msgspec.json.encode({"worker": [{"role": "ps"}], "evaluator": [], "dlrover-master": []}).decode()}
+    job = make(ElasticJob, elastic_job()["spec"], annotations=order)
+    assert [str(warning) for warning in job.spec_warnings] == [
+        f"metadata.annotations[{ORDER}].worker: has no effect, because the master of the job decides when pods of worker start; remove it"
+    ]
