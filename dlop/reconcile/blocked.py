@@ -7,7 +7,7 @@ cannot start. Terminating objects are reported after a delay, because most of th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from dlop.api.constants import GANG_PERMISSIONS, Reason, rbac_hint
 from dlop.api.progress import Progress, ReplicaState
@@ -97,9 +97,11 @@ def _unavailable(context: ReconcileContext) -> Blocked:
     return Blocked(object="operator", reason=Reason.FORBIDDEN, message=message, since=format_time(context.now))
 
 
-def _install_hint(context: ReconcileContext, resources: Iterable[Resource]) -> str:
+def _install_hint(context: ReconcileContext, resources: Collection[Resource]) -> str:
     if context.job.gang is None or context.job.gang.resource not in resources:
-        return "install the CRDs"
+        # Groups of Kubernetes itself have no CRDs.
+        is_built_in = all("." not in resource.group or resource.group.endswith(".k8s.io") for resource in resources)
+        return "use a cluster that serves them, or remove the fields that ask for them" if is_built_in else "install the CRDs"
     return f"install the scheduler {context.job.gang.scheduler}, or start the operator without --gang-scheduler-name"
 
 

@@ -335,7 +335,10 @@ async def test_an_ingress_that_the_cluster_does_not_serve_blocks_the_job_with_a_
     async with kit() as env:
         job = await env.submit(pair(tensorBoard={**LOGS, "ingress": {"host": "boards.example.org"}}))
         await env.until(job, reached=lambda job: "blocked" in job.status.get("dlop", {}))
-        assert "the cluster does not serve ingresses.networking.k8s.io" in job.status["dlop"]["blocked"]["message"]
+        assert job.status["dlop"]["blocked"]["message"] == (
+            "the cluster does not serve ingresses.networking.k8s.io, which this job needs: "
+            "use a cluster that serves them, or remove the fields that ask for them"
+        )
         await env.edit(job, {"spec": {"runPolicy": {"tensorBoard": {"ingress": None}}}})
         await running_again(env, job)
 
