@@ -6,7 +6,7 @@ latest is created. The name of a job follows from its scheduled time, so that it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _BLOCKED = "Blocked"
 _FAILED = "Failed"
+_DELETED = "Deleted"
+"""Of a job that was deleted before it finished."""
 
 
 class CronReason:
@@ -167,7 +169,8 @@ def _observe(snapshot: CronSnapshot, stored: JsonObject) -> CronPlan:
             refs.append(ref)
     refs += [_reference(job, namespace) for job in jobs if not job.is_finished]
     times = [time for time in (parse_time(stored.get("lastScheduleTime")), *(job.scheduled_at for job in jobs)) if time is not None]
-    history = _history(_objects(stored.get("history")), jobs, limit=read_history_limit(msgspec.json.decode(snapshot.cron.spec)))
+    limit = read_history_limit(msgspec.json.decode(snapshot.cron.spec))
+    history = _history(_objects(stored.get("history")), jobs, watched=snapshot.watched, limit=limit)
     status = {
         **stored,
         "active": refs,
@@ -178,9 +181,14 @@ def _observe(snapshot: CronSnapshot, stored: JsonObject) -> CronPlan:
     return CronPlan(status={name: value for name, value in status.items() if value not in (None, [])}, events=tuple(events))
 
 
-def _history(stored: Iterable[JsonObject], jobs: Iterable[CreatedJob], *, limit: int) -> list[JsonObject]:
-    """The newest jobs, the oldest of them first. Jobs that no longer exist stay in the history."""
-    entries = {(_name(entry), str(entry.get("created"))): entry for entry in stored}
+def _history(
+    stored: Iterable[JsonObject], jobs: Iterable[CreatedJob], *, watched: Container[tuple[str, str]], limit: int
+) -> list[JsonObject]:
+    """The newest jobs, the oldest of them first. Jobs that no longer exist stay: as Deleted if they had not finished."""
+    entries = {}
+    for entry in stored:
+        is_unfinished = entry.get("status") not in (Phase.SUCCEEDED, _FAILED) and _kind_of_entry(entry) in watched
+        entries[_name(entry), str(entry.get("created"))] = {**entry, "status": _DELETED} if is_unfinished else entry
     for job in jobs:
         entry = _history_entry(job)
         entries[job.name, str(entry["created"])] = entry
@@ -214,8 +222,17 @@ def _objects(value: Any) -> list[JsonObject]:
 
 
 def _name(entry: JsonObject) -> str:
+    return str(_object(entry).get("name", ""))
+
+
+def _kind_of_entry(entry: JsonObject) -> tuple[str, str]:
+    reference = _object(entry)
+    return str(reference.get("apiGroup")), str(reference.get("kind"))
+
+
+def _object(entry: JsonObject) -> JsonObject:
     reference = entry.get("object")
-    return str(reference.get("name")) if isinstance(reference, dict) else ""
+    return reference if isinstance(reference, dict) else {}
 
 
 def _group_and_kind(ref: Mapping[str, Any]) -> tuple[str, str]:

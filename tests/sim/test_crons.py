@@ -193,6 +193,8 @@ async def test_replace_deletes_the_job_that_runs() -> None:
             f"{jobs.created[-1]}-worker-0"
         ]
         assert (await cron_events(kit))["SuccessfulDelete"] == 2
+        status = (await kit.client.get(CRONS, "nightly", namespace=NAMESPACE))["status"]
+        assert [entry["status"] for entry in status["history"]] == ["Deleted", "Deleted", "Running"]
 
 
 @virtual_time
