@@ -314,7 +314,7 @@ class Applier:
                 return False
 
     async def _create_companions(self, creates: Sequence[Create]) -> None:
-        """Create one after the other. A rejection is an event and delays only the companions."""
+        """Create one after the other. A rejection is an event. It delays only the companions, as does any other error."""
         state, now = self._get_or_create_state(), asyncio.get_running_loop().time()
         self.result.retry_companions_after_seconds = state.companion_backoff.remaining_seconds(now=now)
         if self.result.retry_companions_after_seconds is not None:
@@ -335,7 +335,9 @@ class Applier:
                     self._report_companion(create, "the name is already used")
                     return
                 case _:
-                    self.result.escalate(Requeue.BACKOFF, outcome.error)
+                    # Without a status write, no lost replica would be replaced while the creates fail.
+                    self.result.retry_companions_after_seconds = state.companion_backoff.next_delay(now=now)
+                    log.info("failed to create companion, retrying", child=create.name, error=str(outcome.error))
                     return
         state.companion_backoff, state.companion_error = RejectionBackoff(), ""
 

@@ -292,6 +292,28 @@ async def test_a_rejected_pod_neither_blocks_the_job_nor_delays_the_replacement_
         await env.until(job, reached=lambda job: _uid(job, "pair-worker-0") not in ("", evicted), within_seconds=10)
 
 
+class BrokenWebhook(OverQuota):
+    """The server fails, because an admission webhook does not answer."""
+
+    def before(self, transport: FaultyTransport, request: Request) -> Response | None:
+        body = {"kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError", "message": "failed calling webhook: timeout"}
+        return Response(500, {"content-type": JSON}, json.dumps(body).encode())
+
+
+@virtual_time
+async def test_a_server_that_fails_to_create_the_pod_does_not_hold_up_the_job() -> None:
+    async with kit() as env:
+        env.operator.transport.inject_faults_by(lambda _, request: BrokenWebhook() if is_create_of_board(request) else None)
+        job = await env.submit(pair(tensorBoard=LOGS))
+        await env.until(job, phase="Running", within_seconds=30)
+        await asyncio.sleep(1000)
+        evicted = job.pods["pair-worker-0"]["metadata"]["uid"]
+        await env.kubelet.perform("default/pair-worker-0", Evict())
+        await env.until(job, reached=lambda job: _uid(job, "pair-worker-0") not in ("", evicted), within_seconds=10)
+        env.operator.transport.inject_faults_by(lambda _number, _request: None)
+        await env.until(job, reached=is_shown, within_seconds=200)
+
+
 def _uid(job: ObservedJob, pod: str) -> str:
     return str(job.pods.get(pod, {"metadata": {"uid": ""}})["metadata"]["uid"])
 
