@@ -60,8 +60,16 @@ def blocked_without_replicas(context: ReconcileContext) -> Blocked | None:
     return Blocked(object=f"role {roles[0]}", reason=Reason.NO_REPLICAS, message=message, since=format_time(context.now))
 
 
+def blocked_by_unavailable(context: ReconcileContext) -> Blocked | None:
+    """Resources that the operator cannot read, also if pods are created without them. The message does not change."""
+    if not context.unavailable:
+        return None
+    blocked, previous = _unavailable(context), context.stored.record.blocked
+    return previous if previous is not None and previous.message == blocked.message else blocked
+
+
 def _causes(context: ReconcileContext, progress: Progress) -> Iterator[Blocked]:
-    if context.unavailable:
+    if context.blocking_resources:
         yield _unavailable(context)
     if context.policy.code_sync:
         yield from replicas_without_image(context, progress)

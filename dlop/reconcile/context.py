@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -169,10 +170,19 @@ class ReconcileContext:
     @cached_property
     def unavailable(self) -> tuple[Resource, ...]:
         """Resources that the job needs and the operator cannot read: forbidden, or not installed in the cluster."""
+        return self._unavailable_of(self.desired_children) if self.snapshot.forbidden or self.snapshot.not_installed else ()
+
+    @cached_property
+    def blocking_resources(self) -> tuple[Resource, ...]:
+        """Unavailable resources without which no pod is created. A job that runs does not wait for the Ingress of its TensorBoard."""
+        if not self.unavailable or self.stored.phase not in (Phase.RUNNING, Phase.RESTARTING):
+            return self.unavailable
+        return self._unavailable_of(self.desired_children - {(create.resource, create.name) for create in tensorboard_children(self.job)})
+
+    def _unavailable_of(self, children: Iterable[tuple[Resource, str]]) -> tuple[Resource, ...]:
         unavailable = (*self.snapshot.forbidden, *self.snapshot.not_installed)
-        needed = {resource for resource, _ in self.desired_children} if unavailable else set()
-        members = self.job.members
-        if unavailable and members is not None and members.needs_plans(self.job):
+        needed, members = {resource for resource, _ in children}, self.job.members
+        if members is not None and members.needs_plans(self.job):
             needed.add(members.plan_type.resource)
         return tuple(resource for resource in unavailable if resource in needed)
 

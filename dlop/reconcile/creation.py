@@ -51,9 +51,10 @@ class Creates:
 
 def plan_creates(context: ReconcileContext, progress: Progress, *, in_backoff: Container[str] = ()) -> Creates:
     """Everything that is missing and may be created now. `in_backoff` are the restart units whose pods have to wait."""
-    if context.unavailable or context.unwatched:
+    if context.blocking_resources or context.unwatched:
         return Creates()
-    missing = [create for create in context.child_objects if _is_missing(context, create)]
+    available = (create for create in context.child_objects if create.resource not in context.unavailable)
+    missing = [create for create in available if _is_missing(context, create)]
     children = pod_group_creates(context, progress) + with_current_bodies(context, progress, missing)
     if (
         awaits_admission(context)

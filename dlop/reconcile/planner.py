@@ -10,7 +10,7 @@ from dlop.api.record import Blocked
 from dlop.api.spec import SpecError
 from dlop.kube.timestamps import earliest
 from dlop.reconcile import backoff, events, restart
-from dlop.reconcile.blocked import blocked_without_replicas, find_blocked, next_terminating_report
+from dlop.reconcile.blocked import blocked_by_unavailable, blocked_without_replicas, find_blocked, next_terminating_report
 from dlop.reconcile.cleanup import plan_finished
 from dlop.reconcile.code_sync import blocked_without_image
 from dlop.reconcile.context import ReconcileContext, persisted_state
@@ -156,6 +156,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         or (blocked_by_host_ports(context) if context.awaits_host_ports else None)
         or (next(blocked_without_image(context), None) if step.pods else None)
         or backoff.blocked_by_backoff(context, in_backoff, backoffs)
+        or blocked_by_unavailable(context)
     )
     pods, services = [*stale_and_accounted_pods(context)], [*drifted_services(context)]
     if not context.must_store_record:
@@ -171,7 +172,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
     # Lost replicas must be stored in the record before their replacements are created.
     is_stored = not observation.lost_replicas and not context.must_store_record
     creates = plan_creates(context, progress, in_backoff=in_backoff) if is_stored else Creates()
-    may_create_members = is_stored and not context.unavailable and not context.lacks_git_sync_image
+    may_create_members = is_stored and not context.blocking_resources and not context.lacks_git_sync_image
     if step.pods and may_create_members:
         creates = replace(creates, services=creates.services + step.services, pods=creates.pods + step.pods)
     expected = assume_created(context, progress, creates.pods)

@@ -365,6 +365,22 @@ async def test_an_ingress_that_the_cluster_does_not_serve_blocks_the_job_with_a_
         await running_again(env, job)
 
 
+@virtual_time
+async def test_a_running_job_without_the_ingress_says_so_and_replaces_its_pods() -> None:
+    async with kit() as env:
+        job = await env.submit(pair(tensorBoard=LOGS, startDeadlineSeconds=60))
+        await env.until(job, phase="Running")
+        await env.edit(job, {"spec": {"runPolicy": {"tensorBoard": {"ingress": {"host": "boards.example.org"}}}}})
+        await env.until(job, reached=lambda job: "blocked" in job.status["dlop"])
+        assert "the cluster does not serve ingresses.networking.k8s.io" in job.status["dlop"]["blocked"]["message"]
+        await asyncio.sleep(300)
+        evicted = _uid(job, "pair-worker-0")
+        await env.kubelet.perform("default/pair-worker-0", Evict())
+        await env.until(job, phase="Running", reached=lambda job: _uid(job, "pair-worker-0") not in ("", evicted), within_seconds=60)
+        await asyncio.sleep(60)
+        assert await env.writes_when_idle() == []
+
+
 async def running_again(env: OperatorKit, job: ObservedJob) -> None:
     await env.until(job, phase="Running", reached=is_shown, within_seconds=300)
 
