@@ -74,7 +74,7 @@ def _causes(context: ReconcileContext, progress: Progress) -> Iterator[Blocked]:
     if context.policy.code_sync:
         yield from replicas_without_image(context, progress)
     for conflict in context.snapshot.name_conflicts:
-        if (conflict.resource, conflict.name) in context.name_conflicts:
+        if (conflict.resource, conflict.name) in context.name_conflicts - context.companion_refs:
             owner = f" by {conflict.owner}" if conflict.owner else ""
             text = f"the name is already used{owner}: delete that object or rename the job"
             yield _blocked(context, conflict.resource, conflict.name, Reason.NAME_CONFLICT, text)

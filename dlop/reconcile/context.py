@@ -175,9 +175,14 @@ class ReconcileContext:
     @cached_property
     def blocking_resources(self) -> tuple[Resource, ...]:
         """Unavailable resources without which no pod is created. A job that runs does not wait for the Ingress of its TensorBoard."""
-        if not self.unavailable or self.stored.phase not in (Phase.RUNNING, Phase.RESTARTING):
-            return self.unavailable
-        return self._unavailable_of(self.desired_children - {(create.resource, create.name) for create in tensorboard_children(self.job)})
+        return self._unavailable_of(self.desired_children - self.companion_refs) if self.unavailable else ()
+
+    @cached_property
+    def companion_refs(self) -> frozenset[tuple[Resource, str]]:
+        """Refs of the service and the Ingress of the TensorBoard of a job that runs, which does not wait for them."""
+        if self.policy.tensorboard is None or self.stored.phase not in (Phase.RUNNING, Phase.RESTARTING):
+            return frozenset()
+        return frozenset((create.resource, create.name) for create in tensorboard_children(self.job))
 
     def _unavailable_of(self, children: Iterable[tuple[Resource, str]]) -> tuple[Resource, ...]:
         unavailable = (*self.snapshot.forbidden, *self.snapshot.not_installed)

@@ -53,18 +53,20 @@ def plan_creates(context: ReconcileContext, progress: Progress, *, in_backoff: C
     """Everything that is missing and may be created now. `in_backoff` are the restart units whose pods have to wait."""
     if context.blocking_resources or context.unwatched:
         return Creates()
-    available = (create for create in context.child_objects if create.resource not in context.unavailable)
-    missing = [create for create in available if _is_missing(context, create)]
+    # The TensorBoard of a running job is created last, so that it holds up nothing.
+    own = (create for create in context.child_objects if (create.resource, create.name) not in context.companion_refs)
+    missing = [create for create in own if _is_missing(context, create)]
+    conflicts = context.name_conflicts - context.companion_refs
     children = pod_group_creates(context, progress) + with_current_bodies(context, progress, missing)
     if (
         awaits_admission(context)
         or context.awaits_host_ports
         or context.lacks_git_sync_image
-        or any(resource not in (PODS, SERVICES) for resource, _ in context.name_conflicts)
+        or any(resource not in (PODS, SERVICES) for resource, _ in conflicts)
     ):
         return Creates(children=children)
     services = _services(context)
-    if any(resource == SERVICES for resource, _ in context.name_conflicts):
+    if any(resource == SERVICES for resource, _ in conflicts):
         return Creates(children=children, services=services)
     return Creates(children=children, services=services, pods=_pods(context, progress, in_backoff))
 

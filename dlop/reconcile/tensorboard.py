@@ -7,7 +7,7 @@ configuration has changed. A suspended job has none. After the end of the job it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlop.api.child_objects import Create
 from dlop.api.constants import TEMPLATE_HASH_ANNOTATION, Reason
@@ -42,8 +42,9 @@ NOTHING = TensorBoardStep()
 
 
 def tensorboard_step(context: ReconcileContext, phase: Phase) -> TensorBoardStep:
-    """The step for a job that has not finished. Its service and its Ingress are created like other child objects."""
-    return _pod_step(context, may_create=phase in (Phase.RUNNING, Phase.RESTARTING))
+    """The step for a job that has not finished. Until it runs, its service and its Ingress are created like other child objects."""
+    step = _pod_step(context, may_create=phase in (Phase.RUNNING, Phase.RESTARTING))
+    return replace(step, creates=(*step.creates, *_missing_children(context))) if context.companion_refs else step
 
 
 def finished_tensorboard_step(context: ReconcileContext) -> TensorBoardStep:
@@ -53,14 +54,17 @@ def finished_tensorboard_step(context: ReconcileContext) -> TensorBoardStep:
     if expires_at is None or context.now >= expires_at:
         return _expire(context)
     step = _pod_step(context, may_create=True)
+    creates = (*step.creates, *_missing_children(context))
+    return replace(step, creates=creates, requeue_at=earliest(expires_at, step.requeue_at))
+
+
+def _missing_children(context: ReconcileContext) -> Iterator[Create]:
+    """The service and the Ingress, unless they exist or may exist."""
     snapshot = context.snapshot
     unreadable = (*snapshot.unwatched, *snapshot.forbidden, *snapshot.not_installed)
-    children = (
-        create
-        for create in tensorboard_children(context.job)
-        if create.resource not in unreadable and not context.exists(create.resource, create.name)
-    )
-    return TensorBoardStep(step.deletes, (*children, *step.creates), step.events, earliest(expires_at, step.requeue_at))
+    for create in tensorboard_children(context.job):
+        if create.resource not in unreadable and not context.exists(create.resource, create.name):
+            yield create
 
 
 def _expire(context: ReconcileContext) -> TensorBoardStep:

@@ -301,6 +301,26 @@ class BrokenWebhook(OverQuota):
 
 
 @virtual_time
+async def test_a_service_of_another_owner_does_not_delay_the_replacement_of_a_replica() -> None:
+    async with kit() as env:
+        job = await env.submit(pair())
+        await env.until(job, phase="Running")
+        other: JsonObject = {"metadata": {"name": BOARD}, "spec": {"ports": [{"port": 1}]}}
+        await env.client.create(SERVICES, {"apiVersion": "v1", "kind": "Service", **other}, namespace="default")
+        await env.edit(job, {"spec": {"runPolicy": {"tensorBoard": LOGS, "startDeadlineSeconds": 60}}})
+        await env.until(job, reached=lambda job: BOARD in job.pods)
+        await asyncio.sleep(300)
+        evicted = _uid(job, "pair-worker-0")
+        await env.kubelet.perform("default/pair-worker-0", Evict())
+        await env.until(job, reached=lambda job: _uid(job, "pair-worker-0") not in ("", evicted), within_seconds=60)
+        await asyncio.sleep(300)
+        assert job.phase == "Running"
+        assert messages(job, "FailedCreate") == [
+            f"service {BOARD} could not be created: the name is already used; the job continues without it"
+        ]
+
+
+@virtual_time
 async def test_a_server_that_fails_to_create_the_pod_does_not_hold_up_the_job() -> None:
     async with kit() as env:
         env.operator.transport.inject_faults_by(lambda _, request: BrokenWebhook() if is_create_of_board(request) else None)
