@@ -23,6 +23,8 @@ from dlop.reconcile.context import ReconcileContext, ReplicaId
 from dlop.reconcile.pod_state import PodState, classify_pod, container_restarts, main_container_failure, pod_failure, pod_replacement
 from dlop.reconcile.restart import LostReplica, state_after_failure
 
+_UNFINISHED = (PodState.PENDING, PodState.RUNNING, PodState.TERMINATING)
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -32,6 +34,8 @@ class Observation:
     """Replicas that have to be restarted and are not in the record yet."""
     restarted_in_place: tuple[LastFailure, ...]
     """Replicas whose containers the kubelet has restarted since the last record."""
+    redundant_pods: tuple[Pod, ...]
+    """Pods that have not finished, of replicas that have. They are deleted, and nothing that happens to them is counted."""
 
 
 def observe(context: ReconcileContext) -> Observation:
@@ -48,27 +52,38 @@ class _Observer:
             self._builder.backoffs.clear()
         self._lost: list[LostReplica] = []
         self._restarted: list[LastFailure] = []
+        self._redundant: list[Pod] = []
 
     def observe(self) -> Observation:
         replicas: dict[str, list[ReplicaProgress]] = {role.name: [] for role in self._context.spec.roles}
         for name, replica in self._context.desired_pods.items():
             replicas[replica.role.name].append(self._replica(replica, name))
         roles = tuple(RoleProgress(spec=role, replicas=tuple(replicas[role.name])) for role in self._context.spec.roles)
-        return Observation(self._builder, Progress(roles=roles), tuple(self._lost), tuple(self._restarted))
+        return Observation(self._builder, Progress(roles=roles), tuple(self._lost), tuple(self._restarted), tuple(self._redundant))
 
     def _replica(self, replica: ReplicaId, name: str) -> ReplicaProgress:
         """A finished replica stays finished, whatever happens to its pod."""
+        role, index = replica.role.name, replica.index
         pod = _current_pod(self._context, name)
+        is_completed, is_failed = index in self._builder.completed_indexes[role], index in self._builder.failed_indexes[role]
         if pod is None:
-            self._builder.counted_restarts[replica.role.name].pop(replica.index, None)
+            self._builder.counted_restarts[role].pop(index, None)
+        elif (is_completed or is_failed) and classify_pod(pod, replica.role) in _UNFINISHED:
+            # The result came from another pod. For example, a rename that was reverted has created this one.
+            self._add_redundant(pod)
+            pod = None
         elif not self._is_accounted(pod):
-            self._builder.raise_replacements(replica.role.name, replica.index, pod_replacement(pod))
+            self._builder.raise_replacements(role, index, pod_replacement(pod))
             self._count_restarts(replica, pod)
-        if replica.index in self._builder.completed_indexes[replica.role.name]:
+        if is_completed:
             return _progress(replica, ReplicaState.SUCCEEDED, pod)
-        if replica.index in self._builder.failed_indexes[replica.role.name]:
+        if is_failed:
             return _progress(replica, ReplicaState.FAILED, pod, self._failure(replica, pod) if pod else None)
         return self._without_pod(replica, name) if pod is None else self._with_pod(replica, pod)
+
+    def _add_redundant(self, pod: Pod) -> None:
+        if pod.metadata.deletion_timestamp is None and not self._is_accounted(pod):
+            self._redundant.append(pod)
 
     def _without_pod(self, replica: ReplicaId, name: str) -> ReplicaProgress:
         if not self._is_claimed(replica):

@@ -167,6 +167,8 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
     overdue = retried_deletes(context) + force_deletes(context, context.snapshot.all_pods)
     # The results of overdue pods must be stored in the record before the pods are deleted.
     deletes = deletes_of(pods, services) + (overdue if record == context.stored.record else ()) + obsolete_deletes(context)
+    # A pod that a stale cache shows running may have finished, and is kept.
+    deletes += deletes_if_unchanged(observation.redundant_pods)
     drift_deletes = deletes_if_unchanged(drifted_pods(context, progress))
     spot_deletes = () if drift_deletes else deletes_if_unchanged(pending_spot_pods(context, progress))
     # Lost replicas must be stored in the record before their replacements are created.

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 import pytest
 
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, TEMPLATE_HASH_ANNOTATION
+from dlop.api.phase import JobResult
+from dlop.api.progress import Progress
 from dlop.kube.resources import PODS
 from dlop.kube.types import JsonObject
+from dlop.policies import Lifecycle
 from dlop.replica import Replica
 from tests.unit.reconcile.ring import HELPER, TRAINER, NamedJob, RenamedJob, RingJob, named_ring, ring
 from tests.unit.reconcile.world import World
@@ -374,6 +377,99 @@ def test_a_completed_replica_stays_completed_under_its_new_name() -> None:
     assert "ring-trainer-n1-1" in world.pods
     assert "ring-trainer-n1-0" not in world.pods
     assert world.record["completedIndexes"] == {TRAINER: "0"}
+
+
+class TrainersDecide(Lifecycle[RenamedJob]):
+    """A helper that has failed for good does not fail the job."""
+
+    def evaluate(self, job: RenamedJob, progress: Progress) -> JobResult | None:
+        return JobResult(succeeded=True) if self.has_succeeded(job, progress) else None
+
+
+class TrainersDecideJob(RenamedJob):
+    lifecycle = TrainersDecide()
+
+
+def finished_and_renamed(policy: str, code: int) -> World:
+    """The first helper has finished in its old pod, while a pod that an interrupted rename has created waits under the new name."""
+    world = running_named(TrainersDecideJob, policy=policy, backoffLimit=0)
+    rename(world, TRAINER, "n1")  # keeps the surplus helpers, because the claims of the trainers are released first
+    rename(world, HELPER, "n1")
+    rejected = world.version - 1
+    world.execute(world.plan(), version=rejected)
+    world.exit("ring-helper-n0-0", code)
+    rename(world, HELPER, "n0")
+    world.execute(world.plan())
+    rename(world, HELPER, "n1")
+    assert {"ring-helper-n0-0", "ring-helper-n1-0"} <= world.pods.keys()
+    assert {HELPER: "0"} in (world.record.get("completedIndexes"), world.record.get("failedIndexes"))
+    return world
+
+
+@pytest.mark.parametrize(("policy", "code"), [("OnFailure", 0), ("Never", 1)])
+@pytest.mark.parametrize("restarts", [None, 0, 3])
+@pytest.mark.parametrize("writes", range(6))
+def test_the_second_pod_of_a_finished_replica_is_deleted_without_counting(
+    policy: str, code: int, restarts: int | None, writes: int
+) -> None:
+    world = finished_and_renamed(policy, code)
+    if restarts is not None:
+        world.run("ring-helper-n1-0")
+        world.pods["ring-helper-n1-0"]["status"]["containerStatuses"][0]["restartCount"] = restarts
+    execute_writes(world, writes)
+    world.settle()
+    world.run()
+    world.settle()
+    assert world.pods.keys() == world.desired_pods() - {"ring-helper-n1-0"}
+    assert {"restarts", "disruptions", "backoffs", "countedRestarts"}.isdisjoint(world.record)
+    assert world.phase == "Running"
+
+
+def test_the_second_pod_of_a_finished_replica_is_not_deleted_twice_while_it_terminates() -> None:
+    world = finished_and_renamed("OnFailure", 0)
+    world.run("ring-helper-n1-0")
+    world.lost_nodes = {"ring-helper-n1-0"}
+    world.settle()
+    assert "deletionTimestamp" in world.pods["ring-helper-n1-0"]["metadata"]
+    assert not world.effects(world.plan())
+
+
+def test_the_second_pod_of_a_finished_replica_that_was_restarted_before_is_deleted_once() -> None:
+    world = running_named(policy="ExitCode")
+    first = copy.deepcopy(world.pods["ring-helper-n0-0"])
+    for code in (137, 0):
+        world.exit("ring-helper-n0-0", code)
+        world.settle()
+        world.run()
+    assert (world.record["completedIndexes"], world.record["replacements"]) == ({HELPER: "0"}, {HELPER: {"1": "0"}})
+    world.pods["ring-helper-n0-0"] = first
+    assert [delete.name for delete in world.plan().deletes] == ["ring-helper-n0-0"]
+
+
+def test_a_pod_whose_replica_has_finished_is_kept_if_it_finishes_before_it_is_deleted() -> None:
+    world = finished_and_renamed("OnFailure", 0)
+    world.run("ring-helper-n1-0")
+    stale = world.plan()
+    assert "ring-helper-n1-0" in {delete.name for delete in stale.deletes}
+    world.exit("ring-helper-n1-0", 0)
+    world.execute(stale)
+    world.settle()
+    assert world.pods.keys() == world.desired_pods()
+    assert world.pods["ring-helper-n1-0"]["status"]["phase"] == "Succeeded"
+
+
+def test_the_pod_of_a_completed_replica_is_kept_while_its_sidecar_runs() -> None:
+    world = running_named()
+    terminated = {"exitCode": 0, "finishedAt": "2027-01-15T08:00:00Z"}
+    sidecar = {"name": "proxy", "restartCount": 0, "state": {"running": {}}}
+    main = {"name": "main", "restartCount": 0, "state": {"terminated": terminated}}
+    world.pods["ring-helper-n0-0"]["status"]["containerStatuses"] = [sidecar, main]
+    before = world.uids()
+    world.settle()
+    assert world.record["completedIndexes"] == {HELPER: "0"}
+    world.set_image(HELPER, NEW)
+    world.settle()
+    assert world.uids() == before
 
 
 def test_pods_that_match_by_labels_are_kept_and_claimed_under_the_new_name() -> None:

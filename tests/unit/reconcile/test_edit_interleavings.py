@@ -289,10 +289,18 @@ def running(kind: type[NamedJob], policy: str, scope: str) -> EditedWorld:
 
 
 PASS = [*SYNC, Step("plan"), Step("write", ALL)]
+RENAMES_AFTER_A_COMPLETION = [
+    Step("rename all", 1),
+    *(*SYNC, Step("plan"), Step("complete", 2)),
+    *(Step("rename", 0, HELPER), Step("write", ALL), *PASS),
+    *(Step("rename", 1, HELPER), *PASS),
+]
+"""A pod that the first rename creates is desired again after its replica has completed in the old pod."""
 kinds = st.sampled_from([RenamedJob, RenamedJob, NamedJob])
 scopes = st.sampled_from(SCOPES)
 
 
+@example(RenamedJob, "OnFailure", "Replica", RENAMES_AFTER_A_COMPLETION)
 @given(kind=kinds, policy=st.sampled_from(["OnFailure", "Never", "ExitCode"]), scope=scopes, steps=passes(progress | completions))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_replacements_because_of_a_change_are_not_counted(kind: type[NamedJob], policy: str, scope: str, steps: list[Step]) -> None:

@@ -84,6 +84,20 @@ def test_of_two_pods_of_one_replica_the_one_with_the_desired_name_is_used() -> N
     assert world.pods.keys() == {"ring-trainer-0", "ring-trainer-1"}
 
 
+def test_a_pod_with_another_name_is_deleted_if_its_replica_has_completed() -> None:
+    world = World(ring())
+    world.settle()
+    world.run()
+    twin = copy.deepcopy(world.pods["ring-trainer-1"])
+    world.exit("ring-trainer-1", 0)
+    world.settle()
+    world.pods = {"ring-trainer-0": world.pods["ring-trainer-0"], "other-name": twin}
+    twin["metadata"] |= {"name": "other-name", "uid": "twin"}
+    world.settle()
+    assert world.pods.keys() == {"ring-trainer-0"}
+    assert "disruptions" not in world.record
+
+
 def test_a_pod_with_another_name_is_deleted_when_its_replica_is_scaled_down() -> None:
     world = World(ring())
     world.settle()
