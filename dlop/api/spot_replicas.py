@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any
 
 from dlop.api.constants import SPOT_ANNOTATION
 from dlop.api.fields import ManifestField
+from dlop.api.pod_template import extend_template
 from dlop.api.record import Record
 from dlop.api.role_annotations import with_values_by_role
 from dlop.api.spec import JobSpec, RoleSpec, SpotReplicas
@@ -132,24 +132,11 @@ def has_fallen_back(spot: SpotReplicas, disruptions: int) -> bool:
 
 def with_spot_options(template: JsonObject, spot: SpotReplicas) -> JsonObject:
     """A copy of a pod template with the options of spot replicas, which override those of the template."""
-    metadata, spec = template.get("metadata") or {}, template["spec"]
-    labels, annotations, selector = metadata.get("labels"), metadata.get("annotations"), spec.get("nodeSelector")
-    return {
-        **template,
-        "metadata": {**metadata, "labels": _merged(labels, spot.labels), "annotations": _merged(annotations, {SPOT_ANNOTATION: "true"})},
-        "spec": {
-            **spec,
-            **({"priorityClassName": spot.priority_class} if spot.priority_class else {}),
-            **({"nodeSelector": _merged(selector, spot.node_selector)} if spot.node_selector else {}),
-            **({"tolerations": _extended(spec.get("tolerations"), spot.tolerations)} if spot.tolerations else {}),
-        },
-    }
-
-
-def _merged(values: Any, others: dict[str, str]) -> Any:
-    """A malformed value is kept, and the API server rejects it."""
-    return {**(values or {}), **others} if isinstance(values or {}, dict) else values
-
-
-def _extended(values: Any, others: tuple[JsonObject, ...]) -> Any:
-    return [*(values or ()), *others] if isinstance(values or [], list) else values
+    return extend_template(
+        template,
+        labels=spot.labels,
+        annotations={SPOT_ANNOTATION: "true"},
+        node_selector=spot.node_selector,
+        tolerations=spot.tolerations,
+        priority_class=spot.priority_class,
+    )
