@@ -45,8 +45,12 @@ def kubernetes_version() -> str:
 
 def cache_directory() -> Path:
     """The directory of built programs."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "dlop" / f"kubernetes-{kubernetes_version()}-etcd-{ETCD_VERSION}"
+    return cache_base() / f"kubernetes-{kubernetes_version()}-etcd-{ETCD_VERSION}"
+
+
+def cache_base() -> Path:
+    """The directory of everything that is built once."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dlop"
 
 
 def find_assets(programs: tuple[str, ...] = PROGRAMS) -> Mapping[str, Path] | None:
@@ -93,7 +97,7 @@ def ensure_assets(programs: tuple[str, ...] = PROGRAMS) -> Mapping[str, Path]:
             "install Go 1.26 or newer, or set KUBEBUILDER_ASSETS to a directory that contains these programs "
             f"and unset {VERSION_VARIABLE}"
         )
-    with _build_lock():
+    with build_lock(cache_directory()):
         paths = find_assets(programs)
         if paths is None:
             _build_missing(go, programs)
@@ -104,9 +108,10 @@ def ensure_assets(programs: tuple[str, ...] = PROGRAMS) -> Mapping[str, Path]:
 
 
 @contextlib.contextmanager
-def _build_lock() -> Iterator[None]:
-    cache_directory().mkdir(parents=True, exist_ok=True)
-    with (cache_directory() / ".lock").open("w") as lock:
+def build_lock(directory: Path) -> Iterator[None]:
+    """Create the directory, and let one process at a time build into it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -127,7 +132,7 @@ def _build_etcd(go: str) -> None:
     source.mkdir(parents=True, exist_ok=True)
     package = "go.etcd.io/etcd/server/v3"
     (source / "go.mod").write_text(f"module dlop/etcd\n\ngo 1.26\n\nrequire {package} {ETCD_VERSION}\n")
-    _compile(go, source, program="etcd", package=package, ldflags="-s -w")
+    compile_program(go, source, cache_directory() / "etcd", package=package, ldflags="-s -w")
 
 
 def _build_kubernetes(go: str, programs: list[str]) -> None:
@@ -137,7 +142,7 @@ def _build_kubernetes(go: str, programs: list[str]) -> None:
     package = "k8s.io/component-base/version"
     ldflags = f"-s -w -X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
     for program in programs:
-        _compile(go, source, program=program, package=f"./cmd/{program}", ldflags=ldflags)
+        compile_program(go, source, cache_directory() / program, package=f"./cmd/{program}", ldflags=ldflags)
 
 
 def _kubernetes_source(go: str) -> Path:
@@ -145,15 +150,7 @@ def _kubernetes_source(go: str) -> Path:
     source = cache_directory() / "src" / "kubernetes"
     if (source / ".ready").exists():
         return source
-    _log(f"downloading the sources of Kubernetes {kubernetes_version()}")
-    module = f"k8s.io/kubernetes@{kubernetes_version()}"
-    process = subprocess.run([go, "mod", "download", "-json", module], cwd="/", capture_output=True, text=True, check=False)
-    if process.returncode != 0:
-        raise AssetsError(f"cannot download {module} from the Go module proxy: {(process.stderr or process.stdout).strip()}")
-    shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(json.loads(process.stdout)["Dir"], source)
-    for path in [source, *source.rglob("*")]:
-        path.chmod(path.stat().st_mode | 0o200)
+    copy_module(go, f"k8s.io/kubernetes@{kubernetes_version()}", source)
     go_mod = (source / "go.mod").read_text()
     staging_version = kubernetes_version().replace("v1.", "v0.", 1)
     staging = sorted(set(re.findall(r"^\s*(k8s\.io/\S+) v0\.0\.0$", go_mod, re.MULTILINE)))
@@ -165,12 +162,33 @@ def _kubernetes_source(go: str) -> Path:
     return source
 
 
-def _compile(go: str, source: Path, *, program: str, package: str, ldflags: str) -> None:
-    target = cache_directory() / program
+def copy_module(go: str, module: str, target: Path) -> None:
+    """Write a writable copy of the sources of a module, such as `example.org/name@v1.2.3`.
+
+    Raises:
+        AssetsError: the Go module proxy does not have it.
+    """
+    _log(f"downloading the sources of {module}")
+    process = subprocess.run([go, "mod", "download", "-json", module], cwd="/", capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise AssetsError(f"cannot download {module} from the Go module proxy: {(process.stderr or process.stdout).strip()}")
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(json.loads(process.stdout)["Dir"], target)
+    for path in [target, *target.rglob("*")]:
+        path.chmod(path.stat().st_mode | 0o200)
+
+
+def compile_program(go: str, source: Path, target: Path, *, package: str, ldflags: str) -> None:
+    """Compile a package of the module in `source` to the file `target`, and report progress.
+
+    Raises:
+        AssetsError: the build fails.
+    """
+    program = target.name
     temporary = target.with_suffix(".part")
     command = [go, "build", "-mod=mod", "-trimpath", "-ldflags", ldflags, "-o", str(temporary), package]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
-    log = cache_directory() / f"{program}.build.log"
+    log = target.parent / f"{program}.build.log"
     started = time.monotonic()
     with log.open("w") as output:
         process = subprocess.Popen(command, cwd=source, env=environment, stdout=output, stderr=subprocess.STDOUT)
