@@ -18,6 +18,7 @@ from dlop.api.fields import ManifestField
 from dlop.api.gang import Gang, GangMember, min_members
 from dlop.api.host_ports import SIZE_PREFIX, port_offsets
 from dlop.api.job_resource import JobResource
+from dlop.api.kueue import Placement, pod_set_name
 from dlop.api.names import label_value
 from dlop.api.progress import Progress, ReplicaProgress, ReplicaState, RoleProgress
 from dlop.api.scale_plan import Member, MembersRecord
@@ -192,6 +193,7 @@ class DLJob(ABC):
     def __init__(self, stored: CustomObject, *, options: Options | None = None) -> None:
         self.options = options or Options()
         self._resource = JobResource(stored, type(self), node_lost_seconds=self.options.node_lost_seconds)
+        self._placements: Mapping[str, Placement] = {}
         # Cached because rendering each of N replicas needs the addresses of all N.
         self._addresses: dict[str, list[str]] = {}
 
@@ -214,15 +216,26 @@ class DLJob(ABC):
 
     def ignoring_problems(self) -> Self:
         """The same job with defaults for all invalid fields, for the cleanup of a finished job."""
-        job = type(self)(self._resource.stored, options=self.options)
-        job._resource = self._resource.ignoring_problems()
-        return job
+        return self._copy(self._resource.ignoring_problems())
 
     def with_record(self, record: Record) -> Self:
         """The same job with the record that is going to be stored."""
-        job = type(self)(self._resource.stored, options=self.options)
-        job._resource = self._resource.with_record(record)
+        return self._copy(self._resource.with_record(record))
+
+    def with_placements(self, placements: Mapping[str, Placement]) -> Self:
+        """The same job with the placements of its pods, by pod set of its Workload."""
+        job = self._copy(self._resource)
+        job._placements = placements
         return job
+
+    def _copy(self, resource: JobResource) -> Self:
+        job = type(self)(self._resource.stored, options=self.options)
+        job._resource, job._placements = resource, self._placements
+        return job
+
+    def placement(self, role: RoleSpec) -> Placement | None:
+        """Where the pods of a role run; None if Kueue has not admitted the job."""
+        return self._placements.get(pod_set_name(role.name)) if self._placements else None
 
     @cached_property
     def size(self) -> str:

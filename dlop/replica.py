@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlop.api.constants import ATTEMPT_LABEL, JOB_UID_LABEL, REPLACEMENT_ANNOTATION, REQUESTS_ANNOTATION, SIZE_ANNOTATION
 from dlop.api.gang import Gang, with_default_scheduler, with_pod_group
+from dlop.api.kueue import with_placement
 from dlop.api.parsing import service_port, training_container
 from dlop.api.pod_resources import pod_requests
 from dlop.api.progress import ReplicaProgress, ReplicaState
@@ -135,11 +136,11 @@ class Replica:
 
     @property
     def _template(self) -> JsonObject:
-        """The pod template, with the options of spot replicas if this is one."""
-        role = self._role
-        if role.spot is None or not self._job.is_spot(role, self.index):
-            return role.template
-        return with_spot_options(role.template, role.spot)
+        """The pod template, with the options of spot replicas if this is one, and of the queue that admitted it."""
+        role, placement = self._role, self._job.placement(self._role)
+        is_spot = role.spot is not None and self._job.is_spot(role, self.index)
+        template = with_spot_options(role.template, role.spot) if role.spot is not None and is_spot else role.template
+        return template if placement is None else with_placement(template, placement)
 
     @property
     def _selector(self) -> dict[str, str]:

@@ -38,7 +38,7 @@ TASK_ANNOTATION = "volcano.sh/task-spec"
 """On pods: their role, for Volcano."""
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-"""On jobs, or on pods: their queue, for Kueue."""
+"""On jobs, or on pods: their queue, for Kueue. The operator does not set it."""
 
 LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 """On objects written by `kubectl apply`: the complete object as it was applied."""
@@ -50,8 +50,16 @@ NODE_PERMISSIONS = "nodes"
 """Name of the permission set that the operator needs to read nodes, for the autoscaler and for force deletion."""
 
 
+KUEUE_PERMISSIONS = "kueue"
+"""Name of the permission set that the operator needs for Workloads."""
+
+
 CRON_PERMISSIONS = "cron"
 """Name of the permission set with which the operator may create jobs, for Crons."""
+
+
+SEPARATE_PERMISSIONS = (NODE_PERMISSIONS, CRON_PERMISSIONS, KUEUE_PERMISSIONS)
+"""Permission sets that `manifests/kubeflow` does not contain, because they do more than Kubeflow's operator did."""
 
 
 def rbac_hint(name: str, *, namespace: str) -> str:
@@ -59,8 +67,7 @@ def rbac_hint(name: str, *, namespace: str) -> str:
     if not name:
         return "grant it the permissions that `dlop manifests` prints"
     text = f"add `--with {name}:{namespace}`, or `--with {name}` for all namespaces, to the `dlop deploy` line that was used"
-    is_in_file = name not in (NODE_PERMISSIONS, CRON_PERMISSIONS)
-    return f"{text}, or `kubectl apply -f manifests/kubeflow/permissions.yaml`" if is_in_file else text
+    return text if name in SEPARATE_PERMISSIONS else f"{text}, or `kubectl apply -f manifests/kubeflow/permissions.yaml`"
 
 
 class Reason:
@@ -95,6 +102,8 @@ class Reason:
     SCHEDULER_MISMATCH = "SchedulerMismatch"
     MIN_AVAILABLE_TOO_HIGH = "MinAvailableTooHigh"
     QUEUE_IGNORED = "QueueIgnored"
+    QUEUED = "Queued"
+    EVICTED = "Evicted"
     AUTOSCALER_OFF = "AutoscalerOff"
     SET_RESTART_POLICY = "SetPodTemplateRestartPolicy"
     SPEC_WARNING = "SpecWarning"

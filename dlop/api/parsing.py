@@ -59,6 +59,7 @@ def read_scheduling_policy(field: ManifestField) -> SchedulingPolicy:
         min_resources=resources.object(),
         queue=field.get("queue").string(),
         priority_class=field.get("priorityClass").string(),
+        priority=field.get("priority").optional_integer(minimum=-(2**31), maximum=2**31 - 1),
         schedule_timeout_seconds=field.get("scheduleTimeoutSeconds").optional_integer(),
     )
 

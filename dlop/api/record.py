@@ -183,6 +183,8 @@ class Record(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     scale_records: list[ScaleRecord] = []
     """The last changes by the autoscaler or by scale plans, oldest first."""
     members: MembersRecord | None = None
+    queue: str = ""
+    """The queue of Kueue in which the job waits, or from which it was admitted; empty if it was started without one."""
     watched: list[str] = []
     """Qualified names of the resources that are watched on demand and of which the job may have objects."""
 
@@ -322,6 +324,7 @@ class RecordBuilder:
         self.counted_restarts = _parse_counts_by_role(record.counted_restarts, self._roles)
         self.backoffs = parse_backoffs(record.backoffs)
         self.last_failure = record.last_failure
+        self.queue = record.queue
         self.watched = record.watched
         replicas = {role.name: role.replicas for role in spec.roles}
         self.completed_indexes = _parse_desired(record.completed_indexes, replicas)
@@ -398,6 +401,7 @@ class RecordBuilder:
             counted_restarts=_format_counts_by_role(self.counted_restarts),
             backoffs=format_backoffs(self.backoffs),
             last_failure=self.last_failure,
+            queue=self.queue,
             watched=self.watched,
         )
 

@@ -49,7 +49,7 @@ class CleanPodPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingPolicy:
-    """Options of gang scheduling."""
+    """Options of gang scheduling and queues."""
 
     min_available: int | None = None
     """Number of pods that must be scheduled together; None means all pods."""
@@ -57,6 +57,8 @@ class SchedulingPolicy:
     """Resources that these pods need in total; empty means the sum of their requests."""
     queue: str = ""
     priority_class: str = ""
+    priority: int | None = None
+    """Priority in a queue of Kueue; None means that of a priority class."""
     schedule_timeout_seconds: int | None = None
 
 

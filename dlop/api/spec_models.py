@@ -63,7 +63,7 @@ class OpenModel(ApiModel):
 
 
 class SchedulingPolicyModel(ApiModel):
-    """Options of gang scheduling."""
+    """Options of gang scheduling and queues."""
 
     min_available: Count | None = None
     """Number of pods that must be scheduled together. Defaults to all pods."""
@@ -71,11 +71,11 @@ class SchedulingPolicyModel(ApiModel):
         Annotated[str, Field(json_schema_extra=with_rules(rule("self == oldSelf", "spec.runPolicy.schedulingPolicy.queue is immutable")))]
         | None
     ) = None
-    """The queue of the scheduler. Immutable."""
+    """The queue of the scheduler or of Kueue. Immutable."""
     min_resources: dict[str, int | str] | None = None
     """Resources that these pods need in total. Defaults to the sum of their requests."""
     priority_class: str | None = None
-    """The priority class of the PodGroup."""
+    """The priority class of the PodGroup, or in a queue of Kueue."""
     schedule_timeout_seconds: Count | None = None
     """Seconds that the scheduler may take to place the whole group."""
 
@@ -177,7 +177,7 @@ class RunPolicyModel(ApiModel):
     managed_by: Annotated[str, Field(max_length=63)] | None = None
     """The controller that reconciles the job. Defaults to dlop."""
     scheduling_policy: SchedulingPolicyModel | None = None
-    """Options of gang scheduling."""
+    """Options of gang scheduling and queues."""
     autoscale: bool = False
     """Whether the operator scales the elastic role between its minimum and maximum, with the idle capacity of the cluster."""
     host_network: bool = False

@@ -19,13 +19,13 @@ def with_template_hash(pod: JsonObject, *, generation: int) -> JsonObject:
     metadata = pod["metadata"]
     labels = {name: value for name, value in metadata["labels"].items() if name not in (ATTEMPT_LABEL, JOB_UID_LABEL)}
     contents = (labels, metadata.get("annotations"), metadata.get("finalizers"), pod["spec"])
-    return with_annotation(pod, TEMPLATE_HASH_ANNOTATION, f"{generation}-{_digest(contents)}")
+    return with_annotation(pod, TEMPLATE_HASH_ANNOTATION, f"{generation}-{contents_hash(contents)}")
 
 
 def child_with_template_hash(body: JsonObject, *, generation: int) -> JsonObject:
     """A copy of a rendered object other than a pod with the annotation. Its metadata does not affect the hash."""
     contents = {name: value for name, value in body.items() if name != "metadata"}
-    return with_annotation(body, TEMPLATE_HASH_ANNOTATION, f"{generation}-{_digest(contents)}")
+    return with_annotation(body, TEMPLATE_HASH_ANNOTATION, f"{generation}-{contents_hash(contents)}")
 
 
 def parse_template_hash(annotation: str) -> tuple[int, str]:
@@ -40,5 +40,6 @@ def with_annotation(body: JsonObject, name: str, value: str) -> JsonObject:
     return {**body, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), name: value}}}
 
 
-def _digest(contents: Any) -> str:
+def contents_hash(contents: Any) -> str:
+    """A hash of plain data."""
     return hashlib.blake2b(_encoder.encode(contents), digest_size=8).hexdigest()

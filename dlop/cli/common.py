@@ -71,7 +71,8 @@ class Parser(argparse.ArgumentParser):
             metavar="NAMES",
             help="Comma-separated optional permission sets of the operator: mpi (run MPI jobs), hpa (create "
             "autoscalers), paddle (create config maps), elasticjob (create service accounts and roles), ingress (create Ingresses), gang "
-            "(create PodGroups), nodes (read nodes), cron (create jobs for Crons). NAME:NAMESPACE limits a set to a namespace.",
+            "(create PodGroups), nodes (read nodes), cron (create jobs for Crons), kueue (create Workloads for queues). NAME:NAMESPACE "
+            "limits a set to a namespace.",
         )
 
     def add_deployment_options(self) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 
+from dlop.api.kueue import decision
 from dlop.api.tensorboard import is_tensorboard
 from dlop.controller.job_state import JobState, JobStates
 from dlop.controller.kinds import JobKey, ManagedKinds, cron_key
 from dlop.kube.cache import CacheChange
 from dlop.kube.expectations import Child, Expectations
 from dlop.kube.informer import Handler
-from dlop.kube.objects import CustomObject, KubeObject, ObjectMeta, PartialObject, Pod, PodGroup, PodStatus
+from dlop.kube.objects import CustomObject, KubeObject, ObjectMeta, PartialObject, Pod, PodGroup, PodStatus, Workload
 from dlop.kube.resources import Resource
 from dlop.kube.workqueue import WorkQueue
 
@@ -180,7 +181,7 @@ class EventHandlers:
 
     def _observe_transition(self, old: KubeObject | None, new: KubeObject) -> float:
         """Count the phase transition of a pod. Returns the debounce delay of the change in seconds."""
-        if new.metadata.deletion_timestamp is not None or isinstance(new, PodGroup):
+        if new.metadata.deletion_timestamp is not None or isinstance(new, PodGroup | Workload):
             return _URGENT_DEBOUNCE_SECONDS
         phase = new.status.phase if isinstance(new, Pod) else ""
         owner = new.metadata.controller
@@ -254,5 +255,7 @@ def _is_relevant(old: KubeObject, new: KubeObject) -> bool:
     if isinstance(old, PodGroup) and isinstance(new, PodGroup):
         # The scheduler counts pods by phase in the status. The pods themselves show that already.
         return old.status.phase != new.status.phase or old.spec != new.spec
+    if isinstance(old, Workload) and isinstance(new, Workload):
+        return decision(old) != decision(new)
     # The status of an autoscaler changes every few seconds and is not in the cache.
     return not isinstance(new, PartialObject) or not _is_same_metadata(before, after)

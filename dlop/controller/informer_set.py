@@ -21,6 +21,7 @@ from dlop.api.constants import (
     TEMPLATE_HASH_ANNOTATION,
 )
 from dlop.api.gang import POD_GROUPS
+from dlop.api.kueue import flavors_of
 from dlop.api.tensorboard import TENSORBOARD_ANNOTATION
 from dlop.controller.cluster_capacity import ClusterCapacity
 from dlop.controller.kinds import ManagedKind
@@ -30,13 +31,41 @@ from dlop.controller.scale_plan_queue import Owner, ScalePlanQueue
 from dlop.kube.cache import Cache, CacheChange
 from dlop.kube.client import Client
 from dlop.kube.informer import Handler, Informer, InformerTimings
-from dlop.kube.objects import CustomObject, KubeObject, Node, PartialObject, Pod, PodGroup, PriorityClass, Service, SizedPod, T
+from dlop.kube.objects import (
+    CustomObject,
+    KubeObject,
+    Node,
+    PartialObject,
+    Pod,
+    PodGroup,
+    PriorityClass,
+    ResourceFlavor,
+    Service,
+    SizedPod,
+    T,
+    Workload,
+)
 from dlop.kube.read_your_writes import ReadYourWrites, VersionedCache
-from dlop.kube.resources import NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from dlop.kube.resources import (
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_FLAVORS,
+    SERVICES,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
+    Resource,
+)
 
 HandlerFactory = Callable[[Resource], Handler[Any]]
 
-_FULL_TYPES: dict[Resource, type[Any]] = {**dict.fromkeys(POD_GROUPS, PodGroup), PRIORITY_CLASSES: PriorityClass, NODES: Node}
+_FULL_TYPES: dict[Resource, type[Any]] = {
+    **dict.fromkeys(POD_GROUPS, PodGroup),
+    PRIORITY_CLASSES: PriorityClass,
+    WORKLOAD_PRIORITY_CLASSES: PriorityClass,
+    RESOURCE_FLAVORS: ResourceFlavor,
+    NODES: Node,
+}
 """Resources watched without a label selector and with more than their metadata. Another operator may own a PodGroup."""
 
 
@@ -104,12 +133,15 @@ class InformerSet:
         return [self._add_extra_informer(resource, kind) for resource in resources]
 
     def add_on_demand_informer(self, resource: Resource) -> Informer[Any] | None:
-        """Add an informer for a resource of child objects. None if it is watched already."""
+        """Add an informer for a resource of child objects, or for one that is read for them. None if it is watched already."""
         self._on_demand[resource] = True
         if resource in self._informers:
             return None
+        if resource in _FULL_TYPES:
+            return self._add_full_informer(resource)
         self._filtered.add(resource)
-        return self._add_informer(resource, PartialObject, self._child_handler(resource), label_selector=JOB_UID_LABEL)
+        kind = Workload if resource == WORKLOADS else PartialObject
+        return self._add_informer(resource, kind, self._child_handler(resource), label_selector=JOB_UID_LABEL)
 
     def add_legacy_informer(self, resource: Resource) -> Informer[Any]:
         """Add an informer for children left over from an earlier configuration. Only their metadata is kept."""
@@ -129,13 +161,15 @@ class InformerSet:
         if kind.members is not None and resource in kind.plan_resources:
             self.scale_plans[resource] = ScalePlanQueue(kind.members, on_change=lambda owner: self._plan_changed(kind, owner))
             return self._add_informer(resource, CustomObject, self.scale_plans[resource].on_plan)
-        full_type = _FULL_TYPES.get(resource)
-        if full_type is not None:
-            handlers = self._node_handlers() if resource == NODES else [self._child_handler(resource)]
-            return self._add_informer(resource, full_type, *handlers)
+        if resource in _FULL_TYPES:
+            return self._add_full_informer(resource)
         self._filtered.add(resource)
         label = None if resource in kind.ephemeral_resources else JOB_UID_LABEL
         return self._add_informer(resource, PartialObject, self._child_handler(resource), label_selector=label)
+
+    def _add_full_informer(self, resource: Resource) -> Informer[Any]:
+        handlers: dict[Resource, list[Handler[Any]]] = {NODES: self._node_handlers(), RESOURCE_FLAVORS: [self._on_flavor]}
+        return self._add_informer(resource, _FULL_TYPES[resource], *handlers.get(resource, [self._child_handler(resource)]))
 
     def _add_pod_informer(self, capacity: ClusterCapacity | None) -> Informer[Any]:
         handler = self._child_handler(PODS)
@@ -179,6 +213,15 @@ class InformerSet:
         for pod in self.pods:
             if pod.spec.node_name == change.object.metadata.name and pod.metadata.deletion_timestamp is not None:
                 on_pod(CacheChange(None, pod))
+
+    def _on_flavor(self, change: CacheChange[ResourceFlavor]) -> None:
+        """Reconcile the jobs that were admitted to a ResourceFlavor before it was known."""
+        workloads: Cache[Workload] | None = self.cache(WORKLOADS)
+        if change.old is None and workloads is not None:
+            on_workload = self._child_handler(WORKLOADS)
+            for workload in workloads:
+                if change.object.metadata.name in flavors_of(workload):
+                    on_workload(CacheChange(None, workload))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

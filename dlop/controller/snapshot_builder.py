@@ -14,14 +14,26 @@ from typing import Any
 
 from dlop.api.constants import JOB_UID_LABEL
 from dlop.api.gang import DEFAULT_PRIORITY_CLASS
+from dlop.api.kueue import flavors_of
 from dlop.api.tensorboard import is_tensorboard, tensorboard_name
 from dlop.controller.informer_set import InformerSet
 from dlop.controller.job_state import JobState, JobStates
 from dlop.controller.kinds import ManagedKind
 from dlop.controller.nodes import down_nodes
 from dlop.kube.cache import Cache
-from dlop.kube.objects import CustomObject, KubeObject, Node, OwnerReference, PartialObject, Pod, PriorityClass, T
-from dlop.kube.resources import NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from dlop.kube.objects import (
+    CustomObject,
+    KubeObject,
+    Node,
+    OwnerReference,
+    PartialObject,
+    Pod,
+    PriorityClass,
+    ResourceFlavor,
+    T,
+    Workload,
+)
+from dlop.kube.resources import NODES, PODS, PRIORITY_CLASSES, RESOURCE_FLAVORS, SERVICES, WORKLOAD_PRIORITY_CLASSES, Resource
 from dlop.policies.members import Members
 from dlop.reconcile.snapshot import NameConflict, Snapshot, TerminatingConflict
 
@@ -49,16 +61,19 @@ def build_snapshot(
     unwatched = tuple(resource for resource in unsynced if resource in kind.on_demand_resources and informers.is_unchecked(resource))
     pods = _remaining(informers.pods.owned_by(uid), removed)
     companion = _companion(informers, job_object, removed)
+    children = _owned_children(informers, kind, uid, removed)
     snapshot = Snapshot(
         pods=pods if companion is None else tuple(pod for pod in pods if pod is not companion),
         companion=companion,
         pods_version=str(informers.pods.resource_version),
         services=_remaining(informers.services.owned_by(uid), removed),
-        children=_owned_children(informers, kind, uid, removed),
+        children=children,
         forbidden=tuple(resource for resource in unsynced if resource not in unwatched and not informers.is_not_installed(resource)),
         not_installed=tuple(resource for resource in unsynced if informers.is_not_installed(resource)),
         unwatched=unwatched,
-        priorities=_priorities(informers, kind),
+        priorities=_priorities(informers, PRIORITY_CLASSES),
+        workload_priorities=_priorities(informers, WORKLOAD_PRIORITY_CLASSES),
+        flavors=_flavors(informers, children),
         down_nodes=_down_nodes(informers, pods),
         name_conflicts=tuple(conflicts.names),
         terminating_conflicts=tuple(conflicts.terminating),
@@ -106,14 +121,21 @@ def _owned_children(
     return tuple(owned)
 
 
-def _priorities(informers: InformerSet, kind: ManagedKind) -> dict[str, int]:
-    """Values of the priority classes by name; empty if the kind does not use them."""
-    cache: Cache[PriorityClass] | None = informers.cache(PRIORITY_CLASSES) if PRIORITY_CLASSES in kind.read_only_resources else None
+def _priorities(informers: InformerSet, resource: Resource) -> dict[str, int]:
+    """Values of the priority classes by name; empty if they are not watched."""
+    cache: Cache[PriorityClass] | None = informers.cache(resource)
     if cache is None:
         return {}
     # With several global defaults the API server uses the lowest one.
     default = min((priority.value for priority in cache if priority.global_default), default=0)
     return {DEFAULT_PRIORITY_CLASS: default, **{priority.metadata.name: priority.value for priority in cache}}
+
+
+def _flavors(informers: InformerSet, children: Iterable[tuple[Resource, PartialObject]]) -> dict[str, ResourceFlavor]:
+    """The known ResourceFlavors of the Workloads among the children of a job."""
+    names = [name for _, child in children if isinstance(child, Workload) for name in flavors_of(child)]
+    cached = ((name, informers.child(RESOURCE_FLAVORS, namespace="", name=name)) for name in names)
+    return {name: flavor for name, flavor in cached if isinstance(flavor, ResourceFlavor)}
 
 
 def _down_nodes(informers: InformerSet, pods: tuple[Pod, ...]) -> dict[str, str]:

@@ -172,11 +172,11 @@ class Writer:
         return WriteOutcome(WriteResult.UNCHANGED) if existing is not None and existing.metadata.resource_version == version else DONE
 
     async def report(self, report: Report) -> WriteOutcome:
-        """Merge-patch the status of a scale plan if it is still the same one."""
+        """Merge-patch the status of a scale plan or a Workload if it is still the same one."""
+        version = {} if report.resource_version is None else {"resourceVersion": report.resource_version}
+        body = {"metadata": {"uid": report.uid, **version}, "status": report.status}
         try:
-            await self._merge_patch(
-                report.resource, report.name, {"metadata": {"uid": report.uid}, "status": report.status}, subresource="status"
-            )
+            await self._merge_patch(report.resource, report.name, body, subresource="status")
         except (NotFoundError, ConflictError) as error:
             return WriteOutcome(WriteResult.STALE, error)
         except KubeError as error:

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from dlop.api.constants import CRON_PERMISSIONS, NODE_PERMISSIONS
+from dlop.api.constants import SEPARATE_PERMISSIONS
 from dlop.deploy import deployment, rbac
 from dlop.deploy.deployment import DeployOptions
 from dlop.deploy.installation import operator_objects
@@ -32,7 +32,6 @@ _CRDS_NOT_INCLUDED = """\
 # `kubectl apply -k manifests/crds`.
 """
 _ONE_NAMESPACE = "default"
-_NOT_OF_KUBEFLOW = (NODE_PERMISSIONS, CRON_PERMISSIONS)
 # The C implementation is ten times faster, but not part of every build of PyYAML.
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -69,7 +68,7 @@ def render_files(
     contents["cluster-wide/operator.yaml"] = to_yaml(deployment.namespace(cluster_wide.namespace), *operator_objects(kinds, cluster_wide))
     contents["cluster-wide/kustomization.yaml"] = _kustomization(["../crds", "operator.yaml"], namespace=cluster_wide.namespace)
 
-    grants = [Grant(permission_set) for permission_set in all_permission_sets(kinds) if permission_set.name not in _NOT_OF_KUBEFLOW]
+    grants = [Grant(permission_set) for permission_set in all_permission_sets(kinds) if permission_set.name not in SEPARATE_PERMISSIONS]
     contents["kubeflow/permissions.yaml"] = to_yaml(*rbac.permission_set_rbac(grants, cluster_wide.account))
     contents["kubeflow/kustomization.yaml"] = _kustomization(["../cluster-wide", "permissions.yaml"], namespace=cluster_wide.namespace)
 

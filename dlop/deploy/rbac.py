@@ -24,6 +24,7 @@ They are permission sets with roles of their own, which exist only on request:
     gang    PodGroups, and read access to priority classes
     nodes   read access to nodes
     cron    creation of jobs for Crons, and of Crons for jobs
+    kueue   Workloads of Kueue, and read access to ResourceFlavors and priority classes
 
 A permission set can be limited to namespaces (`mpi:team`). The operator then reads its objects in all namespaces, because its caches
 do, and writes them only there.

@@ -280,6 +280,55 @@ class PodGroup(PartialObject, frozen=True, gc=False, rename="camel", omit_defaul
     status: PodGroupStatus = PodGroupStatus()
 
 
+class PodSetAssignment(_SlimStruct, frozen=True):
+    name: str = ""
+    flavors: dict[str, str] = {}
+    """Names of ResourceFlavors by resource."""
+
+
+class Admission(_SlimStruct, frozen=True):
+    pod_set_assignments: tuple[PodSetAssignment, ...] = ()
+
+
+class PodSetUpdate(_SlimStruct, frozen=True):
+    """What an admission check adds to the pods of a pod set."""
+
+    name: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[dict[str, Any], ...] = ()
+
+
+class AdmissionCheckState(_SlimStruct, frozen=True):
+    pod_set_updates: tuple[PodSetUpdate, ...] = ()
+
+
+class WorkloadStatus(_SlimStruct, frozen=True):
+    conditions: tuple[dict[str, Any], ...] = ()
+    """With all their fields, because a patch of one condition contains the others."""
+    admission: Admission | None = None
+    admission_checks: tuple[AdmissionCheckState, ...] = ()
+
+
+class Workload(PartialObject, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """The Workload of Kueue."""
+
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class ResourceFlavorSpec(_SlimStruct, frozen=True):
+    node_labels: dict[str, str] = {}
+    tolerations: tuple[dict[str, Any], ...] = ()
+
+
+class ResourceFlavor(_SlimStruct, frozen=True):
+    """The nodes on which a part of Kueue's quota is."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceFlavorSpec = ResourceFlavorSpec()
+
+
 class Taint(_SlimStruct, frozen=True):
     key: str = ""
     effect: str = ""
@@ -314,6 +363,8 @@ class Node(_SlimStruct, frozen=True):
 
 
 class PriorityClass(_SlimStruct, frozen=True):
+    """Also the WorkloadPriorityClass of Kueue."""
+
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     global_default: bool = False

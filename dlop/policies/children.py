@@ -22,6 +22,8 @@ class ChildObjects(ABC, Generic[Job]):
 
     resources: ClassVar[tuple[Resource, ...]]
     """The resources of the objects other than pods and services."""
+    reads: ClassVar[tuple[Resource, ...]] = ()
+    """Resources that the operator must be able to read for the objects, and that jobs do not own. Only with `on_demand`."""
     is_ephemeral: ClassVar[bool] = False
     """Whether the objects are deleted when the job is suspended, has finished, or no longer needs them. Otherwise they go with the job."""
     on_demand: ClassVar[bool] = False

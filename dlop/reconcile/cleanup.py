@@ -19,6 +19,7 @@ from dlop.reconcile.deletion import (
     retried_deletes,
 )
 from dlop.reconcile.events import pod_group_events
+from dlop.reconcile.kueue import finished_reports
 from dlop.reconcile.plan import Event, EventType, Plan
 from dlop.reconcile.scale_plans import last_scale_step
 from dlop.reconcile.tensorboard import finished_tensorboard_step
@@ -39,7 +40,7 @@ def plan_finished(context: ReconcileContext) -> Plan:
     return Plan(
         deletes=deletes + tensorboard.deletes,
         companions=tensorboard.creates,
-        reports=step.reports,
+        reports=step.reports + finished_reports(context),
         watch=context.unwatched,
         events=(
             *_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)),

@@ -12,10 +12,11 @@ from dlop.api.gang import POD_GROUPS
 from dlop.api.phase import MemberPod, Phase
 from dlop.api.record import Record, RecordBuilder, ScaleRecord, parse_counts, parse_indexes, parse_record
 from dlop.api.spec import JobSpec, RestartScope, RoleSpec, RunPolicy
-from dlop.kube.objects import Pod, PodGroup
-from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.kube.objects import Pod, PodGroup, Workload
+from dlop.kube.resources import PODS, SERVICES, WORKLOADS, Resource
 from dlop.kube.timestamps import parse_time
 from dlop.policies.git_sync import find_source_without_image
+from dlop.policies.kueue import KUEUE_RESOURCES, names_kueue_queue, workload_ref
 from dlop.policies.tensorboard import tensorboard_children
 from dlop.reconcile.pod_state import match_pods, pod_attempt, pod_replacement
 from dlop.reconcile.snapshot import Snapshot
@@ -56,6 +57,8 @@ class ReconcileContext:
     """Whether a scale plan is executed in this pass."""
     has_new_ports: bool = False
     """Whether the job is assigned ports of the host network in this pass."""
+    awaits_flavors: bool = False
+    """Whether it is not known yet where Kueue has admitted the job."""
     must_store_record: bool = False
     """Whether the record has changes that must be stored before anything is created for a replica, or deleted because it is surplus."""
 
@@ -129,10 +132,14 @@ class ReconcileContext:
 
     @cached_property
     def desired_children(self) -> frozenset[tuple[Resource, str]]:
-        """Refs of all desired child objects, including the PodGroup."""
+        """Refs of all desired child objects, including the PodGroup and the Workload."""
         refs = {(create.resource, create.name) for create in self.child_objects}
         gang = self.job.gang if self.desired_pods else None
-        return frozenset(refs) if gang is None else frozenset({*refs, gang.ref})
+        if gang is not None:
+            refs.add(gang.ref)
+        if self.queue:
+            refs.add(workload_ref(self.job))
+        return frozenset(refs)
 
     @cached_property
     def pod_group(self) -> PodGroup | None:
@@ -142,6 +149,36 @@ class ReconcileContext:
             return None
         matches = (child for resource, child in self.snapshot.children if (resource, child.metadata.name) == gang.ref)
         return next((child for child in matches if isinstance(child, PodGroup)), None)
+
+    @cached_property
+    def queue(self) -> str:
+        """The queue of Kueue in which the job waits, or from which it was admitted; empty if it runs without one.
+
+        A job that was started without a queue continues without one.
+        """
+        if self.policy.suspend or not names_kueue_queue(self.job):
+            return ""
+        if not self.stored.record.queue and (self._has_started or self.unreadable_for_queue):
+            return ""
+        return self.policy.scheduling.queue
+
+    @property
+    def _has_started(self) -> bool:
+        return bool(self.snapshot.pods) or self.stored.phase in (Phase.RUNNING, Phase.RESTARTING)
+
+    @cached_property
+    def unreadable_for_queue(self) -> tuple[Resource, ...]:
+        """Resources of Kueue that the operator cannot read: forbidden, or not installed in the cluster."""
+        return tuple(each for each in (*self.snapshot.forbidden, *self.snapshot.not_installed) if each in KUEUE_RESOURCES)
+
+    @cached_property
+    def workload(self) -> Workload | None:
+        """The existing Workload of the job."""
+        if not self.snapshot.children:
+            return None  # the common case
+        ref = workload_ref(self.job)
+        matches = (child for resource, child in self.snapshot.children if (resource, child.metadata.name) == ref)
+        return next((child for child in matches if isinstance(child, Workload)), None)
 
     @property
     def ephemeral_resources(self) -> tuple[Resource, ...]:
@@ -164,7 +201,7 @@ class ReconcileContext:
         if phase is not None and phase.is_finished:  # it needs no other child objects, and its spec may be invalid
             needed = {create.resource for create in tensorboard_children(self.job)}
         else:
-            needed = {resource for resource, _ in self.desired_children}
+            needed = self._resources_of(self.desired_children)
         return tuple(each for each in self.snapshot.unwatched if each in needed or each.qualified_name in recorded)
 
     @cached_property
@@ -186,10 +223,16 @@ class ReconcileContext:
 
     def _unavailable_of(self, children: Iterable[tuple[Resource, str]]) -> tuple[Resource, ...]:
         unavailable = (*self.snapshot.forbidden, *self.snapshot.not_installed)
-        needed, members = {resource for resource, _ in children}, self.job.members
+        needed, members = self._resources_of(children), self.job.members
         if members is not None and members.needs_plans(self.job):
             needed.add(members.plan_type.resource)
         return tuple(resource for resource in unavailable if resource in needed)
+
+    def _resources_of(self, children: Iterable[tuple[Resource, str]]) -> set[Resource]:
+        """The resources of child objects, and those that are read for them. Those of Kueue are read only if there are Workloads."""
+        resources, snapshot = {resource for resource, _ in children}, self.snapshot
+        lacks_workloads = WORKLOADS in (*snapshot.unwatched, *snapshot.forbidden, *snapshot.not_installed)
+        return resources.union(KUEUE_RESOURCES) if self.queue and not lacks_workloads else resources
 
     @cached_property
     def existing_services(self) -> frozenset[str]:
@@ -256,8 +299,8 @@ class ReconcileContext:
 
     @property
     def may_have_drifted(self) -> bool:
-        """Whether pods and services may be different now. They stay as they are while the job waits for more ports."""
-        return self.spec_changed and not self.awaits_host_ports
+        """Whether pods and services may be different now. They stay as they are until the new ones can be rendered."""
+        return self.spec_changed and not self.awaits_host_ports and not self.awaits_flavors
 
     @cached_property
     def is_idle(self) -> bool:

@@ -61,6 +61,7 @@ def plan_creates(context: ReconcileContext, progress: Progress, *, in_backoff: C
     if (
         awaits_admission(context)
         or context.awaits_host_ports
+        or context.awaits_flavors
         or context.lacks_git_sync_image
         or any(resource not in (PODS, SERVICES) for resource, _ in conflicts)
     ):

@@ -113,7 +113,8 @@ def drift_events(deletes: Sequence[Delete]) -> Iterator[Event]:
 def spec_warning_events(context: ReconcileContext) -> Iterator[Event]:
     """Warnings about a new spec."""
     if context.spec_changed:
-        yield from (Event(EventType.WARNING, warning.reason, str(warning)) for warning in spec_warnings(context.job))
+        warnings = spec_warnings(context.job, unreadable_for_queue=context.unreadable_for_queue)
+        yield from (Event(EventType.WARNING, warning.reason, str(warning)) for warning in warnings)
 
 
 def _batch(event_type: EventType, reason: str, failures: Sequence[LastFailure], verb: str) -> Iterator[Event]:

@@ -57,12 +57,14 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A merge patch of the status of a scale plan, with its UID as a precondition."""
+    """A merge patch of the status of a scale plan or a Workload, with its UID as a precondition."""
 
     resource: Resource
     name: str
     uid: str
     status: JsonObject
+    resource_version: str | None = None
+    """A further precondition; None means none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Plan:
     companions: tuple[Create, ...] = ()
     """The objects of the TensorBoard. Created last, and without consequences for the job if they are rejected."""
     reports: tuple[Report, ...] = ()
-    """Executed after the creates, because they say that a scale plan is executed."""
+    """Executed after the creates, because they may say that a scale plan is executed."""
     watch: tuple[Resource, ...] = ()
     """Resources that the operator must watch before the job can continue."""
     status: JsonObject | None = None

@@ -35,6 +35,7 @@ from dlop.reconcile.elastic import job_demand, with_scale_decision
 from dlop.reconcile.gang import blocked_by_gang, is_start_pending, next_admission_report, pod_group_patches
 from dlop.reconcile.host_ports import blocked_by_host_ports, with_host_ports
 from dlop.reconcile.invalid_spec import plan_invalid, plan_oversized_status
+from dlop.reconcile.kueue import QueueStep, queue_step, ready_reports, record_queue, with_placements, workload_deletes
 from dlop.reconcile.observe import Observation, observe, with_latest_attempt
 from dlop.reconcile.plan import Event, EventType, Plan
 from dlop.reconcile.restart import previous_size, restart_for_resize
@@ -65,28 +66,52 @@ def plan(job: DLJob, snapshot: Snapshot, *, now: float) -> Plan:
         return Plan(status=with_latest_attempt(context))
     if context.policy.suspend:
         return _suspend(context)
+    if context.queue and context.unwatched:
+        return Plan(watch=context.unwatched)  # it is not known yet whether the cluster has Kueue
+    queued = queue_step(context) if context.queue else None
+    return _suspend(context, queued) if queued is not None else _plan_active(context)
+
+
+def _plan_active(context: ReconcileContext) -> Plan:
+    """Plan a pass over a job that may have pods."""
+    job, snapshot, stored = context.job, context.snapshot, context.stored
+    if context.queue:
+        context = with_placements(context)
     if snapshot.scale_decision is not None:
         context = with_scale_decision(context)
     if snapshot.assigned_host_port is not None:
         context = with_host_ports(context)
     context, step = (context, ScaleStep()) if job.members is None else next_scale_step(context, job.members)
     oversize = exceeded_size_limit(context)
-    return _run(context, step) if oversize is None else plan_invalid(job, snapshot, stored, oversize, now=now)
+    return _run(context, step) if oversize is None else plan_invalid(job, snapshot, stored, oversize, now=context.now)
 
 
-def _suspend(context: ReconcileContext) -> Plan:
+def _suspend(context: ReconcileContext, queued: QueueStep | None = None) -> Plan:
+    """Suspend a job because its user asks for it, or because it waits in a queue."""
     observation = observe(context)
+    blocked = None if queued is None else find_blocked(context, observation.progress)
     progress = suspend(observation)
-    record = observation.builder.build()
-    outcome = active_outcome(context, progress, record, phase=Phase.SUSPENDED, started_at=context.stored.started_at)
+    record_queue(context, observation.builder)
+    outcome = active_outcome(
+        context, progress, observation.builder.build(), phase=Phase.SUSPENDED, started_at=context.stored.started_at, blocked=blocked
+    )
+    if queued is not None:
+        outcome = replace(outcome, reason=queued.reason, message=queued.message)
     status = changed_status(context.job, outcome, context.snapshot)
     # A pod may have finished in the meantime. Its result must be stored before it is deleted.
     deletes = suspend_deletes(context) if status is None else ()
     return Plan(
-        deletes=deletes + plans_of_deleted_master(context),
+        deletes=deletes + plans_of_deleted_master(context) + (workload_deletes(context) if queued is None else queued.deletes),
+        children=() if queued is None else queued.creates,
+        reports=() if queued is None else queued.reports,
         watch=context.unwatched,
         status=status,
-        events=(*events.phase_events(context.stored.phase, outcome), *events.delete_events(deletes)),
+        events=(
+            *events.phase_events(context.stored.phase, outcome),
+            *events.blocked_events(context, outcome),
+            *events.delete_events(deletes),
+            *(() if queued is None else events.spec_warning_events(context)),
+        ),
         requeue_at=earliest(*next_retried_deletes(context), *next_deletion_deadlines(context, context.snapshot.all_pods)),
     )
 
@@ -163,6 +188,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         pods += unclaimed_surplus_pods(context)
         services += surplus_services(context)
     observation.builder.add_watched(each.qualified_name for each in context.unwatched)
+    record_queue(context, observation.builder)
     record = observation.builder.build()
     overdue = retried_deletes(context) + force_deletes(context, context.snapshot.all_pods)
     # The results of overdue pods must be stored in the record before the pods are deleted.
@@ -197,7 +223,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         children=creates.children,
         companions=tensorboard.creates,
         # A scale plan whose pods are not created in this pass is not reported as succeeded.
-        reports=step.reports if may_create_members or not step.pods else (),
+        reports=ready_reports(context, phase) + (step.reports if may_create_members or not step.pods else ()),
         watch=context.unwatched,
         status=changed_status(context.job, outcome, context.snapshot),
         events=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dlop.kube.objects import CustomObject, PartialObject, Pod, Service
+from dlop.kube.objects import CustomObject, PartialObject, Pod, ResourceFlavor, Service
 from dlop.kube.resources import Resource
 from dlop.reconcile.autoscaler import ScaleDecision
 
@@ -79,7 +79,11 @@ class Snapshot:
     unwatched: tuple[Resource, ...] = ()
     """Resources of child objects that the operator watches on demand and does not watch yet."""
     priorities: Mapping[str, int] = field(default_factory=dict)
-    """Values of priority classes by name, if gang scheduling needs them."""
+    """Values of priority classes by name, if the operator reads them."""
+    workload_priorities: Mapping[str, int] = field(default_factory=dict)
+    """The same for the WorkloadPriorityClasses of Kueue."""
+    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
+    """The ResourceFlavors of the job's Workload by name, as far as they are known."""
     assigned_host_port: int | None = None
     """The first of the ports that the operator assigns to the job; None if it needs none, has them, or all are in use."""
     scale_decision: ScaleDecision | None = None

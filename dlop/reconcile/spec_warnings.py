@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dlop.api.constants import QUEUE_LABEL, Reason
+from dlop.api.constants import KUEUE_PERMISSIONS, QUEUE_LABEL, Reason, rbac_hint
 from dlop.api.gang import Gang, scheduler_mismatches
 from dlop.api.schema import format_path
 from dlop.api.spec import RoleSpec
-from dlop.kube.types import JsonObject
+from dlop.kube.resources import Resource
+from dlop.policies.kueue import has_queue_label
 
 if TYPE_CHECKING:
     from dlop.job import DLJob
 
 
 _AUTOSCALER_HINT = "an operator for all namespaces runs it with --autoscaler"
-_QUEUE_HINT = f"for Kueue, set the label {QUEUE_LABEL} of the job if Kueue manages jobs of this kind, or else in its pod templates"
+_GANG_QUEUES = "a gang scheduler that has queues (volcano, kube-batch)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class SpecWarning:
         return f"{self.path}: {self.message}"
 
 
-def spec_warnings(job: DLJob) -> Iterator[SpecWarning]:
-    """All warnings about the spec of a job.
+def spec_warnings(job: DLJob, *, unreadable_for_queue: Sequence[Resource] | None = None) -> Iterator[SpecWarning]:
+    """All warnings about the spec of a job. Without a cluster, it is not known what can be read for a queue of Kueue.
 
     Raises:
         SpecError: the spec is invalid.
@@ -52,7 +53,7 @@ def spec_warnings(job: DLJob) -> Iterator[SpecWarning]:
         yield from _scheduler_warnings(job, job.gang)
         yield from _min_available_warnings(job)
     if job.spec.run_policy.scheduling.queue:
-        yield from _queue_warnings(job)
+        yield from _queue_warnings(job, unreadable_for_queue)
 
 
 def _restart_policy_warnings(job: DLJob, role: RoleSpec) -> Iterator[SpecWarning]:
@@ -79,15 +80,28 @@ def _min_available_warnings(job: DLJob) -> Iterator[SpecWarning]:
         yield SpecWarning(Reason.MIN_AVAILABLE_TOO_HIGH, path, message)
 
 
-def _queue_warnings(job: DLJob) -> Iterator[SpecWarning]:
-    """The operator does not change the labels of jobs and pods that make Kueue manage them: that is the user's decision."""
-    has_label = QUEUE_LABEL in job.metadata.labels or any(QUEUE_LABEL in _template_labels(role) for role in job.spec.roles)
-    if not has_label and (job.gang is None or not job.gang.has_queues):
+def _queue_warnings(job: DLJob, unreadable: Sequence[Resource] | None) -> Iterator[SpecWarning]:
+    if has_queue_label(job) or (job.gang is not None and job.gang.has_queues):
+        return
+    message = _queue_problem(job, unreadable)
+    if message:
         path = f"{format_path(job.schema.used_scheduling_path(job.spec_field))}.queue"
-        message = f"has no effect without a gang scheduler that has queues (volcano, kube-batch); {_QUEUE_HINT}"
         yield SpecWarning(Reason.QUEUE_IGNORED, path, message)
 
 
-def _template_labels(role: RoleSpec) -> JsonObject:
-    labels = (role.template.get("metadata") or {}).get("labels")
-    return labels if isinstance(labels, dict) else {}
+def _queue_problem(job: DLJob, unreadable: Sequence[Resource] | None) -> str:
+    """Why the queue has no effect; empty if the job waits in a queue of Kueue."""
+    if job.members is not None:
+        return f"has no effect for this kind; for Kueue, set the label {QUEUE_LABEL} in its pod templates"
+    if unreadable is None:
+        return f"has an effect only with {_GANG_QUEUES}, or with Kueue and the permission set {KUEUE_PERMISSIONS}"
+    if not unreadable:
+        return ""
+    names = ", ".join(resource.qualified_name for resource in unreadable)
+    if not any(resource.namespaced for resource in unreadable):
+        return f"has no effect: the operator is not allowed to read {names}, which is cluster-scoped; run one for all namespaces"
+    hint = rbac_hint(KUEUE_PERMISSIONS, namespace=job.metadata.namespace)
+    return (
+        f"has no effect without {_GANG_QUEUES} or Kueue; for a queue of Kueue the operator must be able to read {names}: "
+        f"install Kueue 0.15 or newer, and {hint}"
+    )

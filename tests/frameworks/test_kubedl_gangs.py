@@ -221,9 +221,11 @@ def test_an_ai_master_does_not_count_for_min_available_and_may_name_any_schedule
     assert warning.startswith("spec.schedulingPolicy.minAvailable: is 3, but the job has only 2 pods")
 
 
-NO_QUEUE = (
-    "has no effect without a gang scheduler that has queues (volcano, kube-batch); for Kueue, set the label kueue.x-k8s.io/queue-name "
-    "of the job if Kueue manages jobs of this kind, or else in its pod templates"
+NO_QUEUE = "has an effect only with a gang scheduler that has queues (volcano, kube-batch), or with Kueue and the permission set kueue"
+NO_KUEUE = (
+    "has no effect without a gang scheduler that has queues (volcano, kube-batch) or Kueue; for a queue of Kueue the operator must be "
+    "able to read workloads.kueue.x-k8s.io: install Kueue 0.15 or newer, and add `--with kueue:default`, or `--with kueue` for all "
+    "namespaces, to the `dlop deploy` line that was used"
 )
 QUEUE: JsonObject = {"queue": "research"}
 QUEUE_LABELS = {"kueue.x-k8s.io/queue-name": "research"}
@@ -262,7 +264,7 @@ async def test_a_queue_that_nothing_reads_is_one_event() -> None:
         await kit.operator.crash()
         await kit.start_operator()
         assert await kit.writes_when_idle() == []
-        assert [note for reason, note in view.events if reason == "QueueIgnored"] == [f"spec.schedulingPolicy.queue: {NO_QUEUE}"]
+        assert [note for reason, note in view.events if reason == "QueueIgnored"] == [f"spec.schedulingPolicy.queue: {NO_KUEUE}"]
 
 
 @pytest.mark.parametrize(

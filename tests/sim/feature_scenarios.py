@@ -5,6 +5,7 @@
 - HOST_PORTS: servers and workers with assigned ports, and a growing role that moves the ports of another.
 - SYNCED: a git repository whose first clone fails, then loses its image, and gets another one.
 - TENSORBOARD: a TensorBoard that is evicted, configured anew, suspended with its job, evicted after the end, and deleted after its time.
+- QUEUED: a job in a queue of Kueue, which is admitted, preempted, admitted elsewhere, scaled, suspended and resumed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dlop.kube.types import JsonObject
 from dlop.testing.observed_job import ObservedJob
 from dlop.testing.pod_steps import ContainerExit, Evict
 from dlop.testing.script import Script
+from tests.frameworks.kueue_workloads import KUEUE_CRDS, WorkloadKueue
 from tests.sim.pair_job import PairJob, pair
 from tests.sim.scenario_run import Scenario, ScenarioRun
 from tests.sim.scenarios import TTL_SECONDS, all_running, has_counted, succeed
@@ -152,8 +154,43 @@ def _reads(job: ObservedJob, directory: str) -> bool:
     return pod is not None and f"--logdir={directory}" in pod["spec"]["containers"][0]["args"]
 
 
+# --- queues of Kueue -------------------------------------------------------------------------------------------------
+
+
+async def _queued(run: ScenarioRun) -> None:
+    def runs_on(job: ObservedJob, flavor: str, count: int) -> bool:
+        return all_running(job, count) and {pod["spec"]["nodeSelector"]["flavor"] for pod in job.pods.values()} == {flavor}
+
+    kueue = WorkloadKueue(run.kit.client, "default")
+    await kueue.create_flavors("spot", "reserved")
+    await run.submit(pair(schedulingPolicy={"queue": "research"}, ttlSecondsAfterFinished=TTL_SECONDS))
+    await run.reach("queued", lambda job: not job.pods, phase="Suspended")
+    await kueue.admit("spot")
+    await run.reach("running", lambda job: runs_on(job, "spot", 3), phase="Running")
+    await run.kit.kubelet.perform("default/pair-server-0", Evict())
+    await run.reach("pod evicted", lambda job: has_counted(job, restarts=0, disruptions=1) and runs_on(job, "spot", 3), phase="Running")
+    await kueue.evict()
+    await run.reach("preempted", lambda job: not job.pods, phase="Suspended")
+    assert not await kueue.holds_quota()
+    await kueue.admit("reserved")
+    await run.reach("admitted again", lambda job: runs_on(job, "reserved", 3), phase="Running")
+    await run.edit({"replicaSpecs": {"Worker": {"replicas": 3}}})
+    await run.reach("queued with another size", lambda job: not job.pods, phase="Suspended")
+    await kueue.admit("spot")
+    await run.reach("scaled up", lambda job: runs_on(job, "spot", 4), phase="Running")
+    await run.edit({"runPolicy": {"suspend": True}})
+    await run.reach("suspended", lambda job: not job.pods, phase="Suspended")
+    assert await kueue.workload() is None
+    await run.edit({"runPolicy": {"suspend": False}})
+    await run.reach("queued again", lambda job: not job.pods, phase="Suspended")
+    await kueue.admit("spot")
+    await run.reach("resumed", lambda job: runs_on(job, "spot", 4), phase="Running")
+    await succeed(run, "pair-server-0", "pair-worker-0", "pair-worker-1", "pair-worker-2")
+
+
 ORDERED = Scenario(name="start order", framework=PairJob, script=Script, steps=_ordered)
 SPOT = Scenario(name="spot replicas", framework=PairJob, script=Script, steps=_spot)
 HOST_PORTS = Scenario(name="host ports", framework=PairJob, script=Script, steps=_host_ports)
 SYNCED = Scenario(name="code sync", framework=PairJob, script=_synced_script, steps=_synced)
 TENSORBOARD = Scenario(name="TensorBoard", framework=PairJob, script=Script, steps=_tensorboard)
+QUEUED = Scenario(name="queue", framework=PairJob, script=Script, steps=_queued, crds=KUEUE_CRDS)

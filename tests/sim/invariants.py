@@ -17,9 +17,14 @@ from dlop.embedded.apiserver.store import ChangeType, ObjectKey, Store, StoreEve
 from dlop.frameworks.dlrover.scale_plan import SCALE_PLAN
 from dlop.job import DLJob
 from dlop.kube.objects import CustomObject, object_decoder
+from dlop.kube.resources import WORKLOADS
 from dlop.kube.types import JsonObject
 
-_CHILDREN = ("pods", "services", "configmaps", SCALE_PLAN.resource.qualified_name, *(resource.qualified_name for resource in POD_GROUPS))
+_WORKLOADS = WORKLOADS.qualified_name
+_CHILDREN = (
+    *("pods", "services", "configmaps", _WORKLOADS, SCALE_PLAN.resource.qualified_name),
+    *(resource.qualified_name for resource in POD_GROUPS),
+)
 _FINAL_POD_PHASES = ("Succeeded", "Failed")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -64,6 +69,8 @@ class InvariantChecker:
             self._check_job(event.before.body, event.after.body)
         elif event.key.storage in _CHILDREN and event.type is ChangeType.ADDED:
             self._check_create(event)
+        elif event.key.storage == _WORKLOADS and event.before is not None:
+            self._check_returned_quota(event)
         elif event.key.storage == "pods" and event.after.body["status"].get("phase") in ("Running", *_FINAL_POD_PHASES):
             labels = _labels(event.after.body)
             if REPLICA_INDEX_LABEL in labels:
@@ -104,6 +111,7 @@ class InvariantChecker:
             self._check_duplicates(event)
             self._check_attempts(event, scope=job["spec"].get("runPolicy", {}).get("restartScope", "Replica"))
             self._check_order(event, job)
+            self._check_quota(event)
 
     def _check_duplicates(self, event: StoreEvent) -> None:
         """Labels identify role, index and attempt, so no two live pods may have the same labels."""
@@ -137,6 +145,21 @@ class InvariantChecker:
             replicas = {(name, str(index), labels[ATTEMPT_LABEL]) for index in range(other["replicas"])}
             if missing := replicas - self._started:
                 self.violations.append(f"{event.key} was created before {sorted(missing)} started")
+
+    def _check_quota(self, event: StoreEvent) -> None:
+        """If the job has a Workload, its pods are created while quota is reserved for it."""
+        for key, stored in self._store.list(_WORKLOADS, namespace=event.key.namespace):
+            if not _holds_quota(stored.body):
+                self.violations.append(f"{event.key} was created while {key} had no quota")
+
+    def _check_returned_quota(self, event: StoreEvent) -> None:
+        """Quota is returned when the job has no pods, or has finished."""
+        if event.before is None or not _holds_quota(event.before.body) or self.job_finished:
+            return
+        if event.type is ChangeType.DELETED or not _holds_quota(event.after.body):
+            pods = [key.name for key, _ in self._store.list("pods", namespace=event.key.namespace)]
+            if pods:
+                self.violations.append(f"{event.key} returned its quota while {pods} existed")
 
     def _other_pods(self, event: StoreEvent) -> Iterator[tuple[ObjectKey, JsonObject]]:
         for key, stored in self._store.list("pods", namespace=event.key.namespace):
@@ -178,6 +201,12 @@ def _mask(body: JsonObject) -> JsonObject:
         backoffs = msgspec.convert(record["backoffs"], dict[str, BackoffState])
         record["backoffs"] = msgspec.to_builtins(parse_backoffs(backoffs))
     return masked
+
+
+def _holds_quota(workload: JsonObject) -> bool:
+    status = workload.get("status") or {}
+    is_finished = any(each["type"] == "Finished" and each["status"] == "True" for each in status.get("conditions", ()))
+    return "admission" in status and not is_finished
 
 
 def _labels(body: JsonObject) -> dict[str, str]:

@@ -48,7 +48,7 @@ class RunResult:
     """Logged errors. A pass that fails because of a bug is retried, and would not be noticed otherwise."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Scenario:
     """What happens to one job, from its creation to its deletion."""
 

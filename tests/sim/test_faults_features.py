@@ -21,12 +21,17 @@ from tests.sim.faults import (
     run_with_faults,
     stale_server_at_each_commit,
 )
-from tests.sim.feature_scenarios import HOST_PORTS, ORDERED, SPOT, SYNCED, TENSORBOARD
+from tests.sim.feature_scenarios import HOST_PORTS, ORDERED, QUEUED, SPOT, SYNCED, TENSORBOARD
 from tests.sim.scenario_run import RunResult, Scenario, run_scenario
 from tests.sim.scenarios import ADOPTED, ELASTIC, FAULT_TOLERANT, HOST_NETWORK, PARAMETER_SERVERS, SCALED_BY_PLANS
 from tests.thorough import THOROUGH
 
-_FAULTS = {**WRITE_FAULTS, "node events delayed": delay_watches("nodes"), "config map events delayed": delay_watches("configmaps")}
+_FAULTS = {
+    **WRITE_FAULTS,
+    "node events delayed": delay_watches("nodes"),
+    "config map events delayed": delay_watches("configmaps"),
+    "workload events delayed": delay_watches("workloads"),
+}
 _IN_TURN = [name for name in _FAULTS if name != "crash"]
 _INTERVAL = 1 if THOROUGH else 4
 _STAGES = {
@@ -47,6 +52,10 @@ _STAGES = {
     TENSORBOARD: [
         *("running", "board evicted", "configured", "evicted", "suspended", "resumed"),
         *("succeeded", "evicted after the end", "board deleted", "deleted by TTL"),
+    ],
+    QUEUED: [
+        *("queued", "running", "pod evicted", "preempted", "admitted again", "queued with another size", "scaled up"),
+        *("suspended", "queued again", "resumed", "succeeded", "deleted by TTL"),
     ],
 }
 pytestmark = pytest.mark.timeout(900 if THOROUGH else 120)

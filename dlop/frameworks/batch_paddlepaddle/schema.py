@@ -62,14 +62,14 @@ class PaddleRoleModel(ApiModel):
 
 
 class PaddleSchedulingPolicy(ApiModel):
-    """Options of gang scheduling."""
+    """Options of gang scheduling and queues."""
 
     min_available: Count | None = None
     """Number of pods that must be scheduled together. Defaults to all pods."""
     queue: str | None = None
-    """Queue of the scheduler."""
+    """Queue of the scheduler or of Kueue."""
     priority_class: str | None = None
-    """Priority class of the PodGroup."""
+    """Priority class of the PodGroup, or in a queue of Kueue."""
     min_resources: dict[str, int | str] | None = None
     """Resources that these pods need in total. Defaults to the sum of their requests."""
 
@@ -94,7 +94,7 @@ class PaddleJobModel(ApiModel):
     elastic: Count | None = None
     """Any value lets the workers be scaled without a restart of the job."""
     scheduling_policy: PaddleSchedulingPolicy | None = None
-    """Options of gang scheduling."""
+    """Options of gang scheduling and queues."""
     sample_set_ref: JsonObject | None = None
     """Has no effect."""
     run_policy: RunPolicyModel | None = None

@@ -48,7 +48,7 @@ class Distribution(StrEnum):
 
 
 class MPISchedulingPolicy(SchedulingPolicyModel):
-    """Options of gang scheduling."""
+    """Options of gang scheduling and queues."""
 
     priority: int | None = None
     """Has no effect."""
@@ -60,7 +60,7 @@ class MPIRunPolicy(RunPolicyModel):
     """How a job is run."""
 
     scheduling_policy: MPISchedulingPolicy | None = None
-    """Options of gang scheduling."""
+    """Options of gang scheduling and queues."""
 
 
 class MPIJobModel(KubeDLModel):

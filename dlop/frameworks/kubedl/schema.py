@@ -49,16 +49,16 @@ class KubeDLReplicaModel(ReplicaModel):
 
 
 class KubeDLSchedulingPolicy(ApiModel):
-    """Options of gang scheduling."""
+    """Options of gang scheduling and queues."""
 
     min_available: Count | None = None
     """Number of pods that must be scheduled together. Defaults to all pods."""
     priority: int | None = None
-    """Has no effect."""
+    """Priority in a queue of Kueue."""
     priority_class_name: str | None = None
-    """Priority class of the PodGroup."""
+    """Priority class of the PodGroup, or in a queue of Kueue."""
     queue: str | None = None
-    """Queue of the scheduler."""
+    """Queue of the scheduler or of Kueue."""
 
 
 ReplicaSpecs = Annotated[dict[str, KubeDLReplicaModel], Field(min_length=1, max_length=8)]
@@ -77,7 +77,7 @@ class KubeDLModel(ApiModel):
     backoff_limit: Count | None = None
     """Number of restarts after failures, over all roles, before the job fails."""
     scheduling_policy: KubeDLSchedulingPolicy | None = None
-    """Options of gang scheduling."""
+    """Options of gang scheduling and queues."""
     cron_policy: CronPolicyModel | None = None
     """The schedule on which the job is created again, by a Cron with the name of the job."""
     model_version: JsonObject | None = None

@@ -53,7 +53,7 @@ INVALID_USAGES = {
     "deploy --image": (2, "argument --image: expected one argument."),
     "deploy --with mpi:b --watch-namespace a": (1, "--with mpi:b: the operator does not watch this namespace: add --watch-namespace b"),
     "deploy --replicas 0": (2, "invalid value '0': must be an integer of at least 1"),
-    "deploy --with mpi,gnag": (1, "unknown permission set 'gnag'; available: mpi, hpa, paddle, elasticjob, ingress, gang"),
+    "deploy --with mpi,gnag": (1, "unknown permission set 'gnag'; available: mpi, hpa, paddle, elasticjob, ingress, kueue, gang"),
 }
 
 
