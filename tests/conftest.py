@@ -3,7 +3,8 @@
 A test that needs the real control plane is skipped if its programs are missing, and a line at the end of the run reports it. With
 `DLOP_REQUIRE_CLUSTER=1` it fails.
 
-Tests of frameworks with large packages, and tests of test tools, are deselected unless `-m` selects them. Another line reports it.
+Tests of frameworks with large packages, tests with Kueue itself, and tests of test tools are deselected unless `-m` selects them. Another
+line reports it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ hypothesis.settings.load_profile("thorough" if THOROUGH else "quick")
 
 _DESELECTED_MARKERS = {
     "frameworks": "tests of frameworks with large packages were deselected: `hack/test --frameworks` runs them",
+    "kueue": "tests with Kueue itself were deselected: `hack/test --thorough` runs them",
     "selftest": "tests of benchmarks and test tools were deselected: `hack/test --thorough` runs them",
 }
 """Markers of tests that are deselected by default, and the text of the summary line after their number."""
@@ -68,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     asyncio.set_event_loop(None)
     config.stash[_DESELECTED] = Counter()
     config.addinivalue_line("markers", "frameworks: needs large packages; run by `hack/test --frameworks`")
+    config.addinivalue_line("markers", "kueue: needs a build of Kueue; run by `hack/test --thorough`")
     config.addinivalue_line("markers", "selftest: tests a benchmark or a test tool; run by `hack/test --thorough`")
     config.addinivalue_line("markers", f"{machine.MARKER}: uses sockets or other programs; deselected by `hack/test fast`")
     config.stash[_EXIT_STACK] = stack = contextlib.ExitStack()
@@ -88,7 +91,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for marker in _DESELECTED_MARKERS:
-        if marker in config.option.markexpr or (marker == "selftest" and THOROUGH):
+        if marker in config.option.markexpr or (marker != "frameworks" and THOROUGH):
             continue
         deselected = [item for item in items if item.get_closest_marker(marker)]
         if deselected:

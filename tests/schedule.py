@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 _ROOT = Path(__file__).parents[1]
 _REAL = re.compile(r"[\[-]real[\]-]")
 _CONFORMANCE, _RINGS, _CLUSTER_ROLES, _NODES = "conformance on the real server", "ring CRDs", "cluster roles", "nodes on the real server"
+_KUEUE = "Kueue CRDs"
 
 _SPLIT_FILES = frozenset(
     {
@@ -40,6 +41,10 @@ _SHARED_UNITS = {
     "tests/cluster/test_mpi_permissions.py": _CLUSTER_ROLES,
     "tests/cluster/test_operator_permissions.py": _CLUSTER_ROLES,
     "tests/cluster/test_permissions.py": _CLUSTER_ROLES,
+    # They share the control plane with the CRDs of Kueue.
+    "tests/cluster/test_kueue_permissions.py": _KUEUE,
+    "tests/frameworks/test_kueue_workloads.py": _KUEUE,
+    "tests/frameworks/test_kueue_itself.py": _KUEUE,
     # A node runs the pods of all namespaces, and the autoscaler considers all nodes.
     "tests/cluster/test_autoscaler.py": _NODES,
     "tests/embedded/test_kubectl_with_node.py": _NODES,
@@ -57,6 +62,7 @@ _LONGEST_UNITS = (
     "tests/cluster/test_edit_sequences.py",
     "tests/embedded/test_kubelet_contract.py",
     "tests/frameworks/test_goldens.py",
+    _KUEUE,
     "tests/frameworks/test_kueue.py",
     "tests/cluster/test_manifests_with_kubectl.py",
 )
