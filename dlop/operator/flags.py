@@ -7,6 +7,7 @@ A flag of several operators has the same meaning for all of them.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ LEGACY_OPERATORS = (KUBEFLOW, KUBEDL)
 LEGACY_FLAGS: tuple[LegacyFlag, ...] = tuple({flag.name: flag for operator in LEGACY_OPERATORS for flag in operator.flags}.values())
 _VARIABLES: tuple[LegacyVariable, ...] = tuple({each.name: each for operator in LEGACY_OPERATORS for each in operator.variables}.values())
 _PREFIX = "legacy:"
+# After two dashes, a missing value is more likely than a value.
+_DASHED_VALUE = re.compile(r"-[^-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,21 @@ def load_frameworks(references: Iterable[str]) -> Registry:
 
 
 def normalize_dashes(arguments: Iterable[str]) -> list[str]:
-    """The arguments, with two dashes before legacy flags. Go accepts one dash as well."""
+    """The arguments, with two dashes before legacy flags, and with an equals sign before their values that start with a dash.
+
+    Go accepts one dash as well, and takes the next argument as the value, whatever it starts with.
+    """
     known = {f"-{legacy.name}" for legacy in LEGACY_FLAGS}
-    return [f"-{argument}" if argument.partition("=")[0] in known else argument for argument in arguments]
+    with_value = {legacy.flag for legacy in LEGACY_FLAGS if not legacy.is_switch}
+    normalized: list[str] = []
+    for argument in arguments:
+        if argument.partition("=")[0] in known:
+            normalized.append(f"-{argument}")
+        elif normalized and normalized[-1] in with_value and _DASHED_VALUE.match(argument):
+            normalized[-1] += f"={argument}"
+        else:
+            normalized.append(argument)
+    return normalized
 
 
 def flag_names(field: str, model: type[Settings]) -> frozenset[str]:

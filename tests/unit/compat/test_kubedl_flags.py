@@ -98,6 +98,27 @@ def test_workloads_are_listed_and_disabled(value: str, expected: tuple[str, ...]
     assert settings(WORKLOADS_ENABLE=value).kinds == kinds(*expected)
 
 
+@pytest.mark.parametrize("flag", ["--workloads", "-workloads"])
+@pytest.mark.parametrize(("value", "expected"), [("-TFJob", KINDS[1:]), ("-TFJob,*,-PyTorchJob", KINDS[2:]), ("XDLJob", ("XDLJob",))])
+def test_the_value_of_a_flag_may_be_the_next_argument_even_if_it_starts_with_a_dash(
+    flag: str, value: str, expected: tuple[str, ...]
+) -> None:
+    actual = settings(flag, value, "-max-reconciles", "2")
+    assert (actual.kinds, actual.workers) == (kinds(*expected), 2 * len(expected))
+
+
+@pytest.mark.parametrize("following", ["--max-reconciles=2", "-max-reconciles=2", "--workers=2", ""])
+def test_a_flag_is_not_the_value_of_the_one_before(following: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        settings("--workloads", *([following] if following else []))
+    assert "argument --workloads: expected one argument" in capsys.readouterr().err
+
+
+def test_a_switch_does_not_take_the_next_argument() -> None:
+    actual = settings("-enable-leader-election", "-workloads", "-TFJob")
+    assert (actual.leader_election, actual.kinds) == (True, kinds(*KINDS[1:]))
+
+
 def test_the_flag_takes_precedence_over_the_variable_and_the_name_of_dlop_over_both() -> None:
     assert settings("--workloads=auto", WORKLOADS_ENABLE="TFJob").kinds == kinds(*KINDS)
     assert settings(WORKLOADS_ENABLE="TFJob", DLOP_KINDS="mxjobs.fioravanzo.org").kinds == ("mxjobs.fioravanzo.org",)
