@@ -22,7 +22,8 @@ Result = TypeVar("Result")
 class Parser(argparse.ArgumentParser):
     """The arguments of one command. Invalid arguments raise UsageError instead of exiting."""
 
-    def __init__(self, name: str, description: str, *, epilog: str | None = None) -> None:
+    def __init__(self, name: str, description: str, *, epilog: str | None = None, words: Sequence[str] = ()) -> None:
+        """`words` are completed as positional arguments, in addition to their choices. A word that ends with a slash is a prefix."""
         super().__init__(
             prog=f"dlop {name}",
             description=description,
@@ -31,6 +32,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
+        self.words = tuple(words)
         self.add_argument("-h", "--help", action="help", help="Show this help and exit.")
 
     def error(self, message: str) -> NoReturn:

@@ -53,7 +53,7 @@ class CompletionEntry:
     summary: str
     flags: tuple[CompletionFlag, ...]
     words: tuple[str, ...]
-    """The allowed positional arguments; empty if they are not fixed."""
+    """Positional arguments, and prefixes of them that end with a slash."""
     takes_files: bool
 
 
@@ -74,7 +74,7 @@ def completion_entry(name: str) -> CompletionEntry:
         name=name,
         summary=command.summary,
         flags=tuple(_flag(action) for action in actions if action.option_strings and action.help is not argparse.SUPPRESS),
-        words=tuple(str(word) for action in positional for word in action.choices or ()),
+        words=(*(str(word) for action in positional for word in action.choices or ()), *parser.words),
         takes_files=any(action.metavar in _FILE_METAVARS for action in positional),
     )
 
@@ -114,6 +114,8 @@ def _bash(entries: list[CompletionEntry]) -> Iterator[str]:
     yield '        -*) COMPREPLY=($(compgen -W "$flags" -- "$word")) ;;'
     yield '        *) COMPREPLY=($(compgen -W "$words" -- "$word")) ;;'
     yield "    esac"
+    # A name follows the slash. Without compopt (bash 3), or outside of a completion, there is a space after it.
+    yield '    case "${COMPREPLY[*]}" in */) compopt -o nospace 2>/dev/null ;; esac'
     yield "}"
     yield "complete -o default -F _dlop dlop"
 
@@ -165,7 +167,13 @@ def _zsh_arguments(entry: CompletionEntry) -> Iterator[str]:
             # The star allows a flag to be repeated.
             yield _quoted(f"*{name}[{description}]{value}")
     # Always present, because zsh completes no flag after an unexpected argument.
-    yield _quoted(f"*:argument:{_zsh_action(entry.words, takes_file=entry.takes_files)}")
+    prefixes = [word for word in entry.words if word.endswith("/")]
+    others = tuple(word for word in entry.words if word not in prefixes)
+    action = _zsh_action(others, takes_file=entry.takes_files)
+    if prefixes:
+        # No space after a prefix.
+        action = f'{{compadd -- {" ".join(others)}; compadd -S "" -- {" ".join(prefixes)}}}'
+    yield _quoted(f"*:argument:{action}")
 
 
 def _zsh_action(values: tuple[str, ...], *, takes_file: bool) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlop.cli.common import Parser, print_line
-from dlop.cli.job_args import JobSession, duration, job_parser, run_with_session
+from dlop.cli.job_args import CRON_PREFIX, JobSession, duration, job_parser, run_with_session
 
 
 def parser() -> Parser:
-    parser = job_parser("delete", "Delete jobs with their pods and services, and Crons with their jobs.")
+    parser = job_parser("delete", "Delete jobs with their pods and services, and Crons with their jobs.", words=(CRON_PREFIX,))
     parser.add_argument("jobs", nargs="+", metavar="[KIND/]JOB", help="The jobs to delete, or cron/NAME for a Cron.")
     parser.add_argument("--wait", action="store_true", help="Wait until the jobs are deleted. Crons are not waited for.")
     parser.add_argument(

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from dlop.cli.common import Parser
-from dlop.cli.job_args import JobSession, job_parser, run_with_session, wall_time
+from dlop.cli.job_args import CRON_PREFIX, JobSession, job_parser, run_with_session, wall_time
 
 if TYPE_CHECKING:
     from dlop.jobs.crons import CronHandle
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def parser() -> Parser:
-    parser = job_parser("describe", "Show details of a job or a Cron: status, pending reasons, last failure, replicas and history.")
+    parser = job_parser(
+        "describe", "Show details of a job or a Cron: status, pending reasons, last failure, replicas and history.", words=(CRON_PREFIX,)
+    )
     parser.add_argument("job", metavar="[KIND/]JOB", help="The job, or cron/NAME.")
     parser.add_argument("--tail", type=int, default=10, metavar="N", help="Lines of the failed replica's log to show. Default: 10.")
     parser.add_output()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dlop.cli.common import Parser, print_line
 from dlop.cli.errors import CommandError
-from dlop.cli.job_args import JobSession, job_parser, run_with_session, wall_time
+from dlop.cli.job_args import CRON_PREFIX, JobSession, job_parser, run_with_session, wall_time
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def parser() -> Parser:
-    parser = job_parser("get", "Show jobs of all kinds, and Crons.", all_namespaces=True)
+    parser = job_parser("get", "Show jobs of all kinds, and Crons.", all_namespaces=True, words=("crons", CRON_PREFIX))
     parser.add_argument(
-        "reference", nargs="?", metavar="KIND[/JOB]", help="Show the jobs of this kind, or one job; or crons. Default: all."
+        "reference", nargs="?", metavar="KIND[/JOB]", help="Show the jobs of this kind, or one job; or crons, or cron/NAME. Default: all."
     )
     parser.add_argument("-w", "--watch", action="store_true", help="Watch for changes after listing the jobs.")
     parser.add_output()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -53,8 +53,13 @@ class JobSession:
             return cron
 
 
-def job_parser(name: str, description: str, *, all_namespaces: bool = False) -> Parser:
-    parser = Parser(name, description)
+CRON_PREFIX = "cron/"
+"""Completed by commands that take `cron/NAME`."""
+
+
+def job_parser(name: str, description: str, *, all_namespaces: bool = False, words: Sequence[str] = ()) -> Parser:
+    """`words` are those of `Parser`."""
+    parser = Parser(name, description, words=words)
     parser.add_frameworks()
     parser.add_cluster()
     parser.add_namespace(all_namespaces=all_namespaces)

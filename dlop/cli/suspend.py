@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlop.cli.common import Parser, print_line
-from dlop.cli.job_args import JobSession, job_parser, run_with_session
+from dlop.cli.job_args import CRON_PREFIX, JobSession, job_parser, run_with_session
 
 
 def parser() -> Parser:
@@ -41,6 +41,6 @@ async def _set_suspended(session: JobSession, names: Sequence[str], *, suspend: 
 
 
 def _parser(command: str, description: str) -> Parser:
-    parser = job_parser(command, description)
+    parser = job_parser(command, description, words=(CRON_PREFIX,))
     parser.add_argument("jobs", nargs="+", metavar="[KIND/]JOB", help="The jobs, or cron/NAME for a Cron.")
     return parser

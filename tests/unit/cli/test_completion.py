@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import subprocess
 
 import pytest
 
+from dlop.cli.common import Parser
 from dlop.cli.completion import completion_entry, script
 from dlop.cli.main import COMMANDS, main
 
@@ -51,15 +53,42 @@ def test_installed_shells_accept_their_script(shell: str) -> None:
         ("submit ", set()),
         ("logs --role ", set()),
         ("run --log-f", {"--log-format"}),
+        ("get ", {"crons", "cron/"}),
+        ("describe c", {"cron/"}),
+        ("suspend cron/", {"cron/"}),
+        ("logs c", set()),
     ],
 )
 def test_bash_completes_commands_flags_and_values(words: str, expected: set[str]) -> None:
+    assert _complete(words) == (expected, "")
+
+
+@pytest.mark.machine
+@pytest.mark.parametrize(("words", "options"), [("describe c", "-o nospace\n"), ("get crons", ""), ("logs --pre", "")])
+def test_bash_adds_no_space_after_a_prefix(words: str, options: str) -> None:
+    assert _complete(words, before='compopt() { echo "$*" >&3; }; exec 3>&2')[1] == options
+
+
+def _complete(words: str, *, before: str = "") -> tuple[set[str], str]:
+    """The words that bash offers, and the standard error."""
     typed = ["dlop", *words.split(" ")]
     quoted = " ".join(f"'{word}'" for word in typed)
-    program = f"{script('bash')}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(typed) - 1}; _dlop; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    completion = f"COMP_WORDS=({quoted}); COMP_CWORD={len(typed) - 1}; _dlop; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    program = "\n".join((script("bash"), before, completion))
     printed = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert set(printed.stdout.split()) == expected
-    assert printed.stderr == ""
+    return set(printed.stdout.split()), printed.stderr
+
+
+def test_commands_that_take_a_cron_complete_it() -> None:
+    completed = {name for name in COMMANDS if "cron/" in completion_entry(name).words}
+    assert completed == {"get", "describe", "suspend", "resume", "delete"}
+    assert all(("cron/NAME" in _help_of_arguments(name)) is (name in completed) for name in COMMANDS)
+
+
+def _help_of_arguments(name: str) -> str:
+    command = COMMANDS[name]
+    parser: Parser = getattr(importlib.import_module(f"dlop.cli.{command.module}"), command.parser)()
+    return " ".join(parser.format_help().partition("positional arguments:")[2].partition("options:")[0].split())
 
 
 def test_flags_with_fixed_values_are_completed_with_them() -> None:
