@@ -67,15 +67,15 @@ class LiveView:
     def print_message(self, text: str, *, style: str = "") -> None:
         self._write(Text(text, style))
 
-    def show_job(self, view: JobView, *, elapsed_seconds: float) -> None:
+    def show_job(self, view: JobView, *, elapsed_seconds: float, label: str = "") -> None:
         self._views[view.uid] = view
         self._submitted_at[view.uid] = self._clock() - elapsed_seconds
         if view.is_finished:
             self._finished_after_seconds[view.uid] = elapsed_seconds
 
-    def show_log_line(self, line: LogLine) -> None:
+    def show_log_line(self, line: LogLine, *, job_label: str = "") -> None:
         """Keeps the colors of the line and drops other terminal sequences."""
-        prefix = prefix_of(line)
+        prefix = prefix_of(line, job_label=job_label)
         self._width = max(self._width, len(prefix))
         color = self._colors.setdefault(line.pod, _COLORS[len(self._colors) % len(_COLORS)])
         text = Text(line.text, "italic") if line.is_note else Text.from_ansi(line.text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from dlop.console.output import Output
+from dlop.console.progress import with_label
 from dlop.jobs.log_lines import LogLine
 
 _COLORS = ("cyan", "green", "magenta", "blue", "yellow", "bright_cyan", "bright_green", "bright_magenta", "bright_blue", "bright_yellow")
@@ -48,7 +49,7 @@ class LogOutput:
         return self._colors.setdefault(line.pod, _COLORS[len(self._colors) % len(_COLORS)])
 
 
-def prefix_of(line: LogLine) -> str:
-    """`worker-0`, or the pod name if the role is unknown; `worker-0#2` for the second run."""
-    name = f"{line.role.lower()}-{line.index}" if line.role else line.pod
+def prefix_of(line: LogLine, *, job_label: str = "") -> str:
+    """`worker-0`, or the pod name if the role is unknown; `worker-0#2` for the second run. After the label of the job, if it has one."""
+    name = with_label(f"{line.role.lower()}-{line.index}" if line.role else line.pod, job_label)
     return f"{name}#{line.run + 1}" if line.run > 0 else name

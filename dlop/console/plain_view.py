@@ -23,11 +23,14 @@ class ProgressView(Protocol):
         """The style applies to terminals only."""
         ...
 
-    def show_job(self, view: JobView, *, elapsed_seconds: float) -> None:
-        """Show a changed job. `elapsed_seconds` is the time since its submission; it stops when the job has finished."""
+    def show_job(self, view: JobView, *, elapsed_seconds: float, label: str = "") -> None:
+        """Show a changed job. `elapsed_seconds` is the time since its submission; it stops when the job has finished.
+
+        `label` is that of `job_labels`.
+        """
         ...
 
-    def show_log_line(self, line: LogLine) -> None: ...
+    def show_log_line(self, line: LogLine, *, job_label: str = "") -> None: ...
 
 
 class PlainView:
@@ -48,9 +51,9 @@ class PlainView:
     def print_message(self, text: str, *, style: str = "") -> None:
         self._write(text)
 
-    def show_job(self, view: JobView, *, elapsed_seconds: float) -> None:
+    def show_job(self, view: JobView, *, elapsed_seconds: float, label: str = "") -> None:
         elapsed = f"{elapsed_seconds:6.1f}s"
-        for line in describe_changes(self._views.get(view.uid), view):
+        for line in describe_changes(self._views.get(view.uid), view, job_label=label):
             self._write(f"{elapsed}  {line}")
         for reason in blocking_reasons(view):
             # Compare the ends only. The start names the pods, and more pods may join with the same reason.
@@ -60,8 +63,8 @@ class PlainView:
                 self._write(f"{elapsed}  {job_title(view)} is waiting: {reason}")
         self._views[view.uid] = view
 
-    def show_log_line(self, line: LogLine) -> None:
-        prefix = prefix_of(line)
+    def show_log_line(self, line: LogLine, *, job_label: str = "") -> None:
+        prefix = prefix_of(line, job_label=job_label)
         self._width = max(self._width, len(prefix))
         self._write(f"{prefix:{self._width}} | {line.text}")
 
@@ -76,5 +79,5 @@ class QuietView(PlainView):
     def print_message(self, text: str, *, style: str = "") -> None:
         pass
 
-    def show_job(self, view: JobView, *, elapsed_seconds: float) -> None:
+    def show_job(self, view: JobView, *, elapsed_seconds: float, label: str = "") -> None:
         pass

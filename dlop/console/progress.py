@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dlop.api.progress import ReplicaState
 from dlop.console.duration import format_elapsed
+from dlop.jobs.lookup import JobHandle
 from dlop.jobs.replicas import GONE, TERMINATING, ReplicaView
 from dlop.jobs.view import NOT_RECONCILED, JobView
 
@@ -20,6 +21,27 @@ def job_title(view: JobView) -> str:
     """`MXJob demo`, with its namespace unless that is `default`."""
     namespace = "" if view.namespace == "default" else f" in {view.namespace}"
     return f"{view.kind} {view.name}{namespace}"
+
+
+def job_labels(jobs: Sequence[JobHandle]) -> dict[str, str]:
+    """What tells the replicas of these jobs apart, by UID: the names of the jobs, with the namespace or the kind if some have the same.
+
+    A single job needs none.
+    """
+    if len(jobs) < 2:
+        return {job.uid: "" for job in jobs}
+    names = (
+        [job.name for job in jobs],
+        [f"{job.namespace}/{job.name}" for job in jobs],
+        [job.reference for job in jobs],
+        [f"{job.namespace}/{job.reference}" for job in jobs],
+    )
+    labels = next(candidates for candidates in names if len(set(candidates)) == len(jobs))
+    return dict(zip((job.uid for job in jobs), labels, strict=True))
+
+
+def with_label(replica: str, job_label: str) -> str:
+    return f"{job_label}/{replica}" if job_label else replica
 
 
 def format_counts(view: JobView) -> str:
@@ -43,7 +65,7 @@ def replica_name(role: str, index: int) -> str:
     return f"{role.lower()}-{index}" if role else "pod"
 
 
-def describe_changes(before: JobView | None, now: JobView) -> Iterator[str]:
+def describe_changes(before: JobView | None, now: JobView, *, job_label: str = "") -> Iterator[str]:
     """One line for each change. `before` is None for a new job."""
     if now.phase != NOT_RECONCILED and (before is None or before.phase != now.phase):
         yield f"{job_title(now)}: {now.phase}{f' ({format_counts(now)})' if not now.is_finished else ''}"
@@ -51,7 +73,7 @@ def describe_changes(before: JobView | None, now: JobView) -> Iterator[str]:
     for replica in now.replicas:
         # Pods of a finished job terminate as expected.
         if not (now.is_finished and replica.state == TERMINATING):
-            yield from _replica_changes(previous.get((replica.role, replica.index)), replica)
+            yield from _replica_changes(previous.get((replica.role, replica.index)), replica, job_label)
 
 
 def blocking_reasons(view: JobView) -> list[str]:
@@ -61,7 +83,7 @@ def blocking_reasons(view: JobView) -> list[str]:
     return [reason for reason in view.pending_reasons if not reason.endswith(_TRANSIENT)]
 
 
-def _replica_changes(before: ReplicaView | None, now: ReplicaView) -> Iterator[str]:
+def _replica_changes(before: ReplicaView | None, now: ReplicaView, job_label: str) -> Iterator[str]:
     if before is not None and (before.state, before.restarts) == (now.state, now.restarts):
         return
     if not now.restarts and now.state in (ReplicaState.MISSING, ReplicaState.PENDING):
@@ -74,7 +96,7 @@ def _replica_changes(before: ReplicaView | None, now: ReplicaView) -> Iterator[s
     if now.restarts and (before is None or before.restarts != now.restarts):
         details.append(f"restarted {now.restarts} time{'s' if now.restarts > 1 else ''}")
     suffix = f" ({', '.join(details)})" if details else ""
-    yield f"{replica_name(now.role, now.index)}: {now.state}{suffix}"
+    yield f"{with_label(replica_name(now.role, now.index), job_label)}: {now.state}{suffix}"
 
 
 def format_result(view: JobView, *, now: float) -> str:

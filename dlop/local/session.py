@@ -13,6 +13,7 @@ import msgspec
 from dlop.api.phase import Phase
 from dlop.api.progress import ReplicaState
 from dlop.console.plain_view import ProgressView
+from dlop.console.progress import job_labels
 from dlop.embedded.kubelet.runtime.detect import DetectedRuntime
 from dlop.frameworks.registry import Registry
 from dlop.jobs.errors import InvalidManifestError, JobsError, WaitFailedError
@@ -64,6 +65,7 @@ class Session:
         self._runtime_detection = runtime_detection
         self._on_ready = on_ready
         self._views: dict[str, JobView] = {}
+        self._labels: dict[str, str] = {}
         self._submitted_at = 0.0
         self._finished_after_seconds: dict[str, float] = {}
         self._isolation = ""
@@ -127,6 +129,7 @@ class Session:
 
     async def _wait_for_jobs(self, cluster: LocalCluster, jobs: Sequence[JobHandle], start_seconds: float) -> SessionResult:
         self._submitted_at = _now()
+        self._labels = job_labels(jobs)
         with contextlib.suppress(TimeoutError):
             async with self._progress, asyncio.timeout(self._options.timeout_seconds):
                 await self._follow_all(cluster, jobs)
@@ -162,7 +165,7 @@ class Session:
             async with aclosing(watch_job_updates(cluster.client, job)) as views:
                 async for view in views:
                     self._views[view.uid] = view
-                    self._progress.show_job(view, elapsed_seconds=self._elapsed_seconds(view))
+                    self._progress.show_job(view, elapsed_seconds=self._elapsed_seconds(view), label=self._labels[job.uid])
         except WaitFailedError as error:
             self._deletion_error = str(error)
 
@@ -182,7 +185,7 @@ class Session:
         """Print the logs of a job until it has finished and its logs are complete."""
         async with follow_logs(cluster.client, job, LogSelector()) as lines, aclosing(lines):
             async for line in lines:
-                self._progress.show_log_line(line)
+                self._progress.show_log_line(line, job_label=self._labels[job.uid])
 
     async def _show_log_tails(self, cluster: LocalCluster, jobs: Iterable[JobHandle]) -> None:
         """Print the end of the failed replica's log, which usually has the cause."""
@@ -195,7 +198,7 @@ class Session:
             try:
                 async with asyncio.timeout(_TAIL_TIMEOUT_SECONDS), aclosing(read_logs(cluster.client, job, selector)) as lines:
                     async for line in lines:
-                        self._progress.show_log_line(line)
+                        self._progress.show_log_line(line, job_label=self._labels[job.uid])
             except (KubeError, TimeoutError):
                 continue
 

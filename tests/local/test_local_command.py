@@ -56,6 +56,17 @@ async def test_log_lines_are_prefixed_with_their_replica(tmp_path: Path) -> None
     assert sorted(replica.strip() for replica, _, text in lines if text == " I am worker") == ["worker-0", "worker-1"]
 
 
+async def test_log_lines_of_several_jobs_are_prefixed_with_the_job_and_its_replica(tmp_path: Path) -> None:
+    file = write_manifests(tmp_path, job("one", scheduler="echo $HOSTNAME"), job("two", scheduler="echo $HOSTNAME; exit 3"))
+    for flags in (("--logs",), ()):
+        result = await run_local(file, *flags, folder=tmp_path)
+        assert result.code == 1
+        logs = dict(line.replace(" ", "").split("|") for line in result.out.splitlines() if " | " in line)
+        # Without --logs, the end of the log of the failed replica is printed.
+        assert set(logs) == {"two/scheduler-0", *(["one/scheduler-0"] if flags else [])}
+        assert all(pod.startswith(prefix.split("/")[0]) for prefix, pod in logs.items())
+
+
 async def test_json_output_is_one_document(tmp_path: Path) -> None:
     result = await run_local(write_manifests(tmp_path, job(scheduler="exit 4")), "--output", "json", folder=tmp_path)
     assert result.code == 1

@@ -345,6 +345,15 @@ async def test_unreadable_logs_do_not_hide_the_result_of_the_job(env: CliEnv) ->
     assert "CrewJob good: Succeeded after" in result.err
 
 
+async def test_lines_about_replicas_of_several_jobs_start_with_the_name_of_the_job(env: CliEnv) -> None:
+    env.kit.script.when("*").run().succeed()
+    result = await env.dlop("submit", env.write_file(crew("one", workers=1), crew("two", workers=1)), "--logs")
+    assert result.code == 0
+    replicas = {f"{job}/{replica}" for job in ("one", "two") for replica in ("chief-0", "worker-0")}
+    assert {line.split("|")[0].strip() for line in result.out.splitlines() if " | " in line} == replicas
+    assert set(re.findall(r"^ +[\d.]+s  (\S+-0): ", result.out, re.MULTILINE)) == replicas
+
+
 async def test_errors_in_a_manifest_are_reported_with_file_and_line(env: CliEnv) -> None:
     invalid = crew("one")
     invalid["spec"]["replicaSpecs"]["Worker"]["replicas"] = -1

@@ -5,12 +5,19 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass, field
 
+import msgspec
+import pytest
 from rich.console import Console
 
 from dlop.console.live_view import LiveView
 from dlop.console.plain_view import PlainView
-from dlop.console.progress import blocking_reasons, describe_changes, format_counts, format_seconds
+from dlop.console.progress import blocking_reasons, describe_changes, format_counts, format_seconds, job_labels
+from dlop.frameworks.fioravanzo.mxjob import MXJob
+from dlop.job import DLJob
 from dlop.jobs.log_lines import LogLine
+from dlop.jobs.lookup import JobHandle
+from dlop.kube.objects import CustomObject, ObjectMeta
+from tests.sim.crew_job import CrewJob
 from tests.unit.console.views import job_view, replica
 
 
@@ -37,6 +44,43 @@ def test_only_changes_are_described() -> None:
     after = job_view(replica(0, "Running"), replica(1, "Failed", exit_code=137, reason="OOMKilled", restarts=1))
     assert list(describe_changes(before, after)) == ["worker-1: Failed (exit code 137, OOMKilled, restarted 1 time)"]
     assert list(describe_changes(after, after)) == []
+
+
+def handle(kind: type[DLJob], name: str, *, namespace: str = "default") -> JobHandle:
+    raw = msgspec.Raw(b"{}")
+    metadata = ObjectMeta(name=name, namespace=namespace, uid=f"{kind.__module__}/{namespace}/{name}")
+    return JobHandle(kind, CustomObject(metadata=metadata, spec=raw, status=raw))
+
+
+@pytest.mark.parametrize(
+    ("jobs", "labels"),
+    [
+        ([handle(CrewJob, "one")], [""]),
+        ([handle(CrewJob, "one"), handle(CrewJob, "two")], ["one", "two"]),
+        ([handle(CrewJob, "one"), handle(CrewJob, "one", namespace="team")], ["default/one", "team/one"]),
+        ([handle(CrewJob, "one"), handle(MXJob, "one")], ["crewjobs.crew.dlop.dev/one", "mxjobs.fioravanzo.org/one"]),
+        (
+            [handle(CrewJob, "one"), handle(MXJob, "one"), handle(MXJob, "one", namespace="team")],
+            ["default/crewjobs.crew.dlop.dev/one", "default/mxjobs.fioravanzo.org/one", "team/mxjobs.fioravanzo.org/one"],
+        ),
+    ],
+)
+def test_several_jobs_have_different_labels_and_a_single_one_has_none(jobs: list[JobHandle], labels: list[str]) -> None:
+    assert job_labels(jobs) == dict(zip((job.uid for job in jobs), labels, strict=True))
+
+
+async def test_lines_about_replicas_have_the_label_of_the_job() -> None:
+    line = LogLine(role="Worker", index=0, pod="p", container="c", text="hello", run=1)
+    stream, clock = io.StringIO(), Clock()
+    plain = PlainView(stream)
+    plain.show_job(job_view(replica(0, "Running"), phase="Running"), elapsed_seconds=0.5, label="one")
+    plain.show_log_line(line, job_label="one")
+    plain.show_log_line(line)
+    assert stream.getvalue().splitlines()[1:] == ["   0.5s  one/worker-0: Running", "one/worker-0#2 | hello", "worker-0#2     | hello"]
+    async with LiveView(Console(file=clock.stream, width=100, height=20), clock=clock) as live:
+        live.show_job(job_view(replica(0, "Running")), elapsed_seconds=0.5, label="one")
+        live.show_log_line(line, job_label="one")
+    assert "one/worker-0#2 | hello\n" in clock.stream.getvalue()
 
 
 def test_a_job_that_was_not_reconciled_yet_has_no_changes() -> None:
