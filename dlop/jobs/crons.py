@@ -5,6 +5,8 @@ A Cron is named `cron/NAME`. `NAME` alone is a Cron only if no job has this name
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import msgspec
@@ -12,6 +14,7 @@ import msgspec
 from dlop.api.cron import CRONS, CronSpec, read_cron_spec
 from dlop.api.spec import SpecError
 from dlop.jobs.errors import JobNotFoundError
+from dlop.jobs.list_watch import ChangeSet, WatchScope, list_and_watch
 from dlop.kube.client import Client, PatchType, Propagation
 from dlop.kube.errors import ForbiddenError, NotFoundError
 from dlop.kube.objects import CustomObject, object_decoder
@@ -96,6 +99,31 @@ async def list_visible_crons(client: Client, *, namespace: str | None) -> list[C
         return await list_crons(client, namespace=namespace)
     except (NotFoundError, ForbiddenError):
         return []
+
+
+async def watch_crons(client: Client, *, namespace: str | None, name: str = "") -> AsyncGenerator[ChangeSet[CustomObject], None]:
+    """The Crons that `list_crons` returns, then every change. Raises the same errors."""
+    scope = WatchScope(resource=CRONS, namespace=namespace, field_selector=f"metadata.name={name}" if name else None)
+    async with aclosing(list_and_watch(client, scope, CustomObject)) as changes:
+        async for change_set in changes:
+            yield change_set
+
+
+async def watch_visible_crons(client: Client, *, namespace: str | None) -> AsyncGenerator[ChangeSet[CustomObject], None]:
+    """The Crons that `list_visible_crons` returns, then every change. Ends at once if they are not visible.
+
+    Raises:
+        KubeError: they are visible and cannot be watched.
+    """
+    is_visible = False
+    try:
+        async with aclosing(watch_crons(client, namespace=namespace)) as changes:
+            async for change_set in changes:
+                is_visible = True
+                yield change_set
+    except (NotFoundError, ForbiddenError):
+        if is_visible:
+            raise
 
 
 async def find_cron(client: Client, name: str, *, namespace: str) -> CronHandle | None:

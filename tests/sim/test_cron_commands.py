@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from dlop.api.crd import build_cron_crd
 from dlop.api.cron import CRONS
+from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.kube.errors import NotFoundError
 from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from dlop.kube.types import JsonObject
@@ -88,7 +90,71 @@ async def test_get_crons_shows_only_crons(env: CliEnv) -> None:
     missing = await env.dlop("get", "cron/daily")
     assert missing.code == 1
     assert "Cron daily not found in the namespace default. Existing Crons: nightly, weekly." in missing.err
-    assert "Crons cannot be watched" in (await env.dlop("get", "crons", "-w")).err
+
+
+async def test_get_watch_prints_a_line_for_every_change_of_a_job_or_a_cron(env: CliEnv) -> None:
+    await create(env, cron(timeZone="Asia/Tokyo"))
+    async with env.run_in_background("get", "--watch") as command:
+        await command.wait_for_output(r"nightly +Cron +0 2 1 1 \* Asia/Tokyo +0 +- +in ")
+        await env.submit_and_wait(crew("train"), "Running")
+        await command.wait_for_output(r"train +CrewJob +Running")
+        assert (await env.dlop("suspend", "cron/nightly")).code == 0
+        await command.wait_for_output(r"nightly +Cron .* Suspended")
+        await env.kit.client.delete(CRONS, "nightly", namespace="default")
+        await command.wait_for_output("Cron nightly deleted")
+    lines = command.text.splitlines()
+    headers = [index for index, line in enumerate(lines) if line.startswith("NAME ")]
+    assert ["SCHEDULE" in lines[index] for index in headers] == [True, False, True]
+    assert [lines[index - 1] for index in headers[1:]] == ["", ""]
+
+
+async def test_get_watch_shows_the_jobs_that_a_cron_creates(env: CliEnv) -> None:
+    async with env.run_in_background("get", "--watch") as command:
+        await create(env, cron("often", "@every 1s", concurrencyPolicy="Forbid"))
+        name = (await until_scheduled(env))["history"][0]["object"]["name"]
+        await command.wait_for_output(rf"(?s){name} +CrewJob .*often +Cron +@every 1s +1 |often +Cron +@every 1s +1 .*{name} +CrewJob ")
+
+
+async def test_get_watch_of_crons_prints_only_visible_changes_of_crons(env: CliEnv) -> None:
+    await env.submit_and_wait(crew("train"), "Running")
+    for name in ("nightly", "weekly"):
+        await create(env, cron(name))
+    one = env.run_in_background("get", "cron/nightly", "-w", "-A")
+    async with env.run_in_background("get", "crons", "-w", "-o", "json") as command, one as only_nightly:
+        await command.wait_for_output('"name":"weekly"')
+        await only_nightly.wait_for_output("default +nightly ")
+        for name in ("weekly", "nightly"):
+            await env.kit.client.patch(CRONS, name, {"metadata": {"labels": {"team": "a"}}}, namespace="default")
+            assert (await env.dlop("suspend", f"cron/{name}")).code == 0
+            await env.kit.client.delete(CRONS, name, namespace="default")
+            await command.wait_for_output(f"Cron {name} deleted")
+        await only_nightly.wait_for_output("Cron nightly deleted")
+    views = [json.loads(line) for line in command.text.splitlines() if line.startswith("{")]
+    assert [(view["name"], view["isSuspended"]) for view in views] == [
+        ("nightly", False),
+        ("weekly", False),
+        ("weekly", True),
+        ("nightly", True),
+    ]
+    assert [line.split()[1] for line in only_nightly.text.splitlines()] == ["NAME", "nightly", "nightly", "nightly"]
+
+
+async def test_get_watch_skips_crons_that_the_user_may_not_list(env: CliEnv) -> None:
+    await create(env, cron())
+    forbid = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "you may not"}
+    env.kit.cluster.faults.fail_before(forbid, match=RequestMatch(plural="crons"), times=1000)
+    async with env.run_in_background("get", "-w") as command:
+        await env.submit_and_wait(crew("train"), "Running")
+        await command.wait_for_output("train +CrewJob +Running")
+    assert "nightly" not in command.text
+    assert (await env.dlop("get", "crons", "-w")).err == "dlop get: you may not\n"
+
+
+async def test_get_watch_without_crons_reports_what_is_missing(env: CliEnv) -> None:
+    await create(env, cron())
+    missing = await env.dlop("get", "cron/daily", "-w")
+    assert (missing.code, missing.out) == (1, "")
+    assert missing.err == "dlop get: Cron daily not found in the namespace default. Existing Crons: nightly.\n"
 
 
 async def test_describe_shows_the_schedule_and_the_jobs(env: CliEnv) -> None:
@@ -155,4 +221,9 @@ async def test_commands_work_on_a_cluster_without_crons(tmp_path: Path, capsys: 
         assert (result.err, [row[0] for row in result.rows]) == ("", ["train"])
         missing = await env.dlop("get", "crons")
         assert (missing.code, "the cluster does not serve Crons; `dlop install` installs the CRDs." in missing.err) == (1, True)
+        assert (await env.dlop("get", "crons", "-w")).err == missing.err
+        async with env.run_in_background("get", "-w") as command:
+            await command.wait_for_output("train +CrewJob +Running")
+            await env.delete_job("train")
+            await command.wait_for_output("CrewJob train deleted")
         assert "job nightly not found" in (await env.dlop("describe", "nightly")).err
