@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -32,19 +33,25 @@ def main(arguments: Sequence[str]) -> int:
     async def describe(session: JobSession) -> int:
         from dlop.console.describe_page import render_page
         from dlop.console.output import Output
-        from dlop.jobs.crons import CronHandle
+        from dlop.jobs.crons import CronHandle, get_job_cron_view
         from dlop.jobs.queries import get_job_view
+        from dlop.jobs.tensorboard import get_tensorboard_view
 
         job = await session.find_job_or_cron(options.job)
         if isinstance(job, CronHandle):
             _show_cron(job, as_json=options.output == "json")
             return 0
-        view = await get_job_view(session.client, job)
+        now = wall_time()
+        view, cron, tensorboard = await asyncio.gather(
+            get_job_view(session.client, job),
+            get_job_cron_view(session.client, job, now=now),
+            get_tensorboard_view(session.client, job, now=now),
+        )
         tail = await _log_tail(session, job, view, lines=options.tail)
         if options.output == "json":
-            Output().json({"job": view, "logTail": tail})
+            Output().json({"job": view, "cron": cron, "tensorBoard": tensorboard, "logTail": tail})
         else:
-            Output().lines(render_page(view, log_tail=tail, now=wall_time()))
+            Output().lines(render_page(view, cron=cron, tensorboard=tensorboard, log_tail=tail, now=wall_time()))
         return 0
 
     return run_with_session(options, describe)

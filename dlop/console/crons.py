@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dlop.console.describe_page import HEADING, PLAIN, WARNING, Line
-from dlop.console.duration import format_duration, format_elapsed
+from dlop.console.describe_page import HEADING, PLAIN, WARNING, Line, format_facts
+from dlop.console.duration import format_elapsed, format_until
 from dlop.console.tables import Table, format_table, shorten
 from dlop.jobs.crons import CronView
-from dlop.kube.timestamps import parse_time
 
 _REASON_WIDTH = 60
 
@@ -30,15 +29,10 @@ def _row(view: CronView, *, now: float) -> tuple[str, ...]:
         f"{view.schedule} {view.time_zone}".strip(),
         str(len(view.active)),
         f"{last} ago" if last else "",
-        "Suspended" if view.is_suspended else _until(view.next_scheduled_at, now=now),
+        "Suspended" if view.is_suspended else format_until(view.next_scheduled_at, now=now),
         format_elapsed(view.created_at, None, now=now),
         shorten(view.problem, _REASON_WIDTH),
     )
-
-
-def _until(time: str, *, now: float) -> str:
-    parsed = parse_time(time)
-    return "" if parsed is None else f"in {format_duration(parsed - now)}"
 
 
 def render_cron_page(view: CronView, *, now: float) -> list[Line]:
@@ -58,7 +52,7 @@ def _facts(view: CronView, *, now: float) -> Iterator[Line]:
     next_run = (
         "suspended"
         if view.is_suspended
-        else view.next_scheduled_at and f"{view.next_scheduled_at} ({_until(view.next_scheduled_at, now=now)})"
+        else view.next_scheduled_at and f"{view.next_scheduled_at} ({format_until(view.next_scheduled_at, now=now)})"
     )
     last_run = view.last_scheduled_at and f"{view.last_scheduled_at} ({format_elapsed(view.last_scheduled_at, None, now=now)} ago)"
     facts = {
@@ -72,4 +66,4 @@ def _facts(view: CronView, *, now: float) -> Iterator[Line]:
         "Next run": next_run or "none",
         "Active": ", ".join(view.active) or "none",
     }
-    yield from ((PLAIN, f"  {name + ':':<13} {value}") for name, value in facts.items() if value)
+    yield from ((PLAIN, f"  {line}") for line in format_facts(facts))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from dlop.api.record import describe_failure
-from dlop.console.duration import format_elapsed
+from dlop.console.duration import format_duration, format_elapsed, format_until
 from dlop.console.tables import duration, format_table, replicas_table
 from dlop.jobs.history import JOB, HistoryEntry, HistoryGroup, group_history
 from dlop.jobs.log_lines import LogLine
 from dlop.jobs.view import JobView, RoleView
+
+if TYPE_CHECKING:
+    from dlop.jobs.crons import JobCronView
+    from dlop.jobs.tensorboard import TensorBoardView
 
 HEADING = "heading"
 PLAIN = "plain"
@@ -21,18 +26,26 @@ Line = tuple[str, str]
 _MAX_HISTORY = 200
 
 
-def render_page(view: JobView, *, log_tail: Sequence[LogLine] = (), now: float) -> list[Line]:
+def render_page(
+    view: JobView,
+    *,
+    cron: JobCronView | None = None,
+    tensorboard: TensorBoardView | None = None,
+    log_tail: Sequence[LogLine] = (),
+    now: float,
+) -> list[Line]:
     """`log_tail` is the end of the failed replica's log."""
     return [
-        *_facts(view, now=now),
+        *_facts(view, cron, now=now),
         *_section("Waiting", [(WARNING, sentence) for sentence in view.pending_reasons]),
         *_section("Last failure", _failure(view, log_tail)),
         *_section("Replicas", [(PLAIN, line) for line in format_table(replicas_table(view))] if view.replicas else []),
+        *_section("TensorBoard", [] if tensorboard is None else _tensorboard(tensorboard, now=now)),
         *_section("History", list(_history(view.history, now=now))),
     ]
 
 
-def _facts(view: JobView, *, now: float) -> Iterator[Line]:
+def _facts(view: JobView, cron: JobCronView | None, *, now: float) -> Iterator[Line]:
     yield HEADING, f"{view.kind} {view.name}"
     roles = ", ".join(map(_describe_role, view.roles))
     facts = {
@@ -44,6 +57,7 @@ def _facts(view: JobView, *, now: float) -> Iterator[Line]:
         "Spot": "; ".join(_describe_spot(role) for role in view.roles if role.spot_replicas or role.spot_disruptions),
         "Code": "; ".join(view.code),
         "Progress": _progress(view),
+        "Cron": "" if cron is None else _describe_cron(cron, now=now),
         "Created": _format_time(view.created_at, now=now),
         "Started": _format_time(view.started_at, now=now),
         "Finished": _format_time(view.finished_at, now=now),
@@ -52,7 +66,33 @@ def _facts(view: JobView, *, now: float) -> Iterator[Line]:
         "Restarts": _format_counts_by_role(view.restarts, {role.name: role.restarts for role in view.roles}),
         "Disruptions": _format_counts_by_role(view.disruptions, {role.name: role.disruptions for role in view.roles}),
     }
-    yield from ((PLAIN, f"  {name + ':':<13} {value}") for name, value in facts.items() if value)
+    yield from ((PLAIN, f"  {line}") for line in format_facts(facts))
+
+
+def format_facts(facts: Mapping[str, str]) -> Iterator[str]:
+    """One line for each value that is not empty."""
+    return (f"{name + ':':<13} {value}" for name, value in facts.items() if value)
+
+
+def _describe_cron(cron: JobCronView, *, now: float) -> str:
+    scheduled = f" for {cron.scheduled_at}" if cron.scheduled_at else ""
+    origin = f"{cron.name} ({f'created this job{scheduled}' if cron.has_created_job else 'from cronPolicy'})"
+    if cron.is_suspended:
+        return f"{origin}; suspended"
+    next_run = cron.next_scheduled_at and f"next run {cron.next_scheduled_at} ({format_until(cron.next_scheduled_at, now=now)})"
+    return "; ".join(filter(None, (origin, cron.problem, next_run))) if cron.problem or next_run else f"{origin}; no next run"
+
+
+def _tensorboard(view: TensorBoardView, *, now: float) -> Iterator[Line]:
+    end = "the end of the job" if view.ttl_seconds == 0 else f"{format_duration(view.ttl_seconds)} after the end of the job"
+    facts = {
+        "State": "ready" if view.is_ready else f"not ready: {view.message}",
+        "Pod": view.pod,
+        "Open": view.command,
+        "Address": f"{view.address}{f' ({view.ingress_problem})' if view.ingress_problem else ''}",
+        "Kept until": f"{view.deleted_at} ({format_until(view.deleted_at, now=now)})" if view.deleted_at else end,
+    }
+    return ((PLAIN, line) for line in format_facts(facts))
 
 
 def _describe_role(role: RoleView) -> str:

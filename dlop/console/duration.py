@@ -29,6 +29,14 @@ def format_elapsed(start: str, end: str | None, *, now: float) -> str:
     return format_duration((parse_time(end) or now) - started)
 
 
+def format_until(time: str, *, now: float) -> str:
+    """`in 3h`, or `3h ago`. Empty without a time."""
+    parsed = parse_time(time)
+    if parsed is None:
+        return ""
+    return f"in {format_duration(parsed - now)}" if parsed >= now else f"{format_duration(now - parsed)} ago"
+
+
 def parse_duration(text: str) -> float:
     """Seconds of `90`, `90s`, `5m` or `1h30m`.
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dlop.api.cron import CRONS, CronSpec, read_cron_spec
+from dlop.api.cron import CRONS, SCHEDULED_TIME_ANNOTATION, SOURCE_ANNOTATION, CronSpec, read_cron_spec
 from dlop.api.spec import SpecError
 from dlop.jobs.errors import JobNotFoundError
 from dlop.jobs.list_watch import ChangeSet, WatchScope, list_and_watch
+from dlop.jobs.lookup import JobHandle
 from dlop.kube.client import Client, PatchType, Propagation
 from dlop.kube.errors import ForbiddenError, NotFoundError
 from dlop.kube.objects import CustomObject, object_decoder
@@ -23,6 +24,8 @@ from dlop.kube.types import JsonObject
 from dlop.reconcile.cron import next_run, read_status
 
 _WORDS = frozenset({"cron", "crons", f"cron.{CRONS.group}", CRONS.qualified_name})
+_MAX_TIME_DIGITS = 11
+"""Of a number of seconds before the year 9999."""
 _decode = object_decoder(CustomObject)
 
 
@@ -56,6 +59,20 @@ class CronView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     active: tuple[str, ...]
     """Kind and name of the jobs that have not finished."""
     history: tuple[CronHistoryView, ...]
+
+
+class JobCronView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The Cron of a job: the one that created the job, or else the one that its `cronPolicy` asks for."""
+
+    name: str
+    has_created_job: bool
+    scheduled_at: str = ""
+    """The time for which it created the job; empty if unknown."""
+    is_suspended: bool = False
+    next_scheduled_at: str = ""
+    """Empty if no more jobs will be created, or if the Cron cannot be read."""
+    problem: str = ""
+    """Why it creates no jobs, or cannot be read; empty if nothing prevents it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +206,61 @@ def build_cron_view(cron: CronHandle, *, now: float) -> CronView:
         active=tuple(f"{_text(ref, 'kind')} {_text(ref, 'name')}" for ref in _objects(status, "active")),
         history=tuple(map(_history_view, _objects(status, "history"))),
     )
+
+
+# --- the Cron of a job ---------------------------------------------------------------------------------------------------
+
+
+async def get_job_cron_view(client: Client, job: JobHandle, *, now: float) -> JobCronView | None:
+    """The Cron of a job; None if it has none. `now` is in seconds since the epoch.
+
+    Raises:
+        KubeError: the API server cannot be read. A Cron that the user may not read is no error.
+    """
+    owner = job.metadata.controller
+    if owner is not None and owner.kind == CRONS.kind:
+        view = JobCronView(name=owner.name, has_created_job=True, scheduled_at=_scheduled_time(job, cron_name=owner.name))
+    elif _has_cron_policy(job):
+        view, owner = JobCronView(name=job.name, has_created_job=False), None
+    else:
+        return None
+    try:
+        cron = await find_cron(client, view.name, namespace=job.namespace)
+    except ForbiddenError as error:
+        return msgspec.structs.replace(view, problem=f"you are not allowed to read it: {error}")
+    state = None if cron is None else build_cron_view(cron, now=now)
+    if owner is not None and (cron is None or cron.custom_object.metadata.uid != owner.uid):
+        problem = "it was deleted"
+    elif cron is None or state is None:
+        problem = "it does not exist yet; an event in the history says so if something prevents it"
+    elif owner is None and not (SOURCE_ANNOTATION in cron.custom_object.metadata.annotations and _creates_kind(state, job)):
+        problem = "it exists and was not created for this job; delete or rename one of them"
+    else:
+        next_scheduled_at, problem = state.next_scheduled_at, state.problem
+        return msgspec.structs.replace(view, is_suspended=state.is_suspended, next_scheduled_at=next_scheduled_at, problem=problem)
+    return msgspec.structs.replace(view, problem=problem)
+
+
+def _scheduled_time(job: JobHandle, *, cron_name: str) -> str:
+    """Jobs that KubeDL has created have the time only in their name."""
+    seconds = job.metadata.annotations.get(SCHEDULED_TIME_ANNOTATION) or job.name.removeprefix(f"{cron_name}-")
+    return format_time(int(seconds)) if seconds.isascii() and seconds.isdecimal() and len(seconds) <= _MAX_TIME_DIGITS else ""
+
+
+def _has_cron_policy(job: JobHandle) -> bool:
+    try:
+        return job.dl_job().spec.run_policy.cron_policy is not None
+    except SpecError:
+        return False
+
+
+def _creates_kind(cron: CronView, job: JobHandle) -> bool:
+    """Whether a Cron creates jobs of the kind of this one, in any version."""
+    api_version, _, kind = cron.job_kind.partition(" ")
+    return (api_version.rpartition("/")[0], kind) == (job.resource.group, job.resource.kind)
+
+
+# --- fields --------------------------------------------------------------------------------------------------------------
 
 
 def _parse(stored: CustomObject) -> tuple[CronSpec | None, str]:

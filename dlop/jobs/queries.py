@@ -28,8 +28,8 @@ _REPLICAS = f"{JOB_UID_LABEL},!{COMPANION_LABEL}"
 async def get_job_view(client: Client, job: JobHandle) -> JobView:
     """The view of one job with its history."""
     pods, events = await asyncio.gather(
-        _list(client, _pod_scope(job), Pod),
-        _list(client, _event_scope(job), KubeEvent),
+        list_scope(client, _pod_scope(job), Pod),
+        list_scope(client, _event_scope(job), KubeEvent),
     )
     return build_view(job, pods, events)
 
@@ -37,7 +37,7 @@ async def get_job_view(client: Client, job: JobHandle) -> JobView:
 async def list_job_views(client: Client, jobs: Iterable[JobHandle], *, namespace: str | None) -> list[JobView]:
     """The views of many jobs, without their history."""
     job_list = list(jobs)
-    pods = await _list(client, WatchScope(resource=PODS, namespace=namespace, label_selector=_REPLICAS), Pod) if job_list else []
+    pods = await list_scope(client, WatchScope(resource=PODS, namespace=namespace, label_selector=_REPLICAS), Pod) if job_list else []
     return build_views(job_list, pods)
 
 
@@ -199,7 +199,7 @@ def _event_scope(job: JobHandle) -> WatchScope:
     return WatchScope(resource=CORE_EVENTS, namespace=job.namespace)
 
 
-async def _list(client: Client, scope: WatchScope, kind: type[T]) -> list[T]:
+async def list_scope(client: Client, scope: WatchScope, kind: type[T]) -> list[T]:
     read = object_decoder(kind)
     pages = client.pages(
         scope.resource, namespace=scope.namespace, label_selector=scope.label_selector, field_selector=scope.field_selector
@@ -208,7 +208,7 @@ async def _list(client: Client, scope: WatchScope, kind: type[T]) -> list[T]:
 
 
 async def list_pods(client: Client, job: JobHandle) -> list[Pod]:
-    return await _list(client, _pod_scope(job), Pod)
+    return await list_scope(client, _pod_scope(job), Pod)
 
 
 def watch_pods(client: Client, job: JobHandle) -> AsyncGenerator[ChangeSet[Pod], None]:

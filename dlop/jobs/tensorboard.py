@@ -1,8 +1,8 @@
-"""The TensorBoard of a job: whether it can be reached, and why not."""
+"""The TensorBoard of a job: whether it can be reached, why not, and how long it is kept."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -14,12 +14,18 @@ from dlop.api.tensorboard import TENSORBOARD_ANNOTATION, TensorBoard, tensorboar
 from dlop.jobs.errors import JobsError, WaitFailedError
 from dlop.jobs.list_watch import ChangeSet, WatchScope, list_and_watch, merge
 from dlop.jobs.lookup import JobHandle
-from dlop.jobs.queries import job_scope
+from dlop.jobs.queries import job_scope, list_scope
 from dlop.kube.client import Client
+from dlop.kube.errors import ForbiddenError, NotFoundError
 from dlop.kube.objects import CustomObject, Pod
 from dlop.kube.resources import PODS
+from dlop.kube.timestamps import format_time
+from dlop.policies.ingress import INGRESSES
 from dlop.reconcile.blocked import waiting_reason
 from dlop.reconcile.context import persisted_state
+
+_LATEST = 253_402_300_799.0
+"""The end of the year 9999. A time to live may have any length."""
 
 
 class TensorBoardState(msgspec.Struct, frozen=True):
@@ -51,6 +57,82 @@ def _command_to_add(job: JobHandle) -> str:
     return f"kubectl annotate {job.reference} -n {job.namespace} {TENSORBOARD_ANNOTATION}='{config}'"
 
 
+class TensorBoardView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The TensorBoard of a job, as `dlop describe` shows it. Times are RFC 3339 strings."""
+
+    is_ready: bool
+    message: str
+    """Why it is not ready."""
+    pod: str
+    """Empty if it has none."""
+    command: str
+    """Opens it; empty if its time is over."""
+    address: str
+    """Of its Ingress; empty if the job asks for none."""
+    ingress_problem: str
+    """Why nothing serves the address; empty if nothing is known to prevent it."""
+    ttl_seconds: int
+    """Time from the end of the job until it is deleted."""
+    deleted_at: str
+    """When it is deleted, by its own time to live or by that of the job; empty if the job has not finished."""
+
+
+async def get_tensorboard_view(client: Client, job: JobHandle, *, now: float) -> TensorBoardView | None:
+    """The TensorBoard of a job; None if the job asks for none, or its spec is invalid. `now` is in seconds since the epoch.
+
+    Raises:
+        KubeError: its pod cannot be read.
+    """
+    try:
+        tensorboard = tensorboard_of(job)
+    except JobsError:
+        return None
+    pod = _own_pod(job, await list_scope(client, _pod_scope(job), Pod))
+    try:
+        state, command = tensorboard_state(job, pod, now=now), f"dlop tensorboard {job.name} -n {job.namespace}"
+    except WaitFailedError as error:
+        state, command = TensorBoardState(is_ready=False, message=str(error)), ""
+    ingress = tensorboard.ingress
+    return TensorBoardView(
+        is_ready=state.is_ready,
+        message=state.message,
+        pod="" if pod is None else pod.metadata.name,
+        command=command,
+        address="" if ingress is None else f"http://{ingress.host}{tensorboard.path(job.namespace, job.name)}/",
+        ingress_problem="" if ingress is None else await _ingress_problem(client, job),
+        ttl_seconds=tensorboard.ttl_seconds,
+        deleted_at=_deleted_at(job, tensorboard),
+    )
+
+
+async def _ingress_problem(client: Client, job: JobHandle) -> str:
+    name = tensorboard_name(job.name)
+    missing = f"the job has no Ingress {name}"
+    try:
+        metadata = (await client.get(INGRESSES, name, namespace=job.namespace))["metadata"]
+    except NotFoundError:
+        return missing
+    except ForbiddenError:
+        return ""
+    return "" if job.uid in (owner.get("uid") for owner in metadata.get("ownerReferences", ())) else missing
+
+
+def _deleted_at(job: JobHandle, tensorboard: TensorBoard) -> str:
+    dl_job = job.dl_job()
+    finished_at, job_ttl = persisted_state(dl_job).finished_at, dl_job.spec.run_policy.ttl_seconds_after_finished
+    if finished_at is None:
+        return ""
+    return format_time(min(tensorboard.expires_at(finished_at), _LATEST if job_ttl is None else finished_at + job_ttl, _LATEST))
+
+
+def _pod_scope(job: JobHandle) -> WatchScope:
+    return WatchScope(resource=PODS, namespace=job.namespace, field_selector=f"metadata.name={tensorboard_name(job.name)}")
+
+
+def _own_pod(job: JobHandle, pods: Iterable[Pod]) -> Pod | None:
+    return next((pod for pod in pods if pod.metadata.controller and pod.metadata.controller.uid == job.uid), None)
+
+
 async def watch_tensorboard(client: Client, job: JobHandle, *, clock: Callable[[], float]) -> AsyncGenerator[TensorBoardState, None]:
     """The state of the TensorBoard, now and after every change.
 
@@ -58,11 +140,9 @@ async def watch_tensorboard(client: Client, job: JobHandle, *, clock: Callable[[
         JobsError: it will not become ready, because the job was deleted or no longer asks for it, or its time is over.
         KubeError: the job or the pod cannot be watched.
     """
-    selector = f"metadata.name={tensorboard_name(job.name)}"
-    pods = WatchScope(resource=PODS, namespace=job.namespace, field_selector=selector)
     sources: tuple[AsyncGenerator[ChangeSet[Any], None], ...] = (
         list_and_watch(client, job_scope(job), CustomObject),
-        list_and_watch(client, pods, Pod),
+        list_and_watch(client, _pod_scope(job), Pod),
     )
     known: list[dict[str, Any]] = [{}, {}]
     listed: set[int] = set()
@@ -77,8 +157,7 @@ async def watch_tensorboard(client: Client, job: JobHandle, *, clock: Callable[[
                 continue
             if job.uid not in known[0]:
                 raise WaitFailedError(f"{job} was deleted, and its TensorBoard with it.")
-            own = (pod for pod in known[1].values() if pod.metadata.controller and pod.metadata.controller.uid == job.uid)
-            state = tensorboard_state(JobHandle(job.kind, known[0][job.uid]), next(own, None), now=clock())
+            state = tensorboard_state(JobHandle(job.kind, known[0][job.uid]), _own_pod(job, known[1].values()), now=clock())
             if state != last:
                 last = state
                 yield state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,34 @@ async def test_describe_shows_the_schedule_and_the_jobs(env: CliEnv) -> None:
     assert f"CrewJob {name}" in page.partition("Jobs\n")[2]
     view = (await env.dlop("describe", "cron/often", "-o", "json")).json["cron"]
     assert view["active"] == [f"CrewJob {name}"]
+
+
+async def test_describe_shows_the_cron_that_created_a_job(env: CliEnv) -> None:
+    await create(env, cron("often", "@every 1s", concurrencyPolicy="Forbid"))
+    name = (await until_scheduled(env))["history"][0]["object"]["name"]
+    page = (await env.dlop("describe", name)).out
+    assert re.search(r"^  Cron: {9}often \(created this job for \S+Z\); .*next run \S+Z \(in \d+s\)$", page, re.MULTILINE)
+    described = (await env.dlop("describe", name, "-o", "json")).json
+    assert (described["cron"]["name"], described["cron"]["hasCreatedJob"], described["tensorBoard"]) == ("often", True, None)
+
+
+async def test_describe_shows_the_cron_of_a_job_with_a_cron_policy(env: CliEnv) -> None:
+    await env.submit_and_wait(crew("train", policy={"cronPolicy": {"schedule": "0 2 1 1 *"}}), "Running")
+    async with asyncio.timeout(30), env.kit.client.watch(CRONS, namespace="default", bookmarks=False) as events:
+        await anext(aiter(events))
+    assert re.search(
+        r"^  Cron: {9}train \(from cronPolicy\); next run \S+Z \(in \d+d", (await env.dlop("describe", "train")).out, re.MULTILINE
+    )
+    view = (await env.dlop("describe", "train", "-o", "json")).json["cron"]
+    next_run = (await env.dlop("describe", "cron/train", "-o", "json")).json["cron"]["nextScheduledAt"]
+    assert view == {
+        "name": "train",
+        "hasCreatedJob": False,
+        "scheduledAt": "",
+        "isSuspended": False,
+        "nextScheduledAt": next_run,
+        "problem": "",
+    }
 
 
 async def test_describe_says_why_no_job_is_created(env: CliEnv) -> None:

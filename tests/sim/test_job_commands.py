@@ -497,8 +497,37 @@ async def test_tensorboard_reports_a_port_that_is_in_use(env: CliEnv) -> None:
 
 
 async def test_the_views_of_a_job_do_not_contain_its_tensorboard(env: CliEnv) -> None:
-    job = await env.kit.submit(crew("one", policy=_LOGS))
-    await env.kit.until(job, reached=lambda job: job.pod_phases.get("one-tensorboard-0") == "Running", within_seconds=30)
-    for command in ("get", "describe", "logs"):
+    await submit_with_tensorboard(env)
+    for command in ("get", "logs"):
         result = await env.dlop(command, *([] if command == "get" else ["one"]))
         assert (result.code, "tensorboard" in result.out) == (0, False)
+    replicas = (await env.dlop("describe", "one", "-o", "json")).json["job"]["replicas"]
+    assert [replica["pod"] for replica in replicas] == ["one-chief-0", "one-worker-0", "one-worker-1"]
+
+
+async def test_describe_shows_the_tensorboard_of_a_job(env: CliEnv) -> None:
+    await submit_with_tensorboard(env)
+    page = (await env.dlop("describe", "one")).out
+    assert page.partition("TensorBoard\n")[2].partition("\n\nHistory\n")[0].splitlines() == [
+        "  State:        ready",
+        "  Pod:          one-tensorboard-0",
+        "  Open:         dlop tensorboard one -n default",
+        "  Kept until:   1h after the end of the job",
+    ]
+    described = (await env.dlop("describe", "one", "-o", "json")).json
+    assert described["cron"] is None
+    assert described["tensorBoard"] == {
+        "isReady": True,
+        "message": "",
+        "pod": "one-tensorboard-0",
+        "command": "dlop tensorboard one -n default",
+        "address": "",
+        "ingressProblem": "",
+        "ttlSeconds": 3600,
+        "deletedAt": "",
+    }
+
+
+async def submit_with_tensorboard(env: CliEnv) -> None:
+    job = await env.kit.submit(crew("one", policy=_LOGS))
+    await env.kit.until(job, reached=lambda job: job.pod_phases.get("one-tensorboard-0") == "Running", within_seconds=30)
