@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from dlop.cli.common import Parser
-from dlop.cli.job_args import CRON_PREFIX, JobSession, job_parser, run_with_session, wall_time
+from dlop.cli.job_args import CRON_PREFIX, JobSession, job_parser, line_count, run_with_session, wall_time
 
 if TYPE_CHECKING:
     from dlop.jobs.crons import CronHandle
@@ -22,7 +22,7 @@ def parser() -> Parser:
         "describe", "Show details of a job or a Cron: status, pending reasons, last failure, replicas and history.", words=(CRON_PREFIX,)
     )
     parser.add_argument("job", metavar="[KIND/]JOB", help="The job, or cron/NAME.")
-    parser.add_argument("--tail", type=int, default=10, metavar="N", help="Lines of the failed replica's log to show. Default: 10.")
+    parser.add_argument("--tail", type=line_count, default=10, metavar="N", help="Lines of the failed replica's log to show. Default: 10.")
     parser.add_output()
     return parser
 

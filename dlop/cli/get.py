@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
 
     async def get(session: JobSession) -> int:
-        from dlop.jobs.crons import list_visible_crons, parse_cron_reference
+        from dlop.jobs.crons import CronHandle, list_visible_crons, parse_cron_reference
         from dlop.jobs.lookup import JobReference, kinds_not_installed, list_jobs, parse_reference
         from dlop.jobs.queries import list_job_views
 
@@ -56,7 +56,10 @@ def main(arguments: Sequence[str]) -> int:
         if not listing.readable:
             raise CommandError(kinds_not_installed(reference.kinds))
         if reference.name is not None and not listing.jobs:
-            await session.find(options.reference)  # raises an error that lists similar names
+            # Raises an error that lists similar names if there is no Cron either.
+            cron = await session.find_job_or_cron(options.reference)
+            if isinstance(cron, CronHandle):
+                return await _get_crons(session, options, cron.name, printer, namespace=namespace)
         for kind in listing.forbidden:
             print_line(f"skipping {kind}: you are not allowed to list it")
         # The JSON output is a list of jobs.
@@ -92,12 +95,8 @@ async def _watch(
 
 async def _get_crons(session: JobSession, options: Namespace, name: str, printer: _Printer, *, namespace: str | None) -> int:
     from dlop.jobs.crons import get_cron, list_crons, watch_crons
-    from dlop.kube.errors import NotFoundError
 
-    try:
-        crons = await list_crons(session.client, namespace=namespace, name=name)
-    except NotFoundError as error:
-        raise CommandError("the cluster does not serve Crons; `dlop install` installs the CRDs.") from error
+    crons = await list_crons(session.client, namespace=namespace, name=name)
     if name and not crons:
         await get_cron(session.client, name, namespace=session.namespace)  # raises an error that lists the others
     if not options.watch:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from dlop.kube.http.transport import HttpTransport
 
 
+CRON_PREFIX = "cron/"
+"""Completed by commands that take `cron/NAME`."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobSession:
     """The client, the selected kinds and the namespace."""
@@ -29,32 +33,32 @@ class JobSession:
 
     async def find(self, name: str) -> JobHandle:
         """Find a job by `JOB` or `KIND/JOB`."""
-        from dlop.jobs.crons import parse_cron_reference
-        from dlop.jobs.lookup import find_job, parse_job_reference
+        from dlop.jobs.crons import CronHandle
 
-        if "/" in name and parse_cron_reference(name) is not None:
-            raise CommandError(f"{name} is a Cron and not a job; `dlop describe {name}` lists its jobs.")
-        return await find_job(self.client, parse_job_reference(name, self.registry), namespace=self.namespace)
+        job = await self.find_job_or_cron(name)
+        if isinstance(job, CronHandle):
+            raise CommandError(f"{name} is a Cron and not a job; `dlop describe {CRON_PREFIX}{job.name}` lists its jobs.")
+        return job
 
     async def find_job_or_cron(self, name: str) -> JobHandle | CronHandle:
         """Find a job by `JOB` or `KIND/JOB`, or a Cron by `cron/NAME`. A Cron is also found by its name if no job has this name."""
-        from dlop.jobs.crons import find_cron, get_cron, parse_cron_reference
+        from dlop.jobs.crons import find_visible_cron, get_cron, parse_cron_reference
         from dlop.jobs.errors import JobNotFoundError
+        from dlop.jobs.lookup import find_job, parse_job_reference
 
         cron_name = parse_cron_reference(name) if "/" in name else None
         if cron_name is not None:
             return await get_cron(self.client, cron_name, namespace=self.namespace)
         try:
-            return await self.find(name)
+            return await find_job(self.client, parse_job_reference(name, self.registry), namespace=self.namespace)
         except JobNotFoundError:
-            cron = None if "/" in name else await find_cron(self.client, name, namespace=self.namespace)
-            if cron is None:
+            if "/" in name:
                 raise
-            return cron
-
-
-CRON_PREFIX = "cron/"
-"""Completed by commands that take `cron/NAME`."""
+            cron = await find_visible_cron(self.client, name, namespace=self.namespace)
+            if cron is not None:
+                return cron
+            parse_cron_reference(f"{name}/")  # raises an error about `crons` without a name
+            raise
 
 
 def job_parser(name: str, description: str, *, all_namespaces: bool = False, words: Sequence[str] = ()) -> Parser:
@@ -96,6 +100,13 @@ def duration(text: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def line_count(text: str) -> int:
+    """A number of lines, for argparse."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
+    return int(text)
 
 
 def wall_time() -> float:

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from dlop.cli.common import Parser
-from dlop.cli.job_args import JobSession, duration, job_parser, run_with_session
+from dlop.cli.job_args import JobSession, duration, job_parser, line_count, run_with_session
 
 if TYPE_CHECKING:
     from dlop.console.log_output import LogOutput
@@ -21,10 +21,10 @@ def parser() -> Parser:
     parser.add_argument("job", metavar="[KIND/]JOB", help="The job.")
     parser.add_argument("-f", "--follow", action="store_true", help="Follow the logs until the job has finished.")
     parser.add_argument("--role", metavar="ROLE", help="Print the logs of this role only.")
-    parser.add_argument("--index", type=int, metavar="N", help="Print the logs of replicas with this index only.")
+    parser.add_argument("--index", type=_index, metavar="N", help="Print the logs of replicas with this index only.")
     parser.add_argument("-c", "--container", metavar="NAME", help="The container. Default: the main container.")
     parser.add_argument("-p", "--previous", action="store_true", help="Print the logs of the previous run only.")
-    parser.add_argument("--tail", type=_line_count, metavar="N", help="Lines to print of each run. Default: all.")
+    parser.add_argument("--tail", type=line_count, metavar="N", help="Lines to print of each run. Default: all.")
     parser.add_argument("--since", type=duration, metavar="DURATION", help="Print lines newer than this, such as 90s, 5m or 1h.")
     parser.add_argument("--timestamps", action="store_true", help="Include timestamps.")
     parser.add_argument("--no-prefix", action="store_true", help="Do not prefix lines with the replica.")
@@ -73,7 +73,7 @@ def _selector(options: argparse.Namespace) -> LogSelector:
     )
 
 
-def _line_count(text: str) -> int:
+def _index(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
+        raise argparse.ArgumentTypeError(f"{text!r} is not the index of a replica, such as 0")
     return int(text)

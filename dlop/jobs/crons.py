@@ -13,9 +13,9 @@ import msgspec
 
 from dlop.api.cron import CRONS, SCHEDULED_TIME_ANNOTATION, SOURCE_ANNOTATION, CronSpec, read_cron_spec
 from dlop.api.spec import SpecError
-from dlop.jobs.errors import JobNotFoundError
+from dlop.jobs.errors import CronsNotServedError, JobNotFoundError, JobsError
 from dlop.jobs.list_watch import ChangeSet, WatchScope, list_and_watch
-from dlop.jobs.lookup import JobHandle
+from dlop.jobs.lookup import JobHandle, explain_not_found
 from dlop.kube.client import Client, PatchType, Propagation
 from dlop.kube.errors import ForbiddenError, NotFoundError
 from dlop.kube.objects import CustomObject, object_decoder
@@ -92,34 +92,49 @@ class CronHandle:
 
 
 def parse_cron_reference(text: str) -> str | None:
-    """The name in `cron/NAME`, or an empty string for `crons`; None if the text does not refer to Crons."""
-    kind, _, name = text.partition("/")
-    return name if kind.lower() in _WORDS else None
+    """The name in `cron/NAME`, or an empty string for `crons`; None if the text does not refer to Crons.
+
+    Raises:
+        JobsError: the name after the slash is missing.
+    """
+    kind, slash, name = text.partition("/")
+    if kind.lower() not in _WORDS:
+        return None
+    if slash and not name:
+        raise JobsError(f"{kind} needs a name; use {kind}/NAME, or `dlop get crons` to list all Crons.")
+    return name
 
 
 async def list_crons(client: Client, *, namespace: str | None, name: str = "") -> list[CronHandle]:
     """The Crons of a namespace, or of all if it is None, sorted by name. With `name`, only those of this name.
 
     Raises:
-        NotFoundError: the cluster does not serve Crons.
+        CronsNotServedError: the cluster does not serve Crons.
         ForbiddenError: the user may not list them.
     """
     selector = f"metadata.name={name}" if name else None
     pages = client.pages(CRONS, namespace=namespace, field_selector=selector)
-    crons = [CronHandle(_decode(item)) async for page in pages for item in page.items]
+    try:
+        crons = [CronHandle(_decode(item)) async for page in pages for item in page.items]
+    except NotFoundError as error:
+        raise CronsNotServedError("the cluster does not serve Crons; `dlop install` installs the CRDs.") from error
     return sorted(crons, key=lambda cron: (cron.namespace, cron.name))
 
 
-async def list_visible_crons(client: Client, *, namespace: str | None) -> list[CronHandle]:
-    """The Crons of a namespace, or of all if it is None; empty where the cluster does not serve them or the user may not list them."""
+async def list_visible_crons(client: Client, *, namespace: str | None, name: str = "") -> list[CronHandle]:
+    """The result of `list_crons`; empty where the cluster does not serve Crons or the user may not list them."""
     try:
-        return await list_crons(client, namespace=namespace)
-    except (NotFoundError, ForbiddenError):
+        return await list_crons(client, namespace=namespace, name=name)
+    except (CronsNotServedError, ForbiddenError):
         return []
 
 
 async def watch_crons(client: Client, *, namespace: str | None, name: str = "") -> AsyncGenerator[ChangeSet[CustomObject], None]:
-    """The Crons that `list_crons` returns, then every change. Raises the same errors."""
+    """The Crons that `list_crons` returns, then every change.
+
+    Raises:
+        KubeError: the cluster does not serve Crons, or the user may not list or watch them.
+    """
     scope = WatchScope(resource=CRONS, namespace=namespace, field_selector=f"metadata.name={name}" if name else None)
     async with aclosing(list_and_watch(client, scope, CustomObject)) as changes:
         async for change_set in changes:
@@ -155,14 +170,24 @@ async def get_cron(client: Client, name: str, *, namespace: str) -> CronHandle:
     """The Cron of this name.
 
     Raises:
-        JobNotFoundError: there is none; the message lists the others.
+        JobNotFoundError: there is none; the message lists similar names.
+        CronsNotServedError: the cluster does not serve Crons.
+        ForbiddenError: the user may not read Crons.
     """
     cron = await find_cron(client, name, namespace=namespace)
     if cron is not None:
         return cron
-    others = ", ".join(other.name for other in await list_visible_crons(client, namespace=namespace))
-    hint = f"Existing Crons: {others}." if others else "The namespace has no Crons."
-    raise JobNotFoundError(f"Cron {name} not found in the namespace {namespace}. {hint}")
+    names = [other.name for other in await list_crons(client, namespace=namespace)]
+    elsewhere = [other.namespace for other in await list_visible_crons(client, namespace=None, name=name)]
+    raise JobNotFoundError(explain_not_found("Cron", name, namespace=namespace, names=names, elsewhere=elsewhere))
+
+
+async def find_visible_cron(client: Client, name: str, *, namespace: str) -> CronHandle | None:
+    """The result of `find_cron`; None also if the user may not read Crons."""
+    try:
+        return await find_cron(client, name, namespace=namespace)
+    except ForbiddenError:
+        return None
 
 
 async def set_cron_suspended(client: Client, cron: CronHandle, *, suspend: bool) -> bool:

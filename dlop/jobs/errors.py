@@ -8,7 +8,11 @@ class JobsError(Exception):
 
 
 class JobNotFoundError(JobsError):
-    """No job of this name exists in the namespace."""
+    """No job or Cron of this name exists in the namespace."""
+
+
+class CronsNotServedError(JobsError):
+    """The CRD of Crons is not installed."""
 
 
 class AmbiguousJobError(JobsError):

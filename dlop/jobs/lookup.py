@@ -67,6 +67,8 @@ def parse_job_reference(text: str, registry: Registry) -> JobReference:
     Raises:
         JobsError: the kind is unknown, or the name is missing.
     """
+    if not text:
+        raise JobsError("the name of the job is empty; use JOB or KIND/JOB.")
     return parse_reference(text, registry) if "/" in text else JobReference(tuple(registry), text)
 
 
@@ -153,12 +155,19 @@ async def _explain_not_found(client: Client, reference: JobReference, *, namespa
     in_namespace = await list_jobs(client, reference.kinds, namespace=namespace)
     if not in_namespace.readable and not in_namespace.forbidden:
         return kinds_not_installed(reference.kinds)
-    not_found = f"job {reference.name} not found in the namespace {namespace}"
     elsewhere = await _other_namespaces(client, reference)
+    names = [job.name for job in in_namespace.jobs]
+    message = explain_not_found("job", reference.name or "", namespace=namespace, names=names, elsewhere=elsewhere)
+    forbidden = in_namespace.forbidden if not elsewhere else ()
+    return f"{message} You are not allowed to list {', '.join(forbidden)} there." if forbidden else message
+
+
+def explain_not_found(what: str, name: str, *, namespace: str, names: list[str], elsewhere: list[str]) -> str:
+    """The error message for a missing `job` or `Cron`, given the names in its namespace and the other namespaces that have this name."""
+    not_found = f"{what} {name} not found in the namespace {namespace}"
     if elsewhere:
         return f"{not_found}, but it exists in {' and '.join(elsewhere)}: add -n {elsewhere[0]}."
-    forbidden = f" You are not allowed to list {', '.join(in_namespace.forbidden)} there." if in_namespace.forbidden else ""
-    return f"{not_found}. {_choices([job.name for job in in_namespace.jobs], near=reference.name or '')}{forbidden}"
+    return f"{not_found}. {_choices(names, near=name, what=what)}"
 
 
 async def _other_namespaces(client: Client, reference: JobReference) -> list[str]:
@@ -169,14 +178,14 @@ async def _other_namespaces(client: Client, reference: JobReference) -> list[str
     return sorted({job.namespace for job in matches.jobs})
 
 
-def _choices(names: list[str], *, near: str) -> str:
+def _choices(names: list[str], *, near: str, what: str) -> str:
     if not names:
-        return "The namespace has no jobs."
+        return f"The namespace has no {what}s."
     guesses = difflib.get_close_matches(near, names, n=1)
     if guesses:
         return f"Did you mean {guesses[0]}?"
     shown, more = sorted(names)[:_MAX_CHOICES], len(names) - _MAX_CHOICES
-    return f"Existing jobs: {', '.join(shown)}{f' and {more} more' if more > 0 else ''}."
+    return f"Existing {what}s: {', '.join(shown)}{f' and {more} more' if more > 0 else ''}."
 
 
 _decode = object_decoder(CustomObject)

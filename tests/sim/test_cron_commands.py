@@ -15,7 +15,7 @@ from dlop.api.crd import build_cron_crd
 from dlop.api.cron import CRONS
 from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.kube.errors import NotFoundError
-from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from dlop.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from dlop.kube.types import JsonObject
 from tests.sim.cli_env import CliEnv, cli_env
 from tests.sim.crew_job import crew
@@ -230,12 +230,53 @@ async def test_a_cron_is_suspended_resumed_and_deleted(env: CliEnv) -> None:
 
 
 @pytest.mark.parametrize("command", [("logs",), ("wait",), ("tensorboard", "--no-browser"), ("scale",)])
-async def test_a_command_for_jobs_says_that_a_cron_is_not_one(env: CliEnv, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("name", ["cron/nightly", "nightly"])
+async def test_a_command_for_jobs_says_that_a_cron_is_not_one(env: CliEnv, command: tuple[str, ...], name: str) -> None:
     await create(env, cron())
     sizes = ["Rower=2"] if command == ("scale",) else []
-    result = await env.dlop(*command, "cron/nightly", *sizes)
+    result = await env.dlop(*command, name, *sizes)
     assert (result.code, result.out) == (1, "")
-    assert result.err == f"dlop {command[0]}: cron/nightly is a Cron and not a job; `dlop describe cron/nightly` lists its jobs.\n"
+    assert result.err == f"dlop {command[0]}: {name} is a Cron and not a job; `dlop describe cron/nightly` lists its jobs.\n"
+
+
+async def test_get_finds_a_cron_by_its_name_alone(env: CliEnv) -> None:
+    await create(env, cron())
+    await create(env, cron("weekly"))
+    assert [row[:2] for row in (await env.dlop("get", "nightly")).rows] == [["nightly", "Cron"]]
+
+
+@pytest.mark.parametrize("command", ["get", "describe", "suspend", "resume", "delete", "logs", "wait"])
+async def test_a_cron_that_does_not_exist_is_reported_with_the_choices(env: CliEnv, command: str) -> None:
+    await env.kit.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    await env.submit_and_wait(crew("train"), "Running")
+    for name in ("nightly", "weekly"):
+        await create(env, cron(name))
+    far = cron("far")
+    await env.kit.client.create(CRONS, {**far, "metadata": {"name": "far", "namespace": "team"}}, namespace="team")
+    expected = {
+        "cron/nihgtly": "Cron nihgtly not found in the namespace default. Did you mean nightly?",
+        "cron/none": "Cron none not found in the namespace default. Existing Crons: nightly, weekly.",
+        "cron/far": "Cron far not found in the namespace default, but it exists in team: add -n team.",
+        "none": "job none not found in the namespace default. Existing jobs: train.",
+        "cron/": "cron needs a name; use cron/NAME, or `dlop get crons` to list all Crons.",
+        "": "the name of the job is empty; use JOB or KIND/JOB.",
+    }
+    if command != "get":
+        expected["crons"] = "crons needs a name; use crons/NAME, or `dlop get crons` to list all Crons."
+    for name, message in expected.items():
+        result = await env.dlop(command, name)
+        assert (result.code, result.out, result.err) == (1, "", f"dlop {command}: {message}\n")
+    assert (await env.dlop(command, "cron/none", "-n", "kube-public")).err.endswith("The namespace has no Crons.\n")
+    assert env.object_names(CRONS) == ["nightly", "weekly", "far"]
+
+
+async def test_a_missing_job_is_reported_although_the_user_may_not_read_crons(env: CliEnv) -> None:
+    forbid = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "you may not read crons"}
+    env.kit.cluster.faults.fail_before(forbid, match=RequestMatch(plural="crons"), times=1000)
+    for command in ("describe", "logs"):
+        result = await env.dlop(command, "none")
+        assert result.err == f"dlop {command}: job none not found in the namespace default. The namespace has no jobs.\n"
+    assert (await env.dlop("describe", "cron/none")).err == "dlop describe: you may not read crons\n"
 
 
 async def test_submit_creates_crons(env: CliEnv) -> None:
@@ -248,9 +289,10 @@ async def test_commands_work_on_a_cluster_without_crons(tmp_path: Path, capsys: 
         await env.submit_and_wait(crew("train"), "Running")
         result = await env.dlop("get")
         assert (result.err, [row[0] for row in result.rows]) == ("", ["train"])
-        missing = await env.dlop("get", "crons")
-        assert (missing.code, "the cluster does not serve Crons; `dlop install` installs the CRDs." in missing.err) == (1, True)
-        assert (await env.dlop("get", "crons", "-w")).err == missing.err
+        for words in (("get", "crons"), ("get", "crons", "-w"), ("describe", "cron/nightly"), ("delete", "cron/nightly")):
+            missing = await env.dlop(*words)
+            assert missing.code == 1
+            assert missing.err == f"dlop {words[0]}: the cluster does not serve Crons; `dlop install` installs the CRDs.\n"
         async with env.run_in_background("get", "-w") as command:
             await command.wait_for_output("train +CrewJob +Running")
             await env.delete_job("train")
