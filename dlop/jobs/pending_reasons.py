@@ -12,6 +12,7 @@ from dlop.api.record import Blocked
 from dlop.api.start_order import StartWait
 from dlop.jobs.lookup import JobHandle
 from dlop.jobs.replicas import TERMINATING, ReplicaView
+from dlop.policies.kueue import workload_ref
 
 _MAX_NAMES = 4
 _WAITING_STATES = (ReplicaState.PENDING, ReplicaState.RUNNING)
@@ -62,9 +63,19 @@ def pending_reasons(
     if record.blocked is not None and not _is_covered(record.blocked, pod_reasons):
         yield PendingReason(record.blocked.reason, record.blocked.message)
     if phase is Phase.SUSPENDED:
-        yield PendingReason("Suspended", f"the job is suspended; `dlop resume {job.name}` resumes it")
+        yield suspension_reason(job)
     yield from pod_reasons
     yield from (PendingReason("WaitingForRole", str(wait)) for wait in start_waits)
+
+
+def suspension_reason(job: JobHandle) -> PendingReason:
+    """Why a job is suspended."""
+    queue = job.record().queue
+    if not queue:
+        return PendingReason("Suspended", f"the job is suspended; `dlop resume {job.name}` resumes it")
+    _, workload = workload_ref(job.dl_job())
+    hint = f"`kubectl describe workload {workload}` shows what Kueue has decided"
+    return PendingReason("Queued", f"the job waits in the queue {queue}; {hint}")
 
 
 def _is_covered(blocked: Blocked, pod_reasons: Iterable[PendingReason]) -> bool:

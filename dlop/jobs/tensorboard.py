@@ -14,6 +14,7 @@ from dlop.api.tensorboard import TENSORBOARD_ANNOTATION, TensorBoard, tensorboar
 from dlop.jobs.errors import JobsError, WaitFailedError
 from dlop.jobs.list_watch import ChangeSet, WatchScope, list_and_watch, merge
 from dlop.jobs.lookup import JobHandle
+from dlop.jobs.pending_reasons import suspension_reason
 from dlop.jobs.queries import job_scope, list_scope
 from dlop.kube.client import Client
 from dlop.kube.errors import ForbiddenError, NotFoundError
@@ -182,7 +183,7 @@ def tensorboard_state(job: JobHandle, pod: Pod | None, *, now: float) -> TensorB
             "raise ttlSecondsAfterJobFinished to get it back."
         )
     if stored.phase is Phase.SUSPENDED:
-        return TensorBoardState(is_ready=False, message=f"the job is suspended; `dlop resume {job.name}` continues it")
+        return TensorBoardState(is_ready=False, message=suspension_reason(job).message)
     if stored.phase is None:
         return TensorBoardState(is_ready=False, message="no operator has reconciled the job yet")
     return TensorBoardState(is_ready=False, message=f"it starts when the job runs; the phase of the job is {stored.phase}")

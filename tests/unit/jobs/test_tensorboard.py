@@ -47,7 +47,7 @@ def test_a_pod_whose_container_is_ready_can_be_reached() -> None:
 def test_the_message_says_what_is_missing() -> None:
     assert message(handle()) == "no operator has reconciled the job yet"
     assert message(handle(record={"phase": "Created"})) == "it starts when the job runs; the phase of the job is Created"
-    assert message(handle(record={"phase": "Suspended"})) == "the job is suspended; `dlop resume train` continues it"
+    assert message(handle(record={"phase": "Suspended"})) == "the job is suspended; `dlop resume train` resumes it"
     assert message(handle(), pod()) == "pod train-tensorboard-0 is not ready: it is starting"
     pull = {"reason": "ErrImagePull", "message": "no such image"}
     assert message(handle(), pod(waiting=pull)) == "pod train-tensorboard-0 is not ready: ImagePullBackOff: no such image"

@@ -146,6 +146,11 @@ def test_a_replica_that_waits_for_its_next_pod_has_the_last_failure() -> None:
         (handle(), "NotReconciled: no operator has reconciled the job yet", "check that one is running"),
         (handle(status=record(), runPolicy={"managedBy": "kueue.x-k8s.io/multikueue"}), "ManagedByOther: ", "names another controller"),
         (handle(status=record("Suspended")), "Suspended: the job is suspended", "the job is suspended; `dlop resume job` resumes it"),
+        (
+            handle(status=record("Suspended", queue="research")),
+            "Queued: the job waits in the queue research",
+            "`kubectl describe workload crewjob-job-",
+        ),
         (handle(status={"dlop": {"phase": "Running", "observedGeneration": 1}}), "SpecNotObserved: ", "has not observed the latest spec"),
         (
             handle(status=record(blocked={"reason": "Forbidden", "message": "quota exceeded. Ask"})),
