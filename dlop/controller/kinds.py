@@ -54,7 +54,9 @@ class ManagedKind:
     read_only_resources: tuple[Resource, ...] = ()
     """Resources that jobs read and do not own. Jobs run without them where the operator cannot read them."""
     on_demand_resources: tuple[Resource, ...] = ()
-    """Resources that are watched from the first job on that needs them: some of `child_resources`, and those that are read for them."""
+    """Resources that are watched from the first job on that needs them: some of `child_resources`, and `resources_read_for_children`."""
+    resources_read_for_children: tuple[Resource, ...] = ()
+    """Resources that jobs do not own, and without which some of their children cannot be created."""
     legacy_resources: tuple[Resource, ...] = ()
     """Resources of children left over from an earlier configuration of the operator. They are only deleted, and only
     where the operator can read them."""
@@ -73,8 +75,7 @@ class ManagedKind:
     @property
     def needed_resources(self) -> tuple[Resource, ...]:
         """Resources that jobs may need. A job that does is blocked where the operator cannot read them."""
-        read_on_demand = tuple(resource for resource in self.on_demand_resources if resource not in self.child_resources)
-        return self.child_resources + read_on_demand + self.plan_resources
+        return self.child_resources + self.resources_read_for_children + self.plan_resources
 
     @property
     def extra_resources(self) -> tuple[Resource, ...]:

@@ -273,6 +273,7 @@ def _make_kind(job_class: type[DLJob], options: Options, gauges: JobGauges) -> M
         child_resources=tuple(dict.fromkeys((*(resource for child in children for resource in child.resources), *pod_groups))),
         ephemeral_resources=tuple(resource for child in children if child.is_ephemeral for resource in child.resources),
         on_demand_resources=tuple(resource for child in children if child.on_demand for resource in child.resources + child.reads),
+        resources_read_for_children=tuple(resource for child in children for resource in child.reads),
         legacy_resources=tuple(resource for resource in POD_GROUPS if resource not in pod_groups),
         read_only_resources=tuple(_read_only_resources(options)),
         members=job_class.members,

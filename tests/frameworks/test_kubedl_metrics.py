@@ -17,6 +17,7 @@ from dlop.testing.kit import OperatorKit
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.kubedl_manifests import kubedl_job
 from tests.frameworks.kubeflow_jobs import job as kubeflow_job
+from tests.frameworks.kueue_workloads import KUEUE_CRDS, WorkloadKueue
 
 COUNTERS = ("created", "deleted", "successful", "failed", "restarted")
 GAUGES = ("running", "pending")
@@ -98,6 +99,27 @@ async def test_kinds_of_other_groups_are_not_counted() -> None:
         await kit.until(await kit.submit(kubeflow_job(KubeflowTFJob)), phase="Running")
         assert values(kit, "tfjob") == {}
         assert observations(kit, "first_pod", "TFJob") is None
+
+
+@virtual_time
+async def test_jobs_that_wait_in_a_queue_are_pending() -> None:
+    async with OperatorKit([TFJob]) as kit:
+        await apply(kit.client, KUEUE_CRDS, report=lambda _: None)
+        kueue = WorkloadKueue(kit.client, "default")
+        await kueue.create_flavors("spot")
+        kit.script.when("*").run()
+        view = await kit.submit(kubedl_job(TFJob, schedulingPolicy={"queue": "research"}))
+        await kit.until(view, phase="Suspended")
+        await asyncio.sleep(10)
+        assert (values(kit, "tfjob"), waiting(kit, "research")) == ({"created": 1, "pending": 1}, 1)
+        await kueue.admit("spot")
+        await kit.until(view, phase="Running")
+        await asyncio.sleep(10)
+        assert (values(kit, "tfjob"), waiting(kit, "research")) == ({"created": 1, "running": 1}, 0)
+
+
+def waiting(kit: OperatorKit, queue: str) -> float | None:
+    return kit.operator.operator.metrics.registry.get_sample_value("kubedl_tenant_queue_jobs_pending_count", {"queue": queue})
 
 
 @virtual_time

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -22,6 +22,7 @@ from dlop.kube.objects import CustomObject
 
 GROUP = "training.kubedl.io"
 PREFIX = "kubedl_jobs_"
+_QUEUES = "kubedl_tenant_queue_jobs_pending_count"
 _GAUGES = {"running": "Number of running jobs.", "pending": "Number of jobs that have not started yet."}
 _WAITING = frozenset({"Created", "Queuing", "Blocked"})
 """The conditions that a pending job may have."""
@@ -32,24 +33,46 @@ class _Condition(msgspec.Struct):
     status: Any = ""
 
 
+class _Record(msgspec.Struct, frozen=True):
+    queue: Any = ""
+
+
 class _Status(msgspec.Struct):
     conditions: list[_Condition] = []
+    dlop: _Record = _Record()
 
 
 _decode = msgspec.json.Decoder(_Status).decode
 
 
+class _State(NamedTuple):
+    """How a job is counted."""
+
+    resource: str
+    """The qualified name."""
+    gauge: str
+    queue: str
+    """The queue of Kueue in which the job waits; empty if it does not."""
+
+
 class JobGauges:
-    """Number of running and pending jobs by kind."""
+    """Number of running and pending jobs by kind, and of those that wait in a queue by queue."""
 
     def __init__(self) -> None:
-        self._states: dict[str, tuple[str, str]] = {}
-        """Qualified resource name and gauge by the uid of the job."""
-        self._jobs: Counter[tuple[str, str]] = Counter()
-        """Number of jobs by the values of `_states`."""
+        self._states: dict[str, _State] = {}
+        """By the uid of the job."""
+        self._jobs: Counter[_State] = Counter()
 
     def count(self, resource: str, gauge: str) -> int:
-        return self._jobs[resource, gauge]
+        return sum(jobs for state, jobs in self._jobs.items() if (state.resource, state.gauge) == (resource, gauge))
+
+    def queues(self) -> Counter[str]:
+        """Number of waiting jobs by queue. A queue that has become empty is included."""
+        waiting: Counter[str] = Counter()
+        for state, jobs in self._jobs.items():
+            if state.queue:
+                waiting[state.queue] += jobs
+        return waiting
 
     def handler(self, resource: str) -> Callable[[CacheChange[CustomObject]], None]:
         """A handler for the jobs of a kind with this qualified resource name."""
@@ -59,12 +82,11 @@ class JobGauges:
             if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
                 self._set_state(old.metadata.uid, None)
             if new is not None:
-                gauge = _gauge_of(new)
-                self._set_state(new.metadata.uid, None if gauge is None else (resource, gauge))
+                self._set_state(new.metadata.uid, _state_of(new, resource))
 
         return handle
 
-    def _set_state(self, uid: str, state: tuple[str, str] | None) -> None:
+    def _set_state(self, uid: str, state: _State | None) -> None:
         previous = self._states.pop(uid, None)
         if previous is not None:
             self._jobs[previous] -= 1
@@ -87,6 +109,10 @@ class KubeDLMetrics(Collector):
             for resource, kind in self._kinds.items():
                 gauge.add_metric([kind.lower()], self._gauges.count(resource, name))
             yield gauge
+        queues = GaugeMetricFamily(_QUEUES, "Number of jobs that wait in a queue of Kueue.", labels=["queue"])
+        for queue, jobs in self._gauges.queues().items():
+            queues.add_metric([queue], jobs)
+        yield queues
         yield self._histogram(
             "first_pod_launch_delay_seconds",
             "Seconds from the creation of a job until its first pod was running.",
@@ -120,13 +146,15 @@ class KubeDLMetrics(Collector):
         return family
 
 
-def _gauge_of(job: CustomObject) -> str | None:
-    """The gauge that counts the job; None if it is restarting, suspended or finished, or has no status yet."""
+def _state_of(job: CustomObject, resource: str) -> _State | None:
+    """How a job is counted; None if it is restarting, suspended or finished, or has no status yet."""
     try:
-        conditions = _decode(job.status).conditions
+        status = _decode(job.status)
     except msgspec.ValidationError:
         return None  # a client has written it
-    current = {condition.type for condition in conditions if condition.status == "True"}
+    current = {condition.type for condition in status.conditions if condition.status == "True"}
     if "Running" in current:
-        return "running"
-    return "pending" if "Created" in current and current <= _WAITING else None
+        return _State(resource, "running", "")
+    queue = str(status.dlop.queue) if "Suspended" in current else ""
+    is_pending = "Created" in current and current <= (_WAITING | {"Suspended"} if queue else _WAITING)
+    return _State(resource, "pending", queue) if is_pending else None
