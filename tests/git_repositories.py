@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-_ENVIRONMENT = {
+GIT_ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_SYSTEM": os.devnull,
@@ -17,12 +17,13 @@ _ENVIRONMENT = {
         for field, value in (("NAME", "test"), ("EMAIL", "test@example.org"))
     },
 }
+"""An author and a committer, without the configuration of the machine."""
 
 
 def git(directory: Path, *arguments: str) -> str:
     """Run git in a directory, without the configuration of the machine. Returns its output."""
     command = ["git", "-C", str(directory), *arguments]
-    done = subprocess.run(command, env=_ENVIRONMENT, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, env=GIT_ENVIRONMENT, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 

@@ -12,7 +12,7 @@ from real_cluster import RealCluster
 
 ROOT = Path(__file__).resolve().parents[2]
 # The kind of the fourth example is not part of dlop.
-BUILT_IN_EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*/job*.yaml")) if path.parent.name != "04-custom-framework"]
+BUILT_IN_EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*/*.yaml")) if path.parent.name != "04-custom-framework"]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from dlop.cli.main import main
 from tests.frameworks.example_manifests import EXAMPLES
 
-FOLDERS = sorted(folder for folder in EXAMPLES.iterdir() if (folder / "job.yaml").exists())
+FOLDERS = sorted(page.parent for page in EXAMPLES.glob("*/README.md"))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

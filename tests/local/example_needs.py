@@ -17,6 +17,7 @@ from dlop.embedded.kubelet.runtime.plain import PlainRuntime
 HUGE = ("09-tensorflow", "10-pytorch", "12-paddle-collective", "13-paddle-parameter-servers", "14-elastic-dlrover/job-pytorch.yaml")
 """Examples, or folders of examples, with very large packages. They are run by `hack/test --frameworks`."""
 HUGE_SECONDS = 1800
+_MPI = ("11-mpi/job.yaml", "15-kubedl/mpijob.yaml")
 _DEFAULT_SECONDS = 400
 
 
@@ -37,7 +38,7 @@ def parameter(name: str) -> Any:
 
 def require_mpi(name: str) -> None:
     """Examples of MPI use the OpenMPI of the machine, and their launcher needs mount namespaces."""
-    if not name.startswith("11-"):
+    if name not in _MPI:
         return
     missing = "" if shutil.which("mpirun") else "mpirun not found: install OpenMPI (package openmpi-bin on Debian and Ubuntu)"
     detected = asyncio.run(detect_runtime())

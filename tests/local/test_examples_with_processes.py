@@ -9,58 +9,21 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from dlop.embedded.kubelet.image_map import read_images
 from tests.frameworks.example_manifests import EXAMPLES
+from tests.git_repositories import GIT_ENVIRONMENT
 from tests.local.example_needs import parameter, patience_seconds, require_mpi, require_mxnet
 from tests.local.example_numbers import EXPECTED_RESULTS
+from tests.local.example_pages import RUNS, SESSIONS, DocumentedRun, comparable_lines
 from tests.thorough import THOROUGH
 
 # The first test that needs a framework installs it.
 pytestmark = pytest.mark.timeout(420)
 
-# The trace of two concurrent shells, which mix their words in any order: kubexec.sh.
-_OCCASIONAL = re.compile(r"Killed|plm:rsh: Warning: setpgid")
-"""Messages that not every run prints: that of a killed program depends on the shell, and mpirun sets the process group of a child that
-may have called exec already."""
-_TRACED = re.compile(r"\| ([ +]|POD_NAME=|[\w-]+-worker-\d+|shift|/opt/kube/kubectl|exec|--|/bin/sh|-c|orted .*)+$")
 _LOSS = re.compile(r"^([a-z]+-\d+) +\| .*\bloss ([\d.]+)", re.MULTILINE)
-_RUN = re.compile(r"^```\n\$ dlop (local .*)\n((?:.*\n)*?)```$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class DocumentedRun:
-    """A command and its output in a README."""
-
-    page: Path
-    command: str
-    output: str
-
-    @property
-    def name(self) -> str:
-        words = self.command.split()
-        manifest = next(word for word in words if word.endswith(".yaml") and "images" not in word)
-        return f"{self.page.parent.name}/{Path(manifest).name}"
-
-    @property
-    def folder(self) -> Path:
-        """Paths are relative to the repository or to the directory of the README."""
-        return EXAMPLES.parent if "examples/" in self.command else self.page.parent
-
-
-def documented_runs() -> Iterator[DocumentedRun]:
-    for page in sorted(EXAMPLES.glob("*/README.md")):
-        for command, output in _RUN.findall(page.read_text()):
-            yield DocumentedRun(page, command, output)
-
-
-RUNS = {run.name: run for run in documented_runs()}
 
 
 def run(case: DocumentedRun, *more: str) -> subprocess.CompletedProcess[str]:
@@ -70,6 +33,8 @@ def run(case: DocumentedRun, *more: str) -> subprocess.CompletedProcess[str]:
     # With a timeout, a job that hangs reports its pending reason.
     limit = [] if "--timeout" in case.command else ["--timeout", f"{patience_seconds(case.name) - 40:.0f}s"]
     words = [sys.executable, "-m", "dlop", *case.command.split(), *limit, *more]
+    for command in case.preparation:
+        subprocess.run(command, shell=True, cwd=case.folder, env=GIT_ENVIRONMENT, check=True, timeout=60)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLES.parent), str(case.folder)])}
     return subprocess.run(
         words,
@@ -80,26 +45,6 @@ def run(case: DocumentedRun, *more: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=patience_seconds(case.name),
     )
-
-
-def comparable_lines(output: str) -> Counter[str]:
-    """The log lines of replicas and the result, without parts that differ from run to run."""
-    last = output.splitlines()[-1]
-    lines = [line for line in output.splitlines() if re.match(r"[a-z]+-\d+ +\| ", line) and not _OCCASIONAL.search(line)]
-    lines = [line for line in lines if not _TRACED.search(line)]
-    return Counter(_normalize(line) for line in [*lines, last])
-
-
-def _normalize(line: str) -> str:
-    # Runtime ids come first: one like tc8m contains what looks like a time.
-    line = re.sub(r"-[a-z0-9]{4}-(\d)", r"-ID-\1", line)
-    line = re.sub(r"(\d+ min )?\b[\d.]+ ?(ms|s|m)\b|\d\d:\d\d:\d\d", "TIME", line)
-    line = re.sub(r"loss [\d.]+", "loss L", line)
-    line = re.sub(r" +\| ", " | ", line)
-    # Only one of several pending reasons is printed.
-    line = re.sub(r"(not finished within the timeout).*", r"\1", line)
-    # Ranks are assigned in the order of arrival.
-    return re.sub(r"^worker-\d \| rank \d", "worker | rank N", line)
 
 
 def expects_success(case: DocumentedRun) -> bool:
@@ -139,9 +84,10 @@ def test_every_example_that_succeeds_has_an_expected_result() -> None:
     assert set(EXPECTED_RESULTS) == {name for name, case in RUNS.items() if expects_success(case)}
 
 
-def test_every_example_is_run_in_its_readme() -> None:
+def test_every_example_is_run_or_submitted_in_its_readme() -> None:
     manifests = {f"{path.parent.name}/{path.name}" for path in EXAMPLES.glob("*/*.yaml")}
-    assert set(RUNS) == manifests
+    submitted = frozenset[str]().union(*(session.submitted for session in SESSIONS.values()))
+    assert RUNS.keys() | submitted == manifests
 
 
 @pytest.mark.parametrize("name", ["12-paddle-collective/job.yaml", "13-paddle-parameter-servers/job.yaml"])
