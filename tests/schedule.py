@@ -20,6 +20,7 @@ _KUEUE = "Kueue CRDs"
 
 _SPLIT_FILES = frozenset(
     {
+        "tests/local/test_example_sessions.py",
         "tests/local/test_examples_with_processes.py",
         "tests/local/test_kubedl_jobs.py",
         "tests/local/test_robustness.py",

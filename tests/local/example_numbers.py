@@ -54,4 +54,8 @@ EXPECTED_RESULTS = {
     "15-kubedl/marsjob.yaml": ExpectedResult(r"worker \d with (\d) CPU: \d+ of the sum (\d+)", (1, 4950), times=2),
     "15-kubedl/elasticdljob.yaml": ExpectedResult(r"the sum of (\d) workers is (\d+)", (2, 3), times=1),
     "15-kubedl/mpijob.yaml": ExpectedResult(r"6 processes on (\d) hosts: pi = (\S+)", (3, math.pi), times=1),
+    "16-job-features/start-order.yaml": ExpectedResult(r"server: (\d) workers have connected", (2,), times=1),
+    "16-job-features/code-sync.yaml": ExpectedResult(r"process \d of (\d) runs /code/train.py", (2,), times=2),
+    "16-job-features/host-network.yaml": ExpectedResult(r"the master is at host-network-master-0:(\d+)", (36000,), times=3),
+    "16-job-features/spot.yaml": ExpectedResult(r"process (\d): on-demand", (0,), times=1),
 }
