@@ -329,7 +329,7 @@ class Controller:
         is_active = plan.pods or (snapshot.pods and (phase is None or not phase.is_finished))
         if is_active or self._deps.job_states.get(uid) is not None:
             phases = [pod.status.phase for pod in snapshot.pods]
-            self._deps.job_states.get_or_create(uid, key).update_pod_counts(phases, created=len(plan.pods))
+            self._deps.job_states.get_or_create(uid, key).update_pod_counts(phases, created=len(plan.pods), settles=plan.settles)
 
     def _outdated_check(self, key: JobKey) -> Callable[[], bool]:
         return lambda: not self._is_stopping and self._deps.queue.is_requeued(key)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from dlop.api.kueue import decision
+from dlop.api.start_order import is_ready
 from dlop.api.tensorboard import is_tensorboard
 from dlop.controller.job_state import JobState, JobStates
 from dlop.controller.kinds import JobKey, ManagedKinds, cron_key
@@ -190,6 +191,8 @@ class EventHandlers:
         is_counted = state is not None and phase_changed and not is_tensorboard(new.metadata)
         if phase == "Failed" or (state is not None and is_counted and state.count_transition(phase)) or _has_new_failure(old, new):
             return _URGENT_DEBOUNCE_SECONDS
+        if state is not None and not state.is_settled and _has_become_ready(old, new):
+            return _URGENT_DEBOUNCE_SECONDS  # other pods may wait for it
         if phase == "Succeeded":
             is_first = state is None or state.succeeded <= 1
             return _FIRST_SUCCEEDED_DEBOUNCE_SECONDS if is_first else _NEXT_SUCCEEDED_DEBOUNCE_SECONDS
@@ -219,6 +222,10 @@ def _debounce_seconds(state: JobState, after_seconds: float) -> float:
     is_first = now - state.last_urgent_change > delay
     state.last_urgent_change = now
     return 0.0 if is_first else delay
+
+
+def _has_become_ready(old: KubeObject | None, new: KubeObject) -> bool:
+    return isinstance(old, Pod) and isinstance(new, Pod) and is_ready(new) and not is_ready(old)
 
 
 def _has_new_failure(old: KubeObject | None, new: KubeObject) -> bool:

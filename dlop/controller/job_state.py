@@ -80,6 +80,8 @@ class JobState:
     """Pods known to be running."""
     succeeded: int = 0
     """Pods known to have succeeded."""
+    is_settled: bool = False
+    """Whether the last pass has left nothing to do until something changes. Otherwise pods may wait for others."""
     first_pod_ran: bool = False
     awaits_all_running: bool = False
     """The first pod was seen running, and the last one was not yet."""
@@ -104,8 +106,12 @@ class JobState:
         if self.rejected_status and asyncio.get_running_loop().time() >= self.retry_status_at:
             self.rejected_status = ""
 
-    def update_pod_counts(self, phases: Collection[str], *, created: int) -> None:
-        """Set the counts from the phases of the observed pods and the number of pods that the pass creates."""
+    def update_pod_counts(self, phases: Collection[str], *, created: int, settles: bool) -> None:
+        """Set the counts from the phases of the observed pods and the number of pods that the pass creates.
+
+        `settles` is that of the plan.
+        """
+        self.is_settled = settles
         self.pods = len(phases) + created
         self.running = sum(phase == "Running" for phase in phases)
         self.succeeded = sum(phase == "Succeeded" for phase in phases)

@@ -90,7 +90,8 @@ async def test_a_role_starts_when_all_replicas_of_the_other_role_are_ready() -> 
         assert job.pods.keys() == SERVERS
         assert waiting(ReadyJob, job) == ["Worker waits for Server: 1 of 2 ready"]
         kit.kubelet.release("default/train-server-1")
-        await kit.until(job, phase="Running", reached=lambda view: len(view.pods) == 3)
+        await kit.until(job, reached=lambda view: len(view.pods) == 3, within_seconds=2)
+        await kit.until(job, phase="Running")
 
 
 @virtual_time
