@@ -62,15 +62,17 @@ def pod_set_name(role: str) -> str:
 
 
 def released_status(workload: Workload, *, now: float) -> JsonObject:
-    """The status of an evicted Workload that returns its quota and waits in its queue again."""
+    """The status that returns the quota of a Workload. If it was evicted, it waits in its queue again."""
     evicted = true_condition(workload, "Evicted")
-    reason, message = str(evicted.get("reason") or "Pending"), str(evicted.get("message") or "")
+    reason, message = str(evicted.get("reason") or ""), str(evicted.get("message") or "")
     changes = [
-        _condition("Requeued", reason, message, is_true=reason in _REQUEUED_AT_ONCE),
         _condition("QuotaReserved", "Pending", message, is_true=False),
         _condition("Admitted", "NoReservation", "The workload has no reservation", is_true=False),
     ]
-    if true_condition(workload, "PodsReady"):
+    if evicted:
+        changes.append(_condition("Requeued", reason, message, is_true=reason in _REQUEUED_AT_ONCE))
+    if any(each.get("type") == "PodsReady" for each in workload.status.conditions):
+        # With another reason, Kueue would count the time of the next start from the loss of a pod.
         changes.append(_condition("PodsReady", "WaitForStart", "The job waits in its queue", is_true=False))
     return {"admission": None, "conditions": _with_conditions(workload, *changes, now=now)}
 

@@ -1,4 +1,4 @@
-"""Applies a plan: deletes, patches, other children, services, pods, reports about scale plans, companions, one status write, events.
+"""Applies a plan: reports to Kueue, deletes, patches, other children, services, pods, other reports, companions, the status, events.
 
 Creates use slow start. They stop at the first rejected create, or after a few if each object is invalid on its own. The
 rejections are recorded, creates back off, and the job is requeued at once so that its status shows the reason.
@@ -69,6 +69,8 @@ class ApplyResult:
     """Remaining back-off of rejected creates; None if there is none."""
     retry_companions_after_seconds: float | None = None
     """The same for companions, which delay nothing else."""
+    retries_quota_reports: bool = False
+    """Whether reports about the Workload have failed, which delay nothing else."""
     writes: int = 0
     """Number of writes that changed an object."""
     bytes_in_flight: int = 0
@@ -115,6 +117,8 @@ class Applier:
         Raises:
             Exception: the framework failed to render an object.
         """
+        for report in plan.quota_reports:
+            await self._report_quota(report)
         if self._clear_obsolete_rejections(plan):
             return
         if plan.deletes or plan.creates or plan.companions:
@@ -153,7 +157,7 @@ class Applier:
 
         A plan that settles has no next step. Created pods change too soon to rely on the responses.
         """
-        if plan.settles or plan.delete_job or plan.patches or plan.creates or plan.companions or plan.reports:
+        if plan.settles or plan.delete_job or plan.patches or plan.creates or plan.companions or plan.reports or plan.quota_reports:
             return False
         if self.result.requeue is not Requeue.NONE:
             return False
@@ -255,6 +259,15 @@ class Applier:
             return outcome.result is WriteResult.STALE
         self.result.writes += 1
         return True
+
+    async def _report_quota(self, report: Report) -> None:
+        """Errors delay nothing but the report, because the status of the job must be written although Kueue does not accept it."""
+        outcome = await self.writer.report(report)
+        if outcome.result is WriteResult.DONE:
+            self.result.writes += 1
+        else:
+            log.info("failed to update workload, retrying", child=report.name, error=str(outcome.error))
+            self.result.retries_quota_reports = True
 
     @property
     def _has_failed(self) -> bool:

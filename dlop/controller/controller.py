@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import structlog
@@ -39,6 +39,7 @@ from dlop.kube.objects import CustomObject, object_decoder
 from dlop.kube.resources import Resource
 from dlop.kube.workqueue import QueueShutDownError, WorkQueue
 from dlop.reconcile.context import persisted_state
+from dlop.reconcile.kueue import waits_in_queue
 from dlop.reconcile.plan import Plan
 from dlop.reconcile.snapshot import Snapshot
 
@@ -253,15 +254,15 @@ class Controller:
                 job_object,
                 job_states=deps.job_states,
                 removed=writer.removed,
-                assigned_host_port=await self._assign_host_ports(key, job),
             )
+            snapshot = await self._with_host_ports(key, job, snapshot)
             if orphans and await adopt(writer, job_object, orphans):
                 deps.queue.add(key)
                 return Requeue.NOW.value
             plan = await self._plan(job, snapshot, now)
             for resource in plan.watch:
                 deps.watch(resource, key)
-            changes_children = plan.creates or plan.companions or plan.deletes or plan.patches
+            changes_children = plan.creates or plan.companions or plan.deletes or plan.patches or plan.quota_reports
             if changes_children and not await self._freshness.is_current(informers, key, job_object):
                 log.info("job cache is stale, retrying")
                 deps.queue.add_rate_limited(key)
@@ -278,8 +279,8 @@ class Controller:
             job_object = next_object
         return self._requeue(key, job, snapshot, plan, applier.result, now)
 
-    async def _assign_host_ports(self, key: JobKey, job: DLJob) -> int | None:
-        """The first port for a job that needs ports of the host network; None if it needs none, or no ports are free.
+    async def _with_host_ports(self, key: JobKey, job: DLJob, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with the first port of a job that needs ports of the host network now, if enough are free.
 
         Raises:
             KubeError: it is not known which ports earlier leaders have assigned.
@@ -287,18 +288,18 @@ class Controller:
         try:
             count = job.spec.host_ports
         except SpecError:
-            return None
+            return snapshot
         if not count or job.spec.run_policy.suspend or job.managed_by_other:
-            return None  # a suspended job keeps the ports that it has
+            return snapshot  # a suspended job keeps the ports that it has
         phase = persisted_state(job).phase
-        if phase is not None and phase.is_finished:
-            return None
+        if (phase is not None and phase.is_finished) or waits_in_queue(job, snapshot):
+            return snapshot
         uid, ports = job.metadata.uid, self._deps.host_ports
         if ports.find(uid, count) is None:
             kinds = [kind.resource for kind in self._deps.kinds if kind.make_job is not None]
             for informers in self._informer_sets.values():
                 await self._freshness.catch_up(informers, kinds)
-        return ports.assign(uid, key, count)
+        return replace(snapshot, assigned_host_port=ports.assign(uid, key, count))
 
     async def _plan(self, job: DLJob, snapshot: Snapshot, now: float) -> Plan:
         """Plan a step. A large job is planned in a thread, so that it does not block the event loop.
@@ -346,7 +347,10 @@ class Controller:
             log.info("plan not fully applied, retrying", error=str(result.error))
             queue.add_rate_limited(key)
             return result.requeue.value
-        queue.forget(key)
+        if result.retries_quota_reports:
+            queue.add_rate_limited(key)
+        else:
+            queue.forget(key)
         if deps.autoscaler is not None:
             deps.autoscaler.update(key, job.metadata.uid, plan.demand)
         if result.requeue is Requeue.NOW:

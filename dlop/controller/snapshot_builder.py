@@ -51,7 +51,6 @@ def build_snapshot(
     *,
     job_states: JobStates,
     removed: Collection[str] = (),
-    assigned_host_port: int | None = None,
 ) -> tuple[Snapshot, tuple[Orphan, ...]]:
     """The snapshot of a job, and the orphans to adopt before it is used. Objects with the UIDs in `removed` are gone."""
     uid = job_object.metadata.uid
@@ -81,8 +80,8 @@ def build_snapshot(
         rejected_writes=() if state is None else tuple(state.rejected_writes.values()),
         rejected_status="" if state is None else state.rejected_status,
         **_scale_plans(informers, kind, job_object),
+        assigned_host_port=None,
         scale_decision=None if state is None else state.scale_decision,
-        assigned_host_port=assigned_host_port,
     )
     return snapshot, (*conflicts.orphans, *_labelled_orphans(informers, kind, job_object))
 

@@ -304,6 +304,11 @@ class AdmissionCheckState(_SlimStruct, frozen=True):
     pod_set_updates: tuple[PodSetUpdate, ...] = ()
 
 
+class WorkloadSpec(_SlimStruct, frozen=True):
+    priority: int | None = None
+    priority_class_ref: dict[str, str] | None = None
+
+
 class WorkloadStatus(_SlimStruct, frozen=True):
     conditions: tuple[dict[str, Any], ...] = ()
     """With all their fields, because a patch of one condition contains the others."""
@@ -314,6 +319,7 @@ class WorkloadStatus(_SlimStruct, frozen=True):
 class Workload(PartialObject, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """The Workload of Kueue."""
 
+    spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
 

@@ -43,7 +43,7 @@ class KueueWorkloads(ChildObjects["DLJob"]):
     permission_set = PermissionSet(
         KUEUE_PERMISSIONS,
         (
-            _rule(WORKLOADS.group, [WORKLOADS.plural], [*_READ, "create", "delete"]),
+            _rule(WORKLOADS.group, [WORKLOADS.plural], [*_READ, "create", "patch", "delete"]),
             _rule(WORKLOADS.group, [f"{WORKLOADS.plural}/status"], ["patch"]),
         ),
         cluster_rules=(
@@ -64,7 +64,7 @@ def names_kueue_queue(job: DLJob) -> bool:
     """Whether a job waits in a queue if the cluster has Kueue. The members of an ElasticJob are not known before they run."""
     if not job.spec.run_policy.scheduling.queue or job.members is not None or has_queue_label(job):
         return False
-    return job.total_replicas > 0 and (job.gang is None or not job.gang.has_queues)
+    return job.gang is None or not job.gang.has_queues
 
 
 def has_queue_label(job: DLJob) -> bool:
@@ -100,7 +100,7 @@ def workload_create(job: DLJob, *, priorities: Mapping[str, int], workload_prior
     spec = {
         "queueName": job.spec.run_policy.scheduling.queue,
         "podSets": [_pod_set(role, _count(job, role)) for role in job.spec.roles if _count(job, role)],
-        **_priority(job, priorities, workload_priorities),
+        **workload_priority(job, priorities=priorities, workload_priorities=workload_priorities),
     }
     metadata = {**job.child_metadata(name), "labels": {_JOB_UID_LABEL: job.metadata.uid}}
     body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
@@ -116,8 +116,8 @@ def _pod_set(role: RoleSpec, count: int) -> JsonObject:
     return {"name": pod_set_name(role.name), "count": count, "template": {"spec": _pod_spec(role)}}
 
 
-def _priority(job: DLJob, priorities: Mapping[str, int], workload_priorities: Mapping[str, int]) -> JsonObject:
-    """The priority in the queue. A class that does not exist counts like the default."""
+def workload_priority(job: DLJob, *, priorities: Mapping[str, int], workload_priorities: Mapping[str, int]) -> JsonObject:
+    """The fields of the Workload with its priority. A class that does not exist counts like the default."""
     policy = job.spec.run_policy.scheduling
     if policy.priority is not None:
         return {"priority": policy.priority}

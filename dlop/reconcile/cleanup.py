@@ -40,7 +40,8 @@ def plan_finished(context: ReconcileContext) -> Plan:
     return Plan(
         deletes=deletes + tensorboard.deletes,
         companions=tensorboard.creates,
-        reports=step.reports + finished_reports(context),
+        reports=step.reports,
+        quota_reports=finished_reports(context),
         watch=context.unwatched,
         events=(
             *_events(sum(1 for pod in pods if pod.metadata.deletion_timestamp is None)),

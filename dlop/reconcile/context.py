@@ -42,6 +42,15 @@ class ReplicaId:
     index: int
 
 
+def find_workload(job: DLJob, snapshot: Snapshot) -> Workload | None:
+    """The existing Workload of a job, whose spec may be invalid."""
+    if not snapshot.children:
+        return None  # the common case
+    ref = workload_ref(job)
+    matches = (child for resource, child in snapshot.children if (resource, child.metadata.name) == ref)
+    return next((child for child in matches if isinstance(child, Workload)), None)
+
+
 @dataclass(frozen=True)
 class ReconcileContext:
     """One job in one pass. A "ref" is a pair of resource and object name."""
@@ -137,7 +146,7 @@ class ReconcileContext:
         gang = self.job.gang if self.desired_pods else None
         if gang is not None:
             refs.add(gang.ref)
-        if self.queue:
+        if self.queue and not self.policy.suspend:
             refs.add(workload_ref(self.job))
         return frozenset(refs)
 
@@ -156,15 +165,18 @@ class ReconcileContext:
 
         A job that was started without a queue continues without one.
         """
-        if self.policy.suspend or not names_kueue_queue(self.job):
+        if not names_kueue_queue(self.job):
             return ""
-        if not self.stored.record.queue and (self._has_started or self.unreadable_for_queue):
+        is_known = bool(self.stored.record.queue) or self.workload is not None
+        if not is_known and (self._has_started or self.unreadable_for_queue):
             return ""
         return self.policy.scheduling.queue
 
     @property
     def _has_started(self) -> bool:
-        return bool(self.snapshot.pods) or self.stored.phase in (Phase.RUNNING, Phase.RESTARTING)
+        """The pods of a suspended job are about to be gone."""
+        phase = self.stored.phase
+        return phase in (Phase.RUNNING, Phase.RESTARTING) or (bool(self.snapshot.pods) and phase is not Phase.SUSPENDED)
 
     @cached_property
     def unreadable_for_queue(self) -> tuple[Resource, ...]:
@@ -174,11 +186,7 @@ class ReconcileContext:
     @cached_property
     def workload(self) -> Workload | None:
         """The existing Workload of the job."""
-        if not self.snapshot.children:
-            return None  # the common case
-        ref = workload_ref(self.job)
-        matches = (child for resource, child in self.snapshot.children if (resource, child.metadata.name) == ref)
-        return next((child for child in matches if isinstance(child, Workload)), None)
+        return find_workload(self.job, self.snapshot)
 
     @property
     def ephemeral_resources(self) -> tuple[Resource, ...]:

@@ -4,23 +4,29 @@ The same applies to a job whose status is too large for the API server: without 
 
 state of the job    effect
 not started         phase Invalid; it is not started
-started             keeps its phase and its pods; the error is its Blocked condition
+started             keeps its phase and its pods; the error is its Blocked condition. If Kueue evicts the job, its pods are deleted
 finished            nothing is reported; cleanup uses the fields that can be parsed
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from dlop.api.constants import Reason
+from dlop.api.kueue import true_condition
 from dlop.api.phase import Phase
 from dlop.api.record import Blocked
 from dlop.api.spec import SpecError
 from dlop.kube.timestamps import format_time
 from dlop.reconcile import events
 from dlop.reconcile.cleanup import plan_finished
-from dlop.reconcile.context import PersistedState, ReconcileContext
+from dlop.reconcile.context import PersistedState, ReconcileContext, find_workload
+from dlop.reconcile.deletion import deletes_if_unchanged
+from dlop.reconcile.kueue import release_reports
 from dlop.reconcile.plan import Event, EventType, Plan
 from dlop.reconcile.snapshot import Snapshot
 from dlop.reconcile.status import blocked_status, changed_status, invalid_outcome
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from dlop.job import DLJob
 
 RETRY_OVERSIZED_STATUS_SECONDS = 120
+_FINISHED = ("Succeeded", "Failed")
 
 
 def plan_invalid(job: DLJob, snapshot: Snapshot, stored: PersistedState, error: SpecError, *, now: float) -> Plan:
@@ -38,7 +45,16 @@ def plan_invalid(job: DLJob, snapshot: Snapshot, stored: PersistedState, error: 
     if stored.phase.is_finished:
         job = job.ignoring_problems()
         return plan_finished(ReconcileContext(job, job.spec, snapshot, stored, now))
-    return _block(job, stored, reason=Reason.INVALID_SPEC, subject="spec", message=str(error), phase=stored.phase, now=now)
+    block = partial(_block, job, reason=Reason.INVALID_SPEC, subject="spec", message=str(error), phase=stored.phase, now=now)
+    workload = find_workload(job, snapshot)
+    if workload is None or not true_condition(workload, "Evicted"):
+        return block(stored)
+    running = [pod for pod in snapshot.all_pods if pod.status.phase not in _FINISHED]
+    if not running:
+        return replace(block(stored), quota_reports=release_reports(workload, now=now))
+    if stored.record.started_indexes:  # the deletes are not disruptions
+        return block(replace(stored, record=msgspec.structs.replace(stored.record, started_indexes={}, backoffs={})))
+    return replace(block(stored), deletes=deletes_if_unchanged(pod for pod in running if pod.metadata.deletion_timestamp is None))
 
 
 def plan_oversized_status(job: DLJob, snapshot: Snapshot, stored: PersistedState, *, now: float) -> Plan:

@@ -1,12 +1,14 @@
 """Queues of Kueue: a job is suspended until Kueue admits its Workload, and again when Kueue evicts it.
 
-The Workload is created and deleted while the job has no pods, so that no pod runs without quota.
+The operator creates and deletes the Workload while the job has no pods, and returns its quota when the last pod is gone. A Workload that
+is deleted by hand returns its quota at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from dlop.api.child_objects import Create
 from dlop.api.constants import TEMPLATE_HASH_ANNOTATION, Reason
@@ -17,9 +19,14 @@ from dlop.api.template_hash import parse_template_hash
 from dlop.kube.objects import Workload
 from dlop.kube.resources import WORKLOADS
 from dlop.kube.types import JsonObject
-from dlop.policies.kueue import quota_hash, workload_create, workload_ref
-from dlop.reconcile.context import ReconcileContext
-from dlop.reconcile.plan import Delete, Report
+from dlop.policies.kueue import quota_hash, workload_create, workload_priority, workload_ref
+from dlop.reconcile.blocked import describe_terminating
+from dlop.reconcile.context import ReconcileContext, persisted_state
+from dlop.reconcile.plan import Delete, Patch, Report
+from dlop.reconcile.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from dlop.job import DLJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +36,7 @@ class QueueStep:
     reason: str
     message: str
     creates: tuple[Create, ...] = ()
+    patches: tuple[Patch, ...] = ()
     deletes: tuple[Delete, ...] = ()
     reports: tuple[Report, ...] = ()
 
@@ -40,14 +48,35 @@ def queue_step(context: ReconcileContext) -> QueueStep | None:
         # What Kueue has decided is not known. The job is blocked, and the pods that it has continue.
         return None if has_pods else _waiting(context)
     if workload is None:
+        if not context.job.total_replicas:
+            return None  # it needs no quota
         return _waiting(context) if has_pods else replace(_waiting(context), creates=tuple(_creates(context)))
+    if is_admitted(workload) and not _is_obsolete(context, workload):
+        return None
+    if has_pods:
+        return _stopping(context, workload)
     if _is_obsolete(context, workload):
-        return _waiting(context) if has_pods else replace(_waiting(context), deletes=workload_deletes(context))
-    if evicted := true_condition(workload, "Evicted"):
-        message = f"Kueue has evicted the job ({evicted.get('reason')}): {evicted.get('message')}"
-        reports = _report(workload, released_status(workload, now=context.now)) if holds_quota(workload) and not has_pods else ()
-        return QueueStep(reason=Reason.EVICTED, message=message, reports=reports)
-    return None if is_admitted(workload) else _waiting(context)
+        return replace(_stopping(context, workload), deletes=workload_deletes(context), reports=release_reports(workload, now=context.now))
+    return replace(
+        _stopping(context, workload), patches=_priority_patches(context, workload), reports=release_reports(workload, now=context.now)
+    )
+
+
+def waits_in_queue(job: DLJob, snapshot: Snapshot) -> bool:
+    """Whether a job with a valid spec waits until Kueue admits it, or until it is known whether the cluster has Kueue."""
+    context = ReconcileContext(job, job.spec, snapshot, persisted_state(job), now=0.0)
+    return bool(context.queue) and (bool(context.unwatched) or queue_step(context) is not None)
+
+
+def _stopping(context: ReconcileContext, workload: Workload) -> QueueStep:
+    """The step of a job that is not admitted, or no longer."""
+    evicted = true_condition(workload, "Evicted")
+    if workload.metadata.deletion_timestamp is not None:
+        subject = f"workload {workload.metadata.name} {describe_terminating(WORKLOADS, workload.metadata.finalizers)}"
+        return replace(_waiting(context), message=f"{subject}; then the job waits in the queue {context.queue}")
+    if not evicted or _is_obsolete(context, workload):
+        return _waiting(context)
+    return QueueStep(reason=Reason.EVICTED, message=f"Kueue has evicted the job ({evicted.get('reason')}): {evicted.get('message')}")
 
 
 def _waiting(context: ReconcileContext) -> QueueStep:
@@ -58,6 +87,17 @@ def _creates(context: ReconcileContext) -> Iterator[Create]:
     if workload_ref(context.job) not in context.name_conflicts:
         snapshot = context.snapshot
         yield workload_create(context.job, priorities=snapshot.priorities, workload_priorities=snapshot.workload_priorities)
+
+
+def _priority_patches(context: ReconcileContext, workload: Workload) -> tuple[Patch, ...]:
+    """The patch of the priority of a Workload that waits. Kueue restricts later changes."""
+    snapshot = context.snapshot
+    priority = workload_priority(context.job, priorities=snapshot.priorities, workload_priorities=snapshot.workload_priorities)
+    current = {"priority": workload.spec.priority, "priorityClassRef": workload.spec.priority_class_ref}
+    patch = {name: priority.get(name) for name, value in current.items() if priority.get(name) != value}
+    if not patch or holds_quota(workload):
+        return ()
+    return (Patch(WORKLOADS, workload.metadata.uid, {"metadata": {"name": workload.metadata.name}, "spec": patch}),)
 
 
 def _is_obsolete(context: ReconcileContext, workload: Workload) -> bool:
@@ -72,6 +112,12 @@ def workload_deletes(context: ReconcileContext) -> tuple[Delete, ...]:
     if workload is None or workload.metadata.deletion_timestamp is not None or context.snapshot.pods:
         return ()
     return (Delete(WORKLOADS, workload.metadata.name, workload.metadata.uid),)
+
+
+def release_reports(workload: Workload, *, now: float) -> tuple[Report, ...]:
+    """Return the quota of a Workload that was evicted, or that finalizers keep. The job has no pods."""
+    is_lost = true_condition(workload, "Evicted") or workload.metadata.deletion_timestamp is not None
+    return _report(workload, released_status(workload, now=now)) if is_lost and holds_quota(workload) and not is_finished(workload) else ()
 
 
 def record_queue(context: ReconcileContext, builder: RecordBuilder) -> None:
@@ -102,7 +148,7 @@ def ready_reports(context: ReconcileContext, phase: Phase) -> tuple[Report, ...]
 def finished_reports(context: ReconcileContext) -> tuple[Report, ...]:
     """Returns the quota of a finished job."""
     workload, phase = context.workload, context.stored.phase
-    if workload is None or phase is None or workload.metadata.deletion_timestamp is not None:
+    if workload is None or phase is None:
         return ()
     succeeded = phase is Phase.SUCCEEDED
     message = f"{context.job.job_type.kind} {context.job.metadata.name} has {'succeeded' if succeeded else 'failed'}"

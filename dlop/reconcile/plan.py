@@ -116,7 +116,9 @@ class Plan:
     companions: tuple[Create, ...] = ()
     """The objects of the TensorBoard. Created last, and without consequences for the job if they are rejected."""
     reports: tuple[Report, ...] = ()
-    """Executed after the creates, because they may say that a scale plan is executed."""
+    """About scale plans. Executed after the creates, because they say that a plan is executed."""
+    quota_reports: tuple[Report, ...] = ()
+    """About the Workload. A report that fails is retried and delays nothing else."""
     watch: tuple[Resource, ...] = ()
     """Resources that the operator must watch before the job can continue."""
     status: JsonObject | None = None

@@ -65,11 +65,23 @@ def plan(job: DLJob, snapshot: Snapshot, *, now: float) -> Plan:
     if context.unrecorded_attempts:
         return Plan(status=with_latest_attempt(context))
     if context.policy.suspend:
-        return _suspend(context)
+        return _suspend(context, observe(context))
     if context.queue and context.unwatched:
         return Plan(watch=context.unwatched)  # it is not known yet whether the cluster has Kueue
     queued = queue_step(context) if context.queue else None
-    return _suspend(context, queued) if queued is not None else _plan_active(context)
+    return _plan_active(context) if queued is None else _wait_in_queue(context, queued)
+
+
+def _wait_in_queue(context: ReconcileContext, queued: QueueStep) -> Plan:
+    """Plan a pass over a job that Kueue has not admitted. Its pods may have ended before they were stopped."""
+    oversize = exceeded_size_limit(context) if queued.creates else None
+    if oversize is not None:
+        return plan_invalid(context.job, context.snapshot, context.stored, oversize, now=context.now)
+    observation = observe(context)
+    result = context.job.lifecycle.evaluate(context.job, observation.progress)
+    if result is None or (result.succeeded and context.is_idle):
+        return _suspend(context, observation, queued)
+    return _finish(context, observation, result, started_at=context.stored.started_at or context.now)
 
 
 def _plan_active(context: ReconcileContext) -> Plan:
@@ -86,9 +98,8 @@ def _plan_active(context: ReconcileContext) -> Plan:
     return _run(context, step) if oversize is None else plan_invalid(job, snapshot, stored, oversize, now=context.now)
 
 
-def _suspend(context: ReconcileContext, queued: QueueStep | None = None) -> Plan:
+def _suspend(context: ReconcileContext, observation: Observation, queued: QueueStep | None = None) -> Plan:
     """Suspend a job because its user asks for it, or because it waits in a queue."""
-    observation = observe(context)
     blocked = None if queued is None else find_blocked(context, observation.progress)
     progress = suspend(observation)
     record_queue(context, observation.builder)
@@ -103,7 +114,8 @@ def _suspend(context: ReconcileContext, queued: QueueStep | None = None) -> Plan
     return Plan(
         deletes=deletes + plans_of_deleted_master(context) + (workload_deletes(context) if queued is None else queued.deletes),
         children=() if queued is None else queued.creates,
-        reports=() if queued is None else queued.reports,
+        patches=() if queued is None else queued.patches,
+        quota_reports=() if queued is None else queued.reports,
         watch=context.unwatched,
         status=status,
         events=(
@@ -223,7 +235,8 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         children=creates.children,
         companions=tensorboard.creates,
         # A scale plan whose pods are not created in this pass is not reported as succeeded.
-        reports=ready_reports(context, phase) + (step.reports if may_create_members or not step.pods else ()),
+        reports=step.reports if may_create_members or not step.pods else (),
+        quota_reports=ready_reports(context, phase),
         watch=context.unwatched,
         status=changed_status(context.job, outcome, context.snapshot),
         events=(

@@ -188,7 +188,8 @@ async def change(transport: Transport, clock: Clock) -> None:
 
         # An image does not change the quota.
         before = await sandbox.pod_uids()
-        await sandbox.edit({"spec": {"backoffLimit": 7}})
+        template = role(container={"name": "xdl", "image": "example.org/train:2"})["template"]
+        await sandbox.edit({"spec": {"xdlReplicaSpecs": {"Worker": {"template": template}}}})
         await sandbox.settle()
         assert await sandbox.pod_uids() == before
         assert (await kueue.conditions())["Admitted"] == ("True", "Admitted")

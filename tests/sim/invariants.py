@@ -111,7 +111,7 @@ class InvariantChecker:
             self._check_duplicates(event)
             self._check_attempts(event, scope=job["spec"].get("runPolicy", {}).get("restartScope", "Replica"))
             self._check_order(event, job)
-            self._check_quota(event)
+            self._check_quota(event, job)
 
     def _check_duplicates(self, event: StoreEvent) -> None:
         """Labels identify role, index and attempt, so no two live pods may have the same labels."""
@@ -146,11 +146,12 @@ class InvariantChecker:
             if missing := replicas - self._started:
                 self.violations.append(f"{event.key} was created before {sorted(missing)} started")
 
-    def _check_quota(self, event: StoreEvent) -> None:
-        """If the job has a Workload, its pods are created while quota is reserved for it."""
-        for key, stored in self._store.list(_WORKLOADS, namespace=event.key.namespace):
-            if not _holds_quota(stored.body):
-                self.violations.append(f"{event.key} was created while {key} had no quota")
+    def _check_quota(self, event: StoreEvent, job: JsonObject) -> None:
+        """The pods of a job that names a queue are created while its Workload has quota."""
+        if (job["spec"].get("runPolicy") or {}).get("schedulingPolicy", {}).get("queue"):
+            workloads = self._store.list(_WORKLOADS, namespace=event.key.namespace)
+            if not any(_holds_quota(stored.body) for _, stored in workloads):
+                self.violations.append(f"{event.key} was created without quota")
 
     def _check_returned_quota(self, event: StoreEvent) -> None:
         """Quota is returned when the job has no pods, or has finished."""

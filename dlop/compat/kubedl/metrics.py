@@ -109,7 +109,9 @@ class KubeDLMetrics(Collector):
             for resource, kind in self._kinds.items():
                 gauge.add_metric([kind.lower()], self._gauges.count(resource, name))
             yield gauge
-        queues = GaugeMetricFamily(_QUEUES, "Number of jobs that wait in a queue of Kueue.", labels=["queue"])
+        queues = GaugeMetricFamily(
+            _QUEUES, "Number of jobs that wait in queues of Kueue with this name, in all namespaces.", labels=["queue"]
+        )
         for queue, jobs in self._gauges.queues().items():
             queues.add_metric([queue], jobs)
         yield queues

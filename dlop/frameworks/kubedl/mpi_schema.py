@@ -51,9 +51,9 @@ class MPISchedulingPolicy(SchedulingPolicyModel):
     """Options of gang scheduling and queues."""
 
     priority: int | None = None
-    """Has no effect."""
+    """Priority in a queue of Kueue."""
     priority_class_name: str | None = None
-    """Priority class of the PodGroup."""
+    """Priority class of the PodGroup, or in a queue of Kueue."""
 
 
 class MPIRunPolicy(RunPolicyModel):
