@@ -60,9 +60,9 @@ KUEUE_RESOURCES: tuple[Resource, ...] = KueueWorkloads.resources + KueueWorkload
 """What the operator must be able to read to run jobs in queues of Kueue."""
 
 
-def names_kueue_queue(job: DLJob) -> bool:
-    """Whether a job waits in a queue if the cluster has Kueue. The members of an ElasticJob are not known before they run."""
-    if not job.spec.run_policy.scheduling.queue or job.members is not None or has_queue_label(job):
+def may_use_kueue(job: DLJob) -> bool:
+    """Whether the queue of a job is one of Kueue if the cluster has it. The members of an ElasticJob are not known before they run."""
+    if job.members is not None or has_queue_label(job):
         return False
     return job.gang is None or not job.gang.has_queues
 

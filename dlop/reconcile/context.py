@@ -16,7 +16,7 @@ from dlop.kube.objects import Pod, PodGroup, Workload
 from dlop.kube.resources import PODS, SERVICES, WORKLOADS, Resource
 from dlop.kube.timestamps import parse_time
 from dlop.policies.git_sync import find_source_without_image
-from dlop.policies.kueue import KUEUE_RESOURCES, names_kueue_queue, workload_ref
+from dlop.policies.kueue import KUEUE_RESOURCES, may_use_kueue, workload_ref
 from dlop.policies.tensorboard import tensorboard_children
 from dlop.reconcile.pod_state import match_pods, pod_attempt, pod_replacement
 from dlop.reconcile.snapshot import Snapshot
@@ -165,7 +165,7 @@ class ReconcileContext:
 
         A job that was started without a queue continues without one.
         """
-        if not names_kueue_queue(self.job):
+        if not self.policy.scheduling.queue or not may_use_kueue(self.job):
             return ""
         is_known = bool(self.stored.record.queue) or self.workload is not None
         if not is_known and (self._has_started or self.unreadable_for_queue):

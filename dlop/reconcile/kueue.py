@@ -137,10 +137,10 @@ def with_placements(context: ReconcileContext) -> ReconcileContext:
 
 
 def ready_reports(context: ReconcileContext, phase: Phase) -> tuple[Report, ...]:
-    """Tells Kueue whether an admitted job runs. Only a stored phase proves that it does not: the cache of pods may be stale."""
+    """Tells Kueue whether a job with a queue runs. Only a stored phase proves that it does not: the cache of pods may be stale."""
     workload = context.workload
     is_known = phase is Phase.RUNNING or phase is context.stored.phase is Phase.RESTARTING
-    if not context.queue or workload is None or not is_known or not is_admitted(workload):
+    if workload is None or not is_known or not is_admitted(workload):
         return ()
     return _report(workload, ready_status(workload, is_running=phase is Phase.RUNNING, now=context.now))
 

@@ -102,7 +102,8 @@ def _suspend(context: ReconcileContext, observation: Observation, queued: QueueS
     """Suspend a job because its user asks for it, or because it waits in a queue."""
     blocked = None if queued is None else find_blocked(context, observation.progress)
     progress = suspend(observation)
-    record_queue(context, observation.builder)
+    if context.queue != context.stored.record.queue:
+        record_queue(context, observation.builder)
     outcome = active_outcome(
         context, progress, observation.builder.build(), phase=Phase.SUSPENDED, started_at=context.stored.started_at, blocked=blocked
     )
@@ -200,7 +201,8 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         pods += unclaimed_surplus_pods(context)
         services += surplus_services(context)
     observation.builder.add_watched(each.qualified_name for each in context.unwatched)
-    record_queue(context, observation.builder)
+    if context.queue != context.stored.record.queue:
+        record_queue(context, observation.builder)
     record = observation.builder.build()
     overdue = retried_deletes(context) + force_deletes(context, context.snapshot.all_pods)
     # The results of overdue pods must be stored in the record before the pods are deleted.
@@ -236,7 +238,7 @@ def _continue(context: ReconcileContext, observation: Observation, step: ScaleSt
         companions=tensorboard.creates,
         # A scale plan whose pods are not created in this pass is not reported as succeeded.
         reports=step.reports if may_create_members or not step.pods else (),
-        quota_reports=ready_reports(context, phase),
+        quota_reports=ready_reports(context, phase) if context.queue else (),
         watch=context.unwatched,
         status=changed_status(context.job, outcome, context.snapshot),
         events=(

@@ -185,12 +185,6 @@ async def _queued(run: ScenarioRun) -> None:
     await run.reach("queued again", lambda job: not job.pods, phase="Suspended")
     await kueue.admit("spot")
     await run.reach("resumed", lambda job: runs_on(job, "spot", 4), phase="Running")
-    await run.edit({"runPolicy": {"suspend": True}})
-    await run.kit.until("pair", reached=lambda job: any("deletionTimestamp" in pod["metadata"] for pod in job.pods.values()))
-    await run.edit({"runPolicy": {"suspend": False}})
-    await run.reach("resumed while pods terminate", lambda job: not job.pods, phase="Suspended")
-    await kueue.admit("spot")
-    await run.reach("resumed again", lambda job: runs_on(job, "spot", 4), phase="Running")
     await succeed(run, "pair-server-0", "pair-worker-0", "pair-worker-1", "pair-worker-2")
 
 

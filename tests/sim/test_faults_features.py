@@ -55,7 +55,7 @@ _STAGES = {
     ],
     QUEUED: [
         *("queued", "running", "pod evicted", "preempted", "admitted again", "queued with another size", "scaled up"),
-        *("suspended", "queued again", "resumed", "resumed while pods terminate", "resumed again", "succeeded", "deleted by TTL"),
+        *("suspended", "queued again", "resumed", "succeeded", "deleted by TTL"),
     ],
 }
 pytestmark = pytest.mark.timeout(900 if THOROUGH else 120)

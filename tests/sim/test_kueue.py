@@ -18,6 +18,7 @@ from dlop.testing.observed_job import ObservedJob
 from dlop.testing.pod_steps import ContainerExit
 from dlop.testing.virtual_time import virtual_time
 from tests.frameworks.kueue_workloads import KUEUE_CRDS, WorkloadKueue
+from tests.sim.invariants import InvariantChecker
 from tests.sim.operator_env import settle
 from tests.sim.pair_job import PairJob, pair
 from tests.sim.scenarios import all_running
@@ -177,6 +178,24 @@ async def test_a_running_job_stays_in_its_queue_when_its_status_is_lost() -> Non
         assert {name: pod["metadata"]["uid"] for name, pod in view.pods.items()} == pods
         assert await kueue.holds_quota()
         assert view.status["dlop"]["queue"] == "research"
+
+
+@virtual_time
+async def test_a_job_that_is_resumed_while_its_pods_terminate_never_runs_without_quota() -> None:
+    async with cluster() as (kit, kueue):
+        view = await until_admitted(kit, kueue)
+        checker = InvariantChecker(kit.cluster.store, PairJob)
+        finalizers = {"metadata": {"finalizers": ["example.org/slow"]}}
+        await kit.client.patch(PODS, "pair-worker-0", finalizers, namespace="default", patch_type=PatchType.MERGE)
+        await kit.edit(view, {"spec": {"runPolicy": {"suspend": True}}})
+        await kit.until(view, phase="Suspended", reached=lambda job: list(job.pods) == ["pair-worker-0"])
+        await kit.edit(view, {"spec": {"runPolicy": {"suspend": False}}})
+        await settle(60)
+        assert await kueue.holds_quota()
+        await kit.client.patch(PODS, "pair-worker-0", {"metadata": {"finalizers": []}}, namespace="default", patch_type=PatchType.MERGE)
+        await kit.until(view, phase="Running", reached=lambda job: all_running(job, 3))
+        assert {pod["spec"]["nodeSelector"]["flavor"] for pod in view.pods.values()} == {"spot"}
+        assert checker.violations == []
 
 
 @virtual_time
