@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from bench_report import log_progress
-from chaos_crons import CRON_RESOURCE, CronHistories, cron_of, draw_crons, end_cron, judge_crons, run_cron
+from chaos_crons import CRON_RESOURCE, CronHistories, ScheduleScript, cron_of, draw_crons, end_cron, judge_crons, run_cron
 from chaos_faults import LEASE_NAMESPACE, ClusterFaults, Operators
+from chaos_job_crons import JobCronRun, draw_job_crons, judge_job_crons
 from chaos_judge import Violation, judge, judge_host_ports
 from chaos_pods import NODE_NAME, PersistentClient, PodRunner
 from chaos_report import format_summary, format_violation
@@ -43,6 +44,8 @@ KINDS = tuple(map(load, BUILT_IN))
 
 _UNFINISHED_JOBS = 24
 """New jobs are created while fewer jobs than this have not ended."""
+_UNFINISHED_SCHEDULES = 4
+"""New jobs with a `cronPolicy` are created while fewer schedules than this have not ended."""
 _CREATE_INTERVAL_SECONDS = 0.5
 _END_SECONDS = 25.0
 """The last part of the test, without new jobs and faults of the cluster, so that all jobs can end."""
@@ -65,6 +68,7 @@ class Chaos:
         self._group = group
         self.histories = Histories({_resource_key(kind): kind for kind in KINDS}, namespace=NAMESPACE, others=(CRON_RESOURCE,))
         self.crons = draw_crons(seed=seed)
+        self.job_crons: list[JobCronRun] = []
         self.cron_histories = CronHistories()
         self.operators = Operators(cluster.kubeconfig_path, folder, namespace=NAMESPACE)
         self.watch = EtcdWatch(cluster.etcd_url)
@@ -74,6 +78,8 @@ class Chaos:
         self.faults = ClusterFaults(cluster, self.operators, self.histories, self.watch, report=self.report)
         self.scripts: list[JobScript] = []
         self.violations: list[Violation] = []
+        self._calm = asyncio.Event()
+        """Set when there are no more faults of the cluster."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, *, seconds: float) -> None:
@@ -92,29 +98,42 @@ class Chaos:
             )
             await self._rest()
             self.report(f"jobs of Crons: {', '.join(f'{name} {count}' for name, count in self.cron_histories.job_counts().items())}")
-            self.scripts += [cron.job_script(name) for cron in self.crons for name in sorted(self.cron_histories.finished_jobs(cron.name))]
+            for cron in self._schedules():
+                self.scripts += [cron.job_script(name) for name in sorted(self.cron_histories.finished_jobs(cron.name))]
             for script in self.scripts:
                 self.violations += judge(script, self.histories.entries[script.name])
-            self.violations += judge_crons(self.crons, self.cron_histories)
+            self._judge_crons()
             self.violations += judge_host_ports(self.scripts, self.histories.entries)
             self.violations += [Violation("error in the log", "operator", line[:2000]) for line in self.operators.errors()]
         finally:
             for task in self._tasks:
                 task.cancel()
 
+    def _schedules(self) -> list[ScheduleScript]:
+        return [*self.crons, *(run.script for run in self.job_crons)]
+
+    def _judge_crons(self) -> None:
+        uncertain = {run.script.name for run in self.job_crons if not run.is_certain}
+        self.violations += judge_crons(self._schedules(), self.cron_histories, uncertain=uncertain)
+        scripts, others = [run.script for run in self.job_crons], {script.name for script in self.crons}
+        self.violations += judge_job_crons(scripts, self.cron_histories, others=others, ended_at=self.watch.seconds)
+
     async def _cause_chaos(self, *, seconds: float) -> None:
         await self._wait(lambda: self.operators.has_leader, timeout_seconds=_LEADER_TIMEOUT_SECONDS)
         ends_at = max(self.watch.seconds, seconds - _END_SECONDS)
         jobs, faults = self._start(self._create_jobs()), self._start(self.faults.run(seed=self.seed))
         crons = [self._start(run_cron(self._client, script, namespace=NAMESPACE)) for script in self.crons]
+        crons.append(self._start(self._create_job_crons()))
         await asyncio.sleep(ends_at - self.watch.seconds)
         for task in (jobs, faults, *crons):
             task.cancel()
         await asyncio.wait([jobs, faults, *crons])
+        self._calm.set()
         self.report("no more faults and new jobs; waiting until all jobs have ended")
         async with asyncio.TaskGroup() as group:
             for script in self.crons:
                 group.create_task(end_cron(self._client, script, namespace=NAMESPACE), name=f"end of {script.name}")
+        await self._wait(lambda: all(run.is_done for run in self.job_crons), timeout_seconds=_END_TIMEOUT_SECONDS)
 
     def _start(self, work: Coroutine[Any, Any, None], *, name: str = "") -> asyncio.Task[None]:
         task = self._group.create_task(work, name=name or None)
@@ -145,11 +164,20 @@ class Chaos:
             self._start(self.pods.run_job(script), name=script.name)
             await asyncio.sleep(_CREATE_INTERVAL_SECONDS)
 
+    async def _create_job_crons(self) -> None:
+        for script in draw_job_crons(seed=self.seed):
+            await self._wait(lambda: sum(not run.is_done for run in self.job_crons) < _UNFINISHED_SCHEDULES)
+            run = JobCronRun(self._client, self.pods, self.cron_histories, script, namespace=NAMESPACE, calm=self._calm)
+            self.job_crons.append(run)
+            self.scripts.append(script.job)
+            self._start(run.run(), name=script.name)
+            await asyncio.sleep(_CREATE_INTERVAL_SECONDS)
+
     def _add_cron_job(self, change: Change) -> None:
         """Run the pods of a job that a Cron creates."""
-        script = next((script for script in self.crons if change.created and script.name == cron_of(change.body)), None)
+        script = next((script for script in self._schedules() if change.created and script.name == cron_of(change.body)), None)
         if script is not None:
-            self.pods.add_job(script.job_script(change.name))
+            self.pods.add_job(script.job_script(change.name)).edits_done.set()
 
     def _unfinished(self) -> list[JobScript]:
         return [script for script in self.scripts if script.name not in self.histories.ended]

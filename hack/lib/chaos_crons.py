@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
@@ -13,7 +13,7 @@ from chaos_judge import Violation
 from chaos_scripts import End, JobScript, RoleDraft, SpecDraft, spec_of
 from chaos_watch import Change
 
-from dlop.api.cron import CRON_NAME_LABEL, CRONS, SCHEDULED_TIME_ANNOTATION, ConcurrencyPolicy
+from dlop.api.cron import CRON_NAME_LABEL, CRONS, SCHEDULED_TIME_ANNOTATION, SOURCE_ANNOTATION, ConcurrencyPolicy
 from dlop.api.phase import Phase
 from dlop.api.record import parse_record
 from dlop.api.spec import RestartPolicy, RestartScope
@@ -25,7 +25,9 @@ from dlop.kube.types import JsonObject
 
 CRON_RESOURCE = f"{CRONS.group}/{CRONS.plural}"
 """As in the keys of etcd."""
-_LAST_SECONDS = 10.0
+CRON_KINDS = (TFJob, KubeDLJob)
+"""Kinds of the jobs of Crons."""
+LAST_SECONDS = 10.0
 """Longer than the election of a leader and the longest interval."""
 _FINISHED = (Phase.SUCCEEDED, Phase.FAILED, Phase.INVALID)
 
@@ -33,17 +35,14 @@ _FINISHED = (Phase.SUCCEEDED, Phase.FAILED, Phase.INVALID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CronScript:
+class ScheduleScript:
+    """A Cron, of a user or of a job."""
+
     name: str
     kind: type[DLJob]
     policy: ConcurrencyPolicy
     every_seconds: int
     history_limit: int
-    suspended_at: float
-    """Seconds since the creation of the Cron."""
-    resumed_at: float
-    is_deleted: bool
-    """Whether the Cron is deleted at the end. Otherwise, it is suspended."""
 
     @property
     def title(self) -> str:
@@ -66,15 +65,30 @@ class CronScript:
             scope=RestartScope.REPLICA,
         )
 
-    def body(self, namespace: str) -> JsonObject:
-        job_type, draft = self.kind.job_type, self.job_script("").draft
-        spec = {
+    def policy_fields(self) -> JsonObject:
+        """The fields of a Cron without the template, as in a `cronPolicy`."""
+        return {
             "schedule": f"@every {self.every_seconds}s",
             "concurrencyPolicy": self.policy.value,
             "historyLimit": self.history_limit,
             "suspend": False,
-            "template": {"apiVersion": job_type.api_version, "kind": job_type.kind, "workload": {"spec": spec_of(self.kind, draft)}},
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronScript(ScheduleScript):
+    """A Cron that a user creates."""
+
+    suspended_at: float
+    """Seconds since the creation of the Cron."""
+    resumed_at: float
+    is_deleted: bool
+    """Whether the Cron is deleted at the end. Otherwise, it is suspended."""
+
+    def body(self, namespace: str) -> JsonObject:
+        job_type, draft = self.kind.job_type, self.job_script("").draft
+        template = {"apiVersion": job_type.api_version, "kind": job_type.kind, "workload": {"spec": spec_of(self.kind, draft)}}
+        spec = self.policy_fields() | {"template": template}
         return {"apiVersion": CRONS.api_version, "kind": CRONS.kind, "metadata": {"name": self.name, "namespace": namespace}, "spec": spec}
 
 
@@ -89,7 +103,7 @@ def _draw_cron(policy: ConcurrencyPolicy, *, is_deleted: bool, rng: Random) -> C
     suspended_at = rng.uniform(8.0, 15.0)
     return CronScript(
         name=f"cron-{policy.lower()}",
-        kind=rng.choice((TFJob, KubeDLJob)),
+        kind=rng.choice(CRON_KINDS),
         policy=policy,
         every_seconds=rng.randint(2, 4),
         history_limit=rng.randint(1, 4),
@@ -102,6 +116,15 @@ def _draw_cron(policy: ConcurrencyPolicy, *, is_deleted: bool, rng: Random) -> C
 # --- histories -------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a Cron has from its job."""
+
+    policy: JsonObject
+    template: JsonObject
+    """The spec of the jobs to create."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronChange:
     revision: int
@@ -112,10 +135,18 @@ class CronChange:
     """Number of jobs in the history."""
     active: tuple[str, ...] = ()
     """Jobs that the status lists as active."""
+    uid: str = ""
+    created: bool = False
+    content: Content | None = None
+    source: str = ""
+    """The job from which the Cron was made, and its generation; empty for a Cron of a user."""
 
     def __str__(self) -> str:
         state = "deleted" if self.deleted else "suspended" if self.suspended else "not suspended"
-        return f"Cron: {state}, {self.history} jobs in the history, active {list(self.active)}"
+        state = f"created, {state}" if self.created else state
+        schedule = "" if self.content is None else f", {self.content.policy.get('schedule')}"
+        source = f", from {self.source}" if self.source else ""
+        return f"Cron ({self.uid[:8]}{source}): {state}{schedule}, {self.history} jobs in the history, active {list(self.active)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +158,7 @@ class CronJobChange:
     name: str
     uid: str
     scheduled_time: str
+    cron_uid: str = ""
     created: bool = False
     deleted: bool = False
     finished: bool = False
@@ -136,7 +168,24 @@ class CronJobChange:
         return f"job {self.name} ({self.uid[:8]}, scheduled for {self.scheduled_time}): {state}"
 
 
-CronEntry: TypeAlias = CronChange | CronJobChange
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceChange:
+    """A change of a job that has, or has had, a `cronPolicy`."""
+
+    revision: int
+    seconds: float
+    uid: str
+    generation: int
+    content: Content | None = None
+    """What its Cron must have; None without a `cronPolicy`, and if the job was deleted."""
+    deleted: bool = False
+
+    def __str__(self) -> str:
+        state = "deleted" if self.deleted else "without cronPolicy" if self.content is None else f"cronPolicy {self.content.policy}"
+        return f"the job of this name ({self.uid[:8]}, generation {self.generation}): {state}"
+
+
+CronEntry: TypeAlias = CronChange | CronJobChange | SourceChange
 
 
 @dataclass(slots=True)
@@ -144,12 +193,23 @@ class CronHistories:
     """The histories of all Crons, by name."""
 
     entries: dict[str, list[CronEntry]] = field(default_factory=dict)
+    crons: dict[str, CronChange] = field(default_factory=dict)
+    """The last state of each Cron that exists."""
+    _sources: set[tuple[str, str]] = field(default_factory=set)
+    """Resource and name of jobs with a `cronPolicy`."""
 
     def add(self, change: Change) -> None:
         if change.resource == CRON_RESOURCE:
-            self.entries.setdefault(change.name, []).append(_cron_change(change))
+            entry = _cron_change(change)
+            self.entries.setdefault(change.name, []).append(entry)
+            self.crons[change.name] = entry
+            if change.deleted:
+                del self.crons[change.name]
         elif cron := cron_of(change.body):
             self.entries.setdefault(cron, []).append(_job_change(change))
+        elif has_policy(change.body) or (change.resource, change.name) in self._sources:
+            self._sources.add((change.resource, change.name))
+            self.entries.setdefault(change.name, []).append(_source_change(change))
 
     def job_counts(self) -> dict[str, int]:
         """The number of jobs that each Cron has created."""
@@ -174,15 +234,42 @@ def cron_of(body: JsonObject) -> str:
     return name if SCHEDULED_TIME_ANNOTATION in (metadata.get("annotations") or {}) else ""
 
 
+def has_policy(body: JsonObject) -> bool:
+    spec = body.get("spec")
+    return isinstance(spec, dict) and ("cronPolicy" in spec or "cronPolicy" in (spec.get("runPolicy") or {}))
+
+
+def _source_change(change: Change) -> SourceChange:
+    metadata, content = change.body["metadata"], None
+    if not change.deleted and has_policy(change.body):
+        spec, run_policy = dict(change.body["spec"]), dict(change.body["spec"].get("runPolicy") or {})
+        policies = [fields.pop("cronPolicy", None) for fields in (spec, run_policy)]
+        run_policy.pop("suspend", None)
+        content = Content(policies[0] or policies[1], {**spec, "runPolicy": run_policy})
+    return SourceChange(
+        revision=change.revision,
+        seconds=change.seconds,
+        uid=metadata["uid"],
+        generation=metadata.get("generation", 1),
+        content=content,
+        deleted=change.deleted,
+    )
+
+
 def _cron_change(change: Change) -> CronChange:
-    status = change.body.get("status") or {}
+    metadata, spec, status = change.body["metadata"], change.body["spec"], change.body.get("status") or {}
+    policy = {name: value for name, value in spec.items() if name != "template"}
     return CronChange(
         revision=change.revision,
         seconds=change.seconds,
         deleted=change.deleted,
-        suspended=change.body["spec"].get("suspend", False),
+        suspended=spec.get("suspend", False),
         history=len(status.get("history") or ()),
         active=tuple(each["name"] for each in status.get("active") or ()),
+        uid=metadata.get("uid", ""),
+        created=change.created,
+        content=Content(policy, spec["template"]["workload"]["spec"]),
+        source=(metadata.get("annotations") or {}).get(SOURCE_ANNOTATION, ""),
     )
 
 
@@ -194,6 +281,7 @@ def _job_change(change: Change) -> CronJobChange:
         name=change.name,
         uid=metadata["uid"],
         scheduled_time=metadata["annotations"][SCHEDULED_TIME_ANNOTATION],
+        cron_uid=next((owner["uid"] for owner in metadata.get("ownerReferences") or () if owner["kind"] == CRONS.kind), ""),
         created=change.created,
         deleted=change.deleted,
         finished=record is not None and record.phase in _FINISHED,
@@ -215,7 +303,7 @@ async def run_cron(client: Client, script: CronScript, *, namespace: str) -> Non
 async def end_cron(client: Client, script: CronScript, *, namespace: str) -> None:
     """Let a Cron run without faults, which is the only certain time for a job, and then delete or suspend it."""
     await _suspend(client, script, namespace=namespace, suspend=False)
-    await asyncio.sleep(_LAST_SECONDS)
+    await asyncio.sleep(LAST_SECONDS)
     if script.is_deleted:
         await client.delete(CRONS, script.name, namespace=namespace, propagation=Propagation.BACKGROUND)
     else:
@@ -229,51 +317,56 @@ async def _suspend(client: Client, script: CronScript, *, namespace: str, suspen
 # --- rules -----------------------------------------------------------------------------------------------------------
 
 
-def judge_crons(scripts: Iterable[CronScript], histories: CronHistories) -> list[Violation]:
-    """Violations of all Crons, when nothing changes any more."""
+def judge_crons(scripts: Iterable[ScheduleScript], histories: CronHistories, *, uncertain: Collection[str] = ()) -> list[Violation]:
+    """Violations of all Crons, when nothing changes any more. `uncertain` are Crons that may have created no job."""
     violations: list[Violation] = []
     for script in scripts:
         entries = tuple(histories.entries.get(script.name, ()))
-        violations += [Violation(rule, script.title, text, entries) for rule, text in dict.fromkeys(_CronJudge(script).judge(entries))]
+        found = _CronJudge(script, needs_job=script.name not in uncertain).judge(entries)
+        violations += [Violation(rule, script.title, text, entries) for rule, text in dict.fromkeys(found)]
     return violations
 
 
 class _CronJudge:
-    def __init__(self, script: CronScript) -> None:
+    def __init__(self, script: ScheduleScript, *, needs_job: bool) -> None:
         self._script = script
+        self._needs_job = needs_job
         self._jobs: dict[str, CronJobChange] = {}
         self._cron: CronChange | None = None
-        self._stopped_at: float | None = None
-        """Since when the Cron is suspended or deleted; None if it is neither."""
+        self._stopped_at: dict[str, float] = {}
+        """Since when a Cron is suspended or deleted, by uid. A Cron that was deleted may have been created again."""
 
     def judge(self, entries: Sequence[CronEntry]) -> Iterator[tuple[str, str]]:
         for entry in sorted(entries, key=lambda entry: entry.revision):
-            if isinstance(entry, CronChange):
-                yield from self._add_cron(entry)
-            else:
-                if entry.created:
-                    yield from self._check_new_job(entry)
-                self._jobs[entry.uid] = entry
-        if not self._jobs:
+            match entry:
+                case CronChange():
+                    yield from self._add_cron(entry)
+                case CronJobChange():
+                    if entry.created:
+                        yield from self._check_new_job(entry)
+                    self._jobs[entry.uid] = entry
+        if not self._jobs and self._needs_job:
             yield "no scheduled job", "the Cron has created no job"
         if self._cron is not None and not self._cron.deleted and self._cron.active:
             yield "wrong active jobs", f"all jobs have ended, and the status lists {list(self._cron.active)} as active"
 
     def _add_cron(self, change: CronChange) -> Iterator[tuple[str, str]]:
         self._cron = change
-        if not (change.suspended or change.deleted):
-            self._stopped_at = None
-        elif self._stopped_at is None:
-            self._stopped_at = change.seconds
+        if change.suspended or change.deleted:
+            self._stopped_at.setdefault(change.uid, change.seconds)
+        else:
+            self._stopped_at.pop(change.uid, None)
         if change.history > self._script.history_limit:
             yield "long history", f"{change.history} jobs at {change.revision}, and the limit is {self._script.history_limit}"
 
     def _check_new_job(self, new: CronJobChange) -> Iterator[tuple[str, str]]:
         name = f"job {new.name} ({new.uid[:8]})"
-        if self._stopped_at is not None and new.seconds > self._stopped_at + IN_FLIGHT_SECONDS:
-            delay = new.seconds - self._stopped_at
-            yield "scheduled after the end", f"{name} was created {delay:.1f} s after the Cron was suspended or deleted"
+        stopped_at = self._stopped_at.get(new.cron_uid)
+        if stopped_at is not None and new.seconds > stopped_at + IN_FLIGHT_SECONDS:
+            yield "scheduled after the end", f"{name} was created {new.seconds - stopped_at:.1f} s after the Cron was suspended or deleted"
         for job in self._jobs.values():
+            if job.cron_uid != new.cron_uid:
+                continue  # of a Cron that was deleted
             if job.scheduled_time == new.scheduled_time:
                 yield "scheduled twice", f"{name} was created for {new.scheduled_time}, like {job.name} ({job.uid[:8]})"
             is_active = not job.finished and not job.deleted

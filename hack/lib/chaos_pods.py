@@ -237,14 +237,14 @@ class PodRunner:
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
-    def add_job(self, script: JobScript) -> None:
-        """Run the pods of a job that this class does not create. It has no edits."""
+    def add_job(self, script: JobScript) -> JobRun:
+        """Run the pods of a job that this class does not create. The caller sets `edits_done`."""
         run = self.runs[script.name] = JobRun(script)
-        run.edits_done.set()
+        return run
 
     async def run_job(self, script: JobScript) -> None:
         """Create a job and perform its edits."""
-        run = self.runs[script.name] = JobRun(script)
+        run = self.add_job(script)
         resource, namespace = script.kind.job_type.resource, self._histories.namespace
         await self._client.create(resource, script.body(namespace), namespace=namespace)
         created_at, draft = self._watch.seconds, script.draft

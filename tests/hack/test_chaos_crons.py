@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from chaos_crons import CRON_RESOURCE, CronChange, CronEntry, CronHistories, CronJobChange, CronScript, draw_crons, judge_crons
+from chaos_crons import CRON_RESOURCE, Content, CronChange, CronEntry, CronHistories, CronJobChange, CronScript, draw_crons, judge_crons
 from chaos_feature_rules import IN_FLIGHT_SECONDS
 from chaos_report import format_violation
 from chaos_watch import Histories, parse_event
@@ -48,8 +48,8 @@ class History:
         self.entries.append(CronJobChange(**self._next(), name=f"cron-{uid}", uid=uid, scheduled_time=time or uid, **fields))
         return self
 
-    def created(self, uid: str, *, time: str = "") -> History:
-        return self.job(uid, time=time, created=True)
+    def created(self, uid: str, *, time: str = "", cron: str = "") -> History:
+        return self.job(uid, time=time, created=True, cron_uid=cron)
 
     def wait(self, seconds: float) -> History:
         self._seconds += seconds
@@ -107,6 +107,16 @@ def test_a_resumed_cron_creates_jobs_again() -> None:
     assert rules(history.created("2").job("2", finished=True)) == []
 
 
+def test_a_cron_that_was_deleted_and_created_again_has_jobs_of_its_own() -> None:
+    again = History().cron(uid="a").created("1", cron="a").cron(uid="a", deleted=True).cron(uid="b", created=True).wait(60)
+    assert rules(again.created("2", time="1", cron="b").job("1", deleted=True).job("2", finished=True, cron_uid="b")) == []
+
+
+def test_a_job_of_a_deleted_cron_is_a_violation_although_the_cron_was_created_again() -> None:
+    again = History().cron(uid="a").cron(uid="a", deleted=True).cron(uid="b", created=True).wait(IN_FLIGHT_SECONDS)
+    assert rules(again.created("1", cron="a").job("1", deleted=True)) == ["scheduled after the end"]
+
+
 def test_a_history_that_exceeds_its_limit_is_a_violation() -> None:
     assert rules(History().created("1").job("1", finished=True).cron(history=2)) == []
     assert rules(History().created("1").job("1", finished=True).cron(history=3)) == ["long history"]
@@ -114,6 +124,8 @@ def test_a_history_that_exceeds_its_limit_is_a_violation() -> None:
 
 def test_a_cron_without_jobs_is_a_violation() -> None:
     assert rules(History()) == ["no scheduled job"]
+    script = cron()
+    assert judge_crons([script], CronHistories({script.name: History().entries}), uncertain=[script.name]) == []
 
 
 def test_a_status_that_lists_ended_jobs_as_active_is_a_violation() -> None:
@@ -147,10 +159,13 @@ def watch(
 
 def test_crons_and_their_jobs_are_read_from_etcd() -> None:
     histories, script = CronHistories(), cron()
-    status = {"history": [{}, {}], "active": [{"name": "cron-1"}]}
-    watch(histories, f"{CRON_RESOURCE}/chaos/{script.name}", script.body("chaos") | {"status": status}, revision=1)
+    body = script.body("chaos") | {"status": {"history": [{}, {}], "active": [{"name": "cron-1"}]}}
+    body["metadata"]["uid"] = "c"
+    watch(histories, f"{CRON_RESOURCE}/chaos/{script.name}", body, revision=1)
+    content = Content(script.policy_fields(), body["spec"]["template"]["workload"]["spec"])
     labels, annotations = {"kubedl.io/cron-name": script.name}, {"dlop.dev/scheduled-time": "7"}
-    job: JsonObject = {"metadata": {"name": "job", "uid": "u", "labels": labels, "annotations": annotations}}
+    owners = [{"kind": "Cron", "uid": "c"}]
+    job: JsonObject = {"metadata": {"name": "job", "uid": "u", "labels": labels, "annotations": annotations, "ownerReferences": owners}}
     watch(histories, "kubeflow.org/tfjobs/chaos/job", job, revision=2, created=2)
     assert histories.unfinished() == {"job"}
     assert histories.finished_jobs(script.name) == set()
@@ -159,9 +174,9 @@ def test_crons_and_their_jobs_are_read_from_etcd() -> None:
     assert histories.finished_jobs(script.name) == {"job"}
     assert histories.entries == {
         script.name: [
-            CronChange(revision=1, seconds=1.0, history=2, active=("cron-1",)),
-            CronJobChange(revision=2, seconds=2.0, name="job", uid="u", scheduled_time="7", created=True),
-            CronJobChange(revision=3, seconds=3.0, name="job", uid="u", scheduled_time="7", finished=True),
+            CronChange(revision=1, seconds=1.0, history=2, active=("cron-1",), uid="c", created=True, content=content),
+            CronJobChange(revision=2, seconds=2.0, name="job", uid="u", scheduled_time="7", cron_uid="c", created=True),
+            CronJobChange(revision=3, seconds=3.0, name="job", uid="u", scheduled_time="7", cron_uid="c", finished=True),
         ]
     }
 
