@@ -19,7 +19,7 @@ from dlop.controller.informer_set import InformerSet
 from dlop.controller.kinds import JobKey, ManagedKind, ManagedKinds, cron_key
 from dlop.job import DLJob
 from dlop.kube.client import Client, PatchType
-from dlop.kube.errors import AlreadyExistsError, ForbiddenError
+from dlop.kube.errors import AlreadyExistsError, ForbiddenError, NotFoundError
 from dlop.kube.merge_patch import merge_patch
 from dlop.kube.objects import CustomObject
 from dlop.reconcile.cron import cron_manifest, source_of
@@ -50,6 +50,8 @@ class JobCrons:
             message = f"cronPolicy has no effect: the cluster does not serve {CRONS.qualified_name}; `dlop install` installs the CRD"
             self._record(job, EventType.WARNING, Reason.CRD_NOT_INSTALLED, message)
             return
+        if not await self._is_current(job):
+            return  # the change of the job enqueues the Cron
         try:
             await self._client.create(CRONS, cron_manifest(job, policy), namespace=key.namespace)
         except AlreadyExistsError:
@@ -72,7 +74,7 @@ class JobCrons:
             if source is None or not _creates_kind(cron, job):
                 message = f"cronPolicy has no effect: Cron {key.name} exists and was not created for this job; delete or rename one of them"
                 self._record(job, EventType.WARNING, Reason.NAME_CONFLICT, message)
-            elif source != source_of(job):
+            elif source != source_of(job) and await self._is_current(job):
                 await self._patch(key, cron, job)
                 is_changed = True
         return is_changed
@@ -87,6 +89,18 @@ class JobCrons:
         except ForbiddenError as error:
             self._report_forbidden(job, "update", error)
             raise
+
+    async def _is_current(self, job: DLJob) -> bool:
+        """Whether the server has this generation of a job.
+
+        With a stale cache, a Cron that a user has deleted after its job would come back, and a newer Cron would get an old schedule.
+        """
+        metadata = job.metadata
+        try:
+            live = await self._client.get(job.job_type.resource, metadata.name, namespace=metadata.namespace)
+        except NotFoundError:
+            return False
+        return (live["metadata"]["uid"], live["metadata"]["generation"]) == (metadata.uid, metadata.generation)
 
     def _jobs(self, key: JobKey, informers: InformerSet) -> Iterator[DLJob]:
         """The jobs with a schedule and the name of this Cron: at most one of each kind."""

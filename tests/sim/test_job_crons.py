@@ -109,6 +109,46 @@ async def test_a_cron_that_was_deleted_comes_back_while_its_job_asks_for_it() ->
         assert await get_cron(env) is None
 
 
+@pytest.mark.parametrize("edit", ["delete the job", "remove the policy"])
+@virtual_time
+async def test_a_cron_that_was_deleted_does_not_come_back_although_the_job_cache_is_stale(edit: str) -> None:
+    async with cron_env() as env, env.run_operator():
+        await env.submit(scheduled_ring(suspend=True))  # without pods, which the operator would create again
+        await settle(5)
+        hold = env.faults.hold_watches(match=RequestMatch(plural="ringjobs"))
+        if edit == "delete the job":
+            await env.client.delete(RINGS, "train", namespace=NAMESPACE)
+        else:
+            await env.client.patch(RINGS, "train", {"spec": {"runPolicy": {"cronPolicy": None}}}, namespace=NAMESPACE)
+        await env.client.delete(CRONS, "train", namespace=NAMESPACE)
+        await settle(5)
+        assert await get_cron(env) is None
+        hold.release()
+        await settle(5)
+        assert await get_cron(env) is None
+
+
+@virtual_time
+async def test_a_cron_keeps_the_newer_policy_of_its_job_although_the_job_cache_is_stale() -> None:
+    async with cron_env() as env, env.run_operator():
+        await env.submit(scheduled_ring())
+        await settle(5)
+        hold = env.faults.hold_watches(match=RequestMatch(plural="ringjobs"))
+        job = await env.client.patch(RINGS, "train", {"spec": {"runPolicy": {"cronPolicy": {"suspend": True}}}}, namespace=NAMESPACE)
+        # As by an earlier leader.
+        source = f"{job['metadata']['uid']}/{job['metadata']['generation']}"
+        update = {"metadata": {"annotations": {SOURCE_ANNOTATION: source}}, "spec": {"suspend": True}}
+        await env.client.patch(CRONS, "train", update, namespace=NAMESPACE)
+        env.clear_requests()
+        await settle(5)
+        assert [write.path for write in env.writes(plural="crons") if write.path.endswith("/train")] == []
+        hold.release()
+        await settle(5)
+        stored = await get_cron(env)
+        assert stored is not None
+        assert stored["spec"]["suspend"] is True
+
+
 @virtual_time
 async def test_a_new_operator_creates_the_cron_that_the_last_one_did_not() -> None:
     async with cron_env() as env:
