@@ -8,6 +8,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before the process group exists, which it would keep until the exit, as a default argument
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS, POINTS = 200, 64
@@ -39,4 +40,6 @@ weights = ", ".join(f"{weight:.2f}" for weight in model.module.weight[0].tolist(
 total = torch.tensor(float((rank + 1) ** 2))
 dist.all_reduce(total)
 log(f"learned w = ({weights}), sum of all ranks: {total:.0f}")
+# The model keeps the process group. A thread of gloo that is left at the exit of Python can abort the process.
+del model
 dist.destroy_process_group()
