@@ -37,20 +37,24 @@ supervisor = subprocess.Popen([*arguments, "mars.supervisor", "-w", "7103"])
 connect(f"{os.environ['MARS_CONTAINER_IP']}:7103").close()
 
 import mars
+import mars.core
 import mars.remote as remote
 import mars.tensor as tensor
 
 
-def find_worker():
-    import os
+def find_worker(number):
+    import os, time
 
+    time.sleep(0.5)
     return os.environ["MARS_K8S_POD_NAME"]
 
 
 mars.new_session(f"http://{os.environ['MARS_CONTAINER_IP']}:7103", default=True)
 deadline, found = time.monotonic() + 120, set()
 while len(found) < 2 and time.monotonic() < deadline:
-    found.add(remote.spawn(find_worker).execute().fetch())
+    # Mars runs a single task on the same worker each time.
+    tasks = [remote.spawn(find_worker, args=(number,)) for number in range(4)]
+    found.update(mars.core.ExecutableTuple(tasks).execute().fetch())
 numbers = tensor.arange(1, 1001, chunk_size=100)
 print("sum", int((numbers**2).sum().execute().fetch()), "on", *sorted(found), flush=True)
 supervisor.terminate()
