@@ -53,13 +53,13 @@ def queue_step(context: ReconcileContext) -> QueueStep | None:
         return _waiting(context) if has_pods else replace(_waiting(context), creates=tuple(_creates(context)))
     if is_admitted(workload) and not _is_obsolete(context, workload):
         return None
+    step = _stopping(context, workload)
     if has_pods:
-        return _stopping(context, workload)
+        return step
+    step = replace(step, reports=release_reports(workload, now=context.now))
     if _is_obsolete(context, workload):
-        return replace(_stopping(context, workload), deletes=workload_deletes(context), reports=release_reports(workload, now=context.now))
-    return replace(
-        _stopping(context, workload), patches=_priority_patches(context, workload), reports=release_reports(workload, now=context.now)
-    )
+        return replace(step, deletes=workload_deletes(context))
+    return replace(step, patches=_priority_patches(context, workload))
 
 
 def waits_in_queue(job: DLJob, snapshot: Snapshot) -> bool:
@@ -115,7 +115,7 @@ def workload_deletes(context: ReconcileContext) -> tuple[Delete, ...]:
 
 
 def release_reports(workload: Workload, *, now: float) -> tuple[Report, ...]:
-    """Return the quota of a Workload that was evicted, or that finalizers keep. The job has no pods."""
+    """Returns the quota of a Workload that was evicted, or that finalizers keep. The job has no pods."""
     is_lost = true_condition(workload, "Evicted") or workload.metadata.deletion_timestamp is not None
     return _report(workload, released_status(workload, now=now)) if is_lost and holds_quota(workload) and not is_finished(workload) else ()
 
@@ -137,7 +137,7 @@ def with_placements(context: ReconcileContext) -> ReconcileContext:
 
 
 def ready_reports(context: ReconcileContext, phase: Phase) -> tuple[Report, ...]:
-    """Tells Kueue whether a job with a queue runs. Only a stored phase proves that it does not: the cache of pods may be stale."""
+    """Reports whether a job with a queue runs. Only a stored phase proves that it does not: the cache of pods may be stale."""
     workload = context.workload
     is_known = phase is Phase.RUNNING or phase is context.stored.phase is Phase.RESTARTING
     if workload is None or not is_known or not is_admitted(workload):
