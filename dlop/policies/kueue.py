@@ -79,7 +79,10 @@ def workload_ref(job: DLJob) -> tuple[Resource, str]:
 
 
 def quota_hash(job: DLJob) -> str:
-    """A hash of what the queue and the quota depend on. If it changes, the job must wait for quota again."""
+    """A hash of what the queue and the quota depend on. If it changes, the job must wait for quota again.
+
+    Another hash for the same spec would stop all jobs in queues once, when the operator is updated.
+    """
     pod_sets = [
         (
             pod_set_name(role.name),
