@@ -263,7 +263,7 @@ class Controller:
             for resource in plan.watch:
                 deps.watch(resource, key)
             changes_children = plan.creates or plan.companions or plan.deletes or plan.patches or plan.quota_reports
-            if changes_children and not await self._freshness.is_current(informers, key, job_object):
+            if changes_children and not await self._is_current(informers, key, job_object, plan):
                 log.info("job cache is stale, retrying")
                 deps.queue.add_rate_limited(key)
                 return Requeue.BACKOFF.value
@@ -278,6 +278,17 @@ class Controller:
             deps.job_states.get_or_create(uid, key).known_deletes |= writer.cached_uids(plan.deletes)
             job_object = next_object
         return self._requeue(key, job, snapshot, plan, applier.result, now)
+
+    async def _is_current(self, informers: InformerSet, key: JobKey, job_object: CustomObject, plan: Plan) -> bool:
+        """Whether the cached job is new enough to act on it. It need not be the newest one, but the job must exist."""
+        if not await self._freshness.is_current(informers, key, job_object):
+            return False
+        state = self._deps.job_states.get(job_object.metadata.uid)
+        if plan.pods and state is not None and state.lost_new_pods:
+            if not await self._freshness.exists(key, job_object.metadata.uid):
+                return False
+            state.lost_new_pods = False
+        return True
 
     async def _with_host_ports(self, key: JobKey, job: DLJob, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the first port of a job that needs ports of the host network now, if enough are free.

@@ -115,6 +115,8 @@ class EventHandlers:
             state.known_deletes.remove(metadata.uid)
             self._enqueue_if_dirty(owner.uid)
             return
+        if state is not None and isinstance(last, Pod) and last.status.phase == "Pending":
+            state.lost_new_pods = True
         self._expectations.observe(owner.uid, Child(resource, metadata.namespace, metadata.name))
         self._enqueue_owner(last, after_seconds=_URGENT_DEBOUNCE_SECONDS)
 

@@ -48,6 +48,18 @@ class JobFreshness:
             return False
         return bool(live["metadata"]["resourceVersion"] == job_object.metadata.resource_version)
 
+    async def exists(self, key: JobKey, uid: str) -> bool:
+        """Whether the server has the job.
+
+        Raises:
+            KubeError: it is not known.
+        """
+        try:
+            live = await self._client.get(key.resource, key.name, namespace=key.namespace)
+        except NotFoundError:
+            return False
+        return bool(live["metadata"]["uid"] == uid)
+
     async def has_caught_up(self, informers: InformerSet, resource: Resource) -> bool:
         """Whether the cache shows all that earlier leaders have written."""
         cache = informers.cache(resource)

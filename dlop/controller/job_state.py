@@ -80,6 +80,8 @@ class JobState:
     """Pods known to be running."""
     succeeded: int = 0
     """Pods known to have succeeded."""
+    lost_new_pods: bool = False
+    """Pods that had not started are gone. If the job was deleted and the cache does not show it, the garbage collector deletes them."""
     is_settled: bool = False
     """Whether the last pass has left nothing to do until something changes. Otherwise pods may wait for others."""
     first_pod_ran: bool = False

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dlop.embedded.apiserver.faults import RequestMatch
 from dlop.kube.resources import PODS
 from dlop.testing.virtual_time import virtual_time
-from tests.sim.operator_env import NAMESPACE, operator_env, ring, settle
+from tests.sim.operator_env import NAMESPACE, RING_JOBS, operator_env, ring, settle
 
 
 @virtual_time
@@ -31,3 +31,19 @@ async def test_a_new_leader_with_a_stale_job_cache_counts_a_lost_pod_before_it_r
             await settle(5)
             assert len(await env.pods()) == 3
             assert (await env.status())["dlop"]["disruptions"] == {"Worker": 1}
+
+
+@virtual_time
+async def test_pods_of_a_deleted_job_are_not_created_again_and_again_while_the_job_cache_is_stale() -> None:
+    async with operator_env() as env, env.run_operator():
+        await env.submit(ring())
+        await settle(5)
+        assert len(await env.pods()) == 3
+        held = env.faults.hold_watches(match=RequestMatch(plural="ringjobs"))
+        env.clear_requests()
+        await env.client.delete(RING_JOBS, "ring", namespace=NAMESPACE)
+        await settle(120)
+        assert [write for write in env.writes() if write.method == "POST" and write.path.endswith("/pods")] == []
+        held.release()
+        await settle(60)
+        assert await env.pods() == []
