@@ -32,8 +32,9 @@ def _crd(resource: Resource, properties: JsonObject, **version: Any) -> JsonObje
     }
 
 
+_QUEUE_NAME = {"type": "string", "maxLength": 253, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"}
 KUEUE_CRDS = (
-    _crd(WORKLOADS, {"spec": _OPEN, "status": _OPEN}, subresources={"status": {}}),
+    _crd(WORKLOADS, {"spec": {**_OPEN, "properties": {"queueName": _QUEUE_NAME}}, "status": _OPEN}, subresources={"status": {}}),
     _crd(RESOURCE_FLAVORS, {"spec": _OPEN}),
     _crd(WORKLOAD_PRIORITY_CLASSES, {"value": {"type": "integer"}}),
 )

@@ -212,6 +212,21 @@ async def test_a_job_without_replicas_needs_no_quota() -> None:
 
 
 @virtual_time
+async def test_a_queue_whose_name_is_invalid_blocks_only_its_job() -> None:
+    async with cluster() as (kit, kueue):
+        view = await kit.submit(pair(schedulingPolicy={"queue": "Not A Queue"}))
+        await kit.until(view, phase="Suspended", reached=lambda job: job.condition("Blocked") is not None)
+        blocked = view.condition("Blocked") or {}
+        assert blocked["reason"] == "FailedCreate"
+        assert "spec.queueName" in blocked["message"]
+        assert view.pods == {}
+        other = pair()
+        other["metadata"]["name"] = "other"
+        await kit.until(await kit.submit(other), phase="Running")
+        assert await kueue.workloads() == []
+
+
+@virtual_time
 async def test_a_new_priority_applies_to_a_job_that_waits() -> None:
     async with cluster() as (kit, kueue):
         view = await kit.submit(pair(schedulingPolicy={**QUEUE, "priority": 1}))
