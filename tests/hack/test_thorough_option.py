@@ -1,4 +1,4 @@
-"""`hack/test --thorough` also tests the oldest supported version of Kubernetes."""
+"""`hack/test --thorough` also tests Kueue itself and the oldest supported version of Kubernetes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pytest
 
 from tests.hack.scripts import ROOT, run
 
-# Prints the version and the arguments of each run. The build fails if the file `no-go` exists.
+# Prints the version and the arguments of each run. The builds fail if the file `no-go` exists.
 _PYTHON = """#!/bin/sh
 case "$*" in
     *cpu_count*) echo 2 ;;
     -c*) ;;
+    *kueue_build.py) echo "build Kueue" && [ ! -e no-go ] ;;
     *kubernetes_build.py) echo "build ${DLOP_KUBERNETES_VERSION-default}" && [ ! -e no-go ] ;;
     *) echo "test ${DLOP_KUBERNETES_VERSION-default} $*" ;;
 esac
@@ -44,16 +45,16 @@ def runs(project: Path, *arguments: str) -> list[str]:
 
 
 def _check_thorough_run(lines: list[str]) -> None:
-    newest, build, oldest, benchmarks = lines
-    assert (newest, build, benchmarks) == (_ALL, "build oldest", _BENCHMARKS)
+    kueue, newest, build, oldest, benchmarks = lines
+    assert (kueue, newest, build, benchmarks) == ("build Kueue", _ALL, "build oldest", _BENCHMARKS)
     assert oldest.startswith(_OLDEST)
 
 
-def test_a_thorough_run_builds_and_tests_the_oldest_version_after_the_newest(project: Path) -> None:
+def test_a_thorough_run_builds_kueue_and_then_builds_and_tests_the_oldest_version_after_the_newest(project: Path) -> None:
     _check_thorough_run(runs(project, "--thorough"))
 
 
-def test_if_the_oldest_version_cannot_be_built_its_tests_report_it(project: Path) -> None:
+def test_if_kueue_and_the_oldest_version_cannot_be_built_their_tests_report_it(project: Path) -> None:
     (project / "no-go").touch()
     _check_thorough_run(runs(project, "--thorough"))
 
