@@ -13,7 +13,7 @@ from dlop.api.constants import GANG_PERMISSIONS, Reason, rbac_hint
 from dlop.api.progress import Progress, ReplicaState
 from dlop.api.record import Blocked
 from dlop.kube.objects import Pod
-from dlop.kube.resources import PODS, SERVICES, Resource
+from dlop.kube.resources import PODS, SERVICES, WORKLOADS, Resource
 from dlop.kube.timestamps import earliest, format_time
 from dlop.reconcile.code_sync import blocked_by_failed_clone, replicas_without_image
 from dlop.reconcile.context import ReconcileContext
@@ -106,6 +106,8 @@ def _unavailable(context: ReconcileContext) -> Blocked:
 
 
 def _install_hint(context: ReconcileContext, resources: Collection[Resource]) -> str:
+    if WORKLOADS in resources:
+        return "install Kueue 0.15 or newer, or remove the queue of the job"
     if context.job.gang is None or context.job.gang.resource not in resources:
         # Groups of Kubernetes itself have no CRDs.
         is_built_in = all("." not in resource.group or resource.group.endswith(".k8s.io") for resource in resources)

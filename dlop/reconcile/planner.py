@@ -102,7 +102,8 @@ def _suspend(context: ReconcileContext, observation: Observation, queued: QueueS
     """Suspend a job because its user asks for it, or because it waits in a queue."""
     blocked = None if queued is None else find_blocked(context, observation.progress)
     progress = suspend(observation)
-    if context.queue != context.stored.record.queue:
+    # When a user suspends a job, it may not be known whether the cluster has Kueue.
+    if context.queue != context.stored.record.queue and (queued is not None or not context.queue):
         record_queue(context, observation.builder)
     outcome = active_outcome(
         context, progress, observation.builder.build(), phase=Phase.SUSPENDED, started_at=context.stored.started_at, blocked=blocked

@@ -212,6 +212,30 @@ async def test_a_job_without_replicas_needs_no_quota() -> None:
 
 
 @virtual_time
+async def test_a_job_that_is_resumed_in_a_cluster_without_kueue_runs_without_its_queue() -> None:
+    async with OperatorKit([PairJob]) as kit:
+        kit.script.when("*").run()
+        view = await kit.submit(pair(schedulingPolicy=QUEUE, suspend=True))
+        await kit.until(view, phase="Suspended")
+        await kit.edit(view, {"spec": {"runPolicy": {"suspend": False}}})
+        await kit.until(view, phase="Running", reached=lambda job: all_running(job, 3))
+        assert len([reason for reason, _ in view.events if reason == "QueueIgnored"]) == 1
+
+
+@virtual_time
+async def test_a_job_waits_for_kueue_if_it_was_in_a_queue_of_it() -> None:
+    async with cluster() as (kit, kueue):
+        view = await kit.submit(pair(schedulingPolicy=QUEUE))
+        await until_queued(kit, kueue, view)
+        await kit.client.delete(CUSTOM_RESOURCE_DEFINITIONS, WORKLOADS.qualified_name)
+        await kit.operator.crash()
+        await kit.start_operator()
+        await kit.until(view, reached=lambda job: (job.condition("Blocked") or {}).get("reason") == "CRDNotInstalled")
+        assert "install Kueue 0.15 or newer" in (view.condition("Blocked") or {})["message"]
+        assert view.pods == {}
+
+
+@virtual_time
 async def test_a_queue_whose_name_is_invalid_blocks_only_its_job() -> None:
     async with cluster() as (kit, kueue):
         view = await kit.submit(pair(schedulingPolicy={"queue": "Not A Queue"}))
