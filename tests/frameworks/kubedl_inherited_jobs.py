@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+
+import yaml
 
 from dlop.deploy.apply import DEPLOYMENTS, apply
 from dlop.frameworks.kubedl.base import KubeDLJob
@@ -73,7 +74,7 @@ async def install_kubedl(client: Client) -> None:
 
 def write_manifests(path: Path) -> None:
     """Write all manifests for `kubectl apply --filename`."""
-    path.write_text("\n---\n".join(json.dumps(body) for body in (*kubedl_crds(), *_operator_objects())))
+    path.write_text(yaml.safe_dump_all((*kubedl_crds(), *_operator_objects())))
 
 
 def _operator_objects() -> list[JsonObject]:

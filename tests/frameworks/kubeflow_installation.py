@@ -5,9 +5,10 @@ The objects have their original names.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+import yaml
 
 from dlop.api.crd import build_crd
 from dlop.deploy.apply import DEPLOYMENTS, apply
@@ -47,7 +48,7 @@ async def install_operator(client: Client, kinds: Iterable[type[DLJob]]) -> None
 def write_manifests(folder: Path, kinds: Sequence[type[DLJob]]) -> None:
     """Write all manifests for `kubectl apply --kustomize`."""
     objects = [*map(kubeflow_crd, kinds), *_operator_objects(kinds)]
-    (folder / "all.yaml").write_text("\n---\n".join(json.dumps(body) for body in objects))
+    (folder / "all.yaml").write_text(yaml.safe_dump_all(objects))
     (folder / "kustomization.yaml").write_text("resources: [all.yaml]\n")
 
 

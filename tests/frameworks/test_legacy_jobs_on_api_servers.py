@@ -87,7 +87,7 @@ def jobs() -> dict[str, tuple[type[DLJob], JsonObject]]:
     manifests |= {name: (BatchPaddleJob, batch_job(name, **fields)) for name, fields in _BATCH_MODES.items()}
     for kind, result in itertools.product(KUBEDL_KINDS, ("good", "bad")):
         manifests[_kubedl_name(kind, result)] = (kind, kubedl_job_that_ends(kind, _kubedl_name(kind, result)))
-    manifests["kubedl-again"] = (KubeDLTFJob, kubedl_job_that_ends(KubeDLTFJob, "kubedl-again"))
+    manifests["kubedl-again"] = (KubeDLTFJob, kubedl_job_that_ends(KubeDLTFJob, "kubedl-again", successPolicy="AllWorkers"))
     return manifests
 
 
