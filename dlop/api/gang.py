@@ -29,6 +29,7 @@ from dlop.api.constants import (
     TASK_ANNOTATION,
 )
 from dlop.api.pod_resources import Requests, parse_quantities, pod_requests, scale_requests, sum_requests
+from dlop.api.pod_template import pod_spec
 from dlop.api.spec import RoleSpec, SchedulingPolicy
 from dlop.kube.objects import Pod
 from dlop.kube.resources import (
@@ -191,7 +192,7 @@ def pod_group_of(pod: Pod) -> tuple[Resource, str] | None:
 def scheduler_mismatches(gang: Gang, roles: Iterable[RoleSpec]) -> Iterator[tuple[str, str]]:
     """Roles whose templates name another scheduler, with the name of that scheduler."""
     for role in roles:
-        scheduler = _pod_spec(role).get("schedulerName")
+        scheduler = pod_spec(role.template).get("schedulerName")
         if isinstance(scheduler, str) and scheduler not in ("", gang.pod_scheduler):
             yield role.name, scheduler
 
@@ -292,10 +293,5 @@ def _format_requests(requests: Requests) -> JsonObject:
 
 
 def _priority(role: RoleSpec, priorities: Mapping[str, int]) -> int:
-    name = _pod_spec(role).get("priorityClassName")
+    name = pod_spec(role.template).get("priorityClassName")
     return priorities.get(name if isinstance(name, str) else DEFAULT_PRIORITY_CLASS, 0)
-
-
-def _pod_spec(role: RoleSpec) -> JsonObject:
-    spec = role.template.get("spec")
-    return spec if isinstance(spec, dict) else {}

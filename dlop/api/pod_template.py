@@ -1,4 +1,4 @@
-"""Extends pod templates: labels, annotations and scheduling constraints that options of a job add to those of the user."""
+"""Reads and extends pod templates: labels, annotations and scheduling constraints that options of a job add to those of the user."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ def extend_template(
             **_extended(spec, "tolerations", tolerations),
         },
     }
+
+
+def pod_spec(template: JsonObject) -> JsonObject:
+    """The pod spec of a template; empty if it is missing or not an object."""
+    spec = template.get("spec")
+    return spec if isinstance(spec, dict) else {}
 
 
 def _merged(parent: JsonObject, field: str, others: Mapping[str, str]) -> dict[str, Any]:

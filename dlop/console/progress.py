@@ -24,7 +24,7 @@ def job_title(view: JobView) -> str:
 
 
 def job_labels(jobs: Sequence[JobHandle]) -> dict[str, str]:
-    """What tells the replicas of these jobs apart, by UID: the names of the jobs, with the namespace or the kind if some have the same.
+    """What distinguishes the replicas of these jobs, by UID: job names, with the namespace or the kind if some have the same.
 
     A single job needs none.
     """

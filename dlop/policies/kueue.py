@@ -14,6 +14,7 @@ from dlop.api.gang import DEFAULT_PRIORITY_CLASS
 from dlop.api.kueue import pod_set_name
 from dlop.api.names import object_name, short_hash
 from dlop.api.pod_resources import pod_requests
+from dlop.api.pod_template import pod_spec
 from dlop.api.spec import RoleSpec
 from dlop.api.template_hash import contents_hash, with_annotation
 from dlop.api.types import PermissionSet
@@ -87,9 +88,9 @@ def quota_hash(job: DLJob) -> str:
         (
             pod_set_name(role.name),
             _count(job, role),
-            {name: str(quantity) for name, quantity in pod_requests(_pod_spec(role)).items()},
-            _pod_spec(role).get("nodeSelector"),
-            _pod_spec(role).get("tolerations"),
+            {name: str(quantity) for name, quantity in pod_requests(pod_spec(role.template)).items()},
+            pod_spec(role.template).get("nodeSelector"),
+            pod_spec(role.template).get("tolerations"),
         )
         for role in job.spec.roles
         if _count(job, role)
@@ -116,7 +117,7 @@ def _count(job: DLJob, role: RoleSpec) -> int:
 
 
 def _pod_set(role: RoleSpec, count: int) -> JsonObject:
-    return {"name": pod_set_name(role.name), "count": count, "template": {"spec": _pod_spec(role)}}
+    return {"name": pod_set_name(role.name), "count": count, "template": {"spec": pod_spec(role.template)}}
 
 
 def workload_priority(job: DLJob, *, priorities: Mapping[str, int], workload_priorities: Mapping[str, int]) -> JsonObject:
@@ -127,7 +128,7 @@ def workload_priority(job: DLJob, *, priorities: Mapping[str, int], workload_pri
     name = job.metadata.labels.get(PRIORITY_CLASS_LABEL, "")
     if name and name in workload_priorities:
         return {"priority": workload_priorities[name], "priorityClassRef": _class_ref(WORKLOAD_PRIORITY_CLASSES, name)}
-    names = (policy.priority_class, *(str(_pod_spec(role).get("priorityClassName") or "") for role in job.spec.roles))
+    names = (policy.priority_class, *(str(pod_spec(role.template).get("priorityClassName") or "") for role in job.spec.roles))
     name = next((name for name in names if name and name in priorities), "")
     if name:
         return {"priority": priorities[name], "priorityClassRef": _class_ref(PRIORITY_CLASSES, name)}
@@ -136,11 +137,6 @@ def workload_priority(job: DLJob, *, priorities: Mapping[str, int], workload_pri
 
 def _class_ref(resource: Resource, name: str) -> JsonObject:
     return {"group": resource.group, "kind": resource.kind, "name": name}
-
-
-def _pod_spec(role: RoleSpec) -> JsonObject:
-    spec = role.template.get("spec")
-    return spec if isinstance(spec, dict) else {}
 
 
 def _labels(role: RoleSpec) -> JsonObject:

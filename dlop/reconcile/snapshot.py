@@ -83,7 +83,7 @@ class Snapshot:
     workload_priorities: Mapping[str, int] = field(default_factory=dict)
     """The same for the WorkloadPriorityClasses of Kueue."""
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
-    """The ResourceFlavors of the job's Workload by name, as far as they are known."""
+    """The ResourceFlavors of the job's Workload by name, without those that are not in the cache yet."""
     assigned_host_port: int | None = None
     """The first of the ports that the operator assigns to the job; None if it needs none, has them, or all are in use."""
     scale_decision: ScaleDecision | None = None
